@@ -1,0 +1,28 @@
+"""Honest classifier confidence, in domain and while the data drifts.
+
+The public names, loaded when first used: ``import driftcal`` itself imports no framework.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from driftcal._version import __version__
+
+# name -> the module that defines it
+_PUBLIC: dict[str, str] = {}
+
+__all__ = ["__version__", *sorted(_PUBLIC)]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        value = getattr(importlib.import_module(_PUBLIC[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'driftcal' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,116 @@
+"""Every error driftcal raises on purpose.
+
+::
+
+    DriftcalError
+    ├── InputError (ValueError)          an argument has the wrong shape, type or range
+    │   ├── LogitsError                  logits: NaN, +inf, a row of -inf, wrong shape or class count
+    │   ├── LabelsError                  labels: out of range, wrong length, unknown class, ambiguous
+    │   ├── ProbabilitiesError           probabilities: outside [0, 1], rows that do not sum to 1
+    │   ├── WeightsError                 sample weights: negative, NaN, all zero, wrong length
+    │   ├── ImagesError                  images: outside [0, 1], NaN, wrong shape or dtype
+    │   └── UnknownName                  a name that no registry knows, with the nearest ones
+    ├── NotFittedError (ValueError, AttributeError)   used before ``fit``
+    ├── DidNotConverge (RuntimeError)    a fit without a certified optimum
+    │   └── NoFiniteOptimum              the optimum lies at T -> 0 or T -> infinity
+    ├── ArtefactError (ValueError)       a file that is foreign, truncated, altered or too new
+    ├── StoreError (RuntimeError)        a store of logits that cannot be read or written
+    ├── ModelError (RuntimeError)        a model that cannot be opened or answers with the wrong thing
+    ├── DataError (RuntimeError)         a data set that is missing, damaged or cannot be fetched
+    └── MissingExtra (ImportError)       a framework that is not installed, with its install line
+
+A message names the argument, the wish, the fact and the way out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+
+
+class DriftcalError(Exception):
+    """Any error that driftcal raises on purpose."""
+
+
+class InputError(DriftcalError, ValueError):
+    """An argument has the wrong shape, type or range."""
+
+
+class LogitsError(InputError):
+    """Logits that cannot be used."""
+
+
+class LabelsError(InputError):
+    """Labels that cannot be used."""
+
+
+class ProbabilitiesError(InputError):
+    """Probabilities that are none."""
+
+
+class WeightsError(InputError):
+    """Sample weights that cannot be used."""
+
+
+class ImagesError(InputError):
+    """Images outside [0, 1], with NaN, or of the wrong shape."""
+
+
+class UnknownName(InputError):
+    """A name that no registry knows."""
+
+    @classmethod
+    def of(cls, kind: str, name: object, known: Iterable[str]) -> UnknownName:
+        """The error for `name`, with the nearest known names.
+
+        >>> print(UnknownName.of("calibrator", "tss", ["ts", "ets", "irm"]))
+        there is no calibrator 'tss'; did you mean 'ts' or 'ets'? Known: ets, irm, ts.
+        """
+        names = sorted(known)
+        near = difflib.get_close_matches(str(name), names, n=2)
+        hint = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
+        return cls(f"there is no {kind} {name!r}{hint} Known: {', '.join(names)}.")
+
+
+class NotFittedError(DriftcalError, ValueError, AttributeError):
+    """A calibrator was used before it was fitted."""
+
+
+class DidNotConverge(DriftcalError, RuntimeError):
+    """A fit ended without a certified optimum."""
+
+
+class NoFiniteOptimum(DidNotConverge):
+    """The best temperature is 0 or infinite: the tuning rows are separable, or no better than chance."""
+
+
+class ArtefactError(DriftcalError, ValueError):
+    """A file that is not an intact driftcal artefact."""
+
+
+class StoreError(DriftcalError, RuntimeError):
+    """A store of logits that cannot be read or written."""
+
+
+class ModelError(DriftcalError, RuntimeError):
+    """A model that cannot be opened, or that answers with the wrong thing."""
+
+
+class DataError(DriftcalError, RuntimeError):
+    """A data set that is missing, damaged or cannot be fetched."""
+
+
+class MissingExtra(DriftcalError, ImportError):
+    """An optional framework is not installed."""
+
+
+def need(module: str, extra: str) -> ModuleType:
+    """Import an optional `module`, or name the extra that brings it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(
+            f"this needs {module!r}, which is not installed ({error}). Install it with: pip install \"driftcal[{extra}]\""
+        ) from error
