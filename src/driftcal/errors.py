@@ -112,5 +112,5 @@ def need(module: str, extra: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtra(
-            f"this needs {module!r}, which is not installed ({error}). Install it with: pip install \"driftcal[{extra}]\""
+            f'this needs {module!r}, which is not installed ({error}). Install it with: pip install "driftcal[{extra}]"'
         ) from error

@@ -1,0 +1,300 @@
+"""Every check of logits, labels, probabilities and weights, and every message about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from driftcal.errors import InputError, LabelsError, LogitsError, ProbabilitiesError, WeightsError
+from driftcal.types import AnyArray, Array, Labels, Logits, LogProbs, Probs, Weights
+
+#: How far from 1 a row of probabilities may sum: a softmax in float16 over 1,000 classes is off by up to this much.
+SUM_TOLERANCE = 1e-3
+
+
+def as_array(values: AnyArray, name: str, error: type[InputError] = InputError) -> Array:
+    """A numpy array from a list, a pandas object, a torch tensor or an array; never a copy of a memory map."""
+    if hasattr(values, "detach"):  # a torch tensor, without importing torch
+        values = values.detach().cpu()
+        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
+        values = values.numpy()
+    elif hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    try:
+        return np.asarray(values)
+    except ValueError as cause:
+        raise error(f"{name} must be a rectangular array; numpy says: {cause}. Pad or drop the odd rows.") from cause
+
+
+def as_logits(logits: AnyArray) -> tuple[Logits, tuple[int, ...]]:
+    """Logits as (rows, C) with C >= 2, and the shape that the caller's rows had.
+
+    >>> as_logits([0.0, 2.0])  # binary: the log-odds of class 1
+    (array([[0., 0.],
+           [0., 2.]]), (2,))
+    """
+    if is_chunked(logits):
+        raise LogitsError("logits must be an array here; a source of chunks was given. Pass its chunks one by one.")
+    array = as_array(logits, "logits", LogitsError)
+    if array.dtype.kind not in "fiu":
+        raise LogitsError(
+            f"logits must be real numbers; they have dtype {array.dtype}. Convert the columns to floats first."
+        )
+    if array.ndim == 0:
+        raise LogitsError(
+            "logits must have at least one axis; a single number was given. Pass an array of shape (n, classes)."
+        )
+    if array.ndim == 1 or array.shape[-1] == 1:
+        shape = array.shape if array.ndim == 1 else array.shape[:-1]
+        positive = array.reshape(-1)
+        return np.stack([np.zeros_like(positive), positive], axis=1), shape
+    if array.shape[-1] == 0:
+        raise LogitsError(f"logits must have a column per class; their shape is {array.shape}. Pass (n, classes).")
+    return array.reshape(-1, array.shape[-1]), array.shape[:-1]
+
+
+def for_kernel(logits: Logits) -> Logits:
+    """A block of rows as contiguous float32 or float64; float16 becomes float32, which is exact."""
+    if logits.dtype == np.float16:
+        return np.ascontiguousarray(logits, np.float32)
+    if logits.dtype == np.float32 and logits.dtype.isnative:
+        return np.ascontiguousarray(logits)
+    return np.ascontiguousarray(logits, np.float64)
+
+
+def finite_logits(logits: Logits, n_classes: int) -> None:
+    """Refuse logits that a fitted calibrator with `n_classes` columns cannot map."""
+    if logits.shape[1] != n_classes:
+        raise LogitsError(
+            f"logits must have {n_classes} columns, as in fit; they have {logits.shape[1]}. "
+            "Load the calibrator that belongs to this model, or fit one."
+        )
+    top = logits.max(axis=1) if len(logits) else np.zeros(0)
+    bad = np.flatnonzero(~np.isfinite(top))  # NaN and +inf rise to the maximum, a row of -inf has none
+    if len(bad):
+        value = top[bad[0]]
+        fact = "holds NaN" if np.isnan(value) else "holds +inf" if value > 0 else "is -inf in every column"
+        raise unusable_row(int(bad[0]), fact)
+
+
+def unusable_row(row: int, fact: str) -> LogitsError:
+    """The error for a row of logits without a softmax."""
+    return LogitsError(
+        f"logits must be finite (-inf marks a masked class, one per row must be finite); row {row} {fact}. "
+        "Drop such rows, or find the overflow in the model that made them."
+    )
+
+
+def looks_like_probabilities(logits: Logits) -> bool:
+    """Whether every row satisfies the rule of :func:`from_probabilities`; stops at the first row that does not."""
+    if not _is_distribution(logits[:1]):
+        return False
+    return _is_distribution(logits)
+
+
+def _is_distribution(rows: Array) -> bool:
+    values = rows.astype(np.float64)
+    return bool((values >= 0).all() and (np.abs(values.sum(axis=1) - 1) <= SUM_TOLERANCE).all())
+
+
+def as_labels(y: AnyArray, n_classes: int, n: int, *, classes: Sequence[Any] | None = None) -> tuple[Labels, Array]:
+    """Labels as column numbers, and the class that each column stands for.
+
+    Integers count columns from 0; names are sorted unless `classes` gives them in column order; rows of 0 and 1 with
+    a single 1 are one-hot. Whether integers lie in range is seen when the rows are read.
+
+    >>> as_labels(["cat", "dog", "cat"], 2, 3)
+    (array([0, 1, 0]), array(['cat', 'dog'], dtype='<U3'))
+    """
+    if y is None:
+        raise LabelsError("y must hold a label per row of logits; it is missing. Pass fit(logits, y).")
+    array = as_array(y, "y", LabelsError)
+    if array.ndim >= 2 and array.shape[-1] == n_classes and array.size == n * n_classes:
+        array = _from_one_hot(array.reshape(n, n_classes))
+    array = array.reshape(-1)
+    if len(array) != n:
+        raise LabelsError(
+            f"y must hold one label per row of logits; there are {n} rows and {len(array)} labels. Were both cut from the same data?"
+        )
+    names = np.arange(n_classes) if classes is None else _as_classes(classes, n_classes)
+    if array.dtype.kind in "OUS":
+        return _from_names(array, names if classes is not None else None, n_classes)
+    if array.dtype.kind == "f":
+        bad = np.flatnonzero(~(np.floor(array) == array))  # NaN is not equal to itself
+        if len(bad):
+            raise LabelsError(
+                f"y must hold whole numbers or class names; row {bad[0]} holds {array[bad[0]]}. Are y and logits swapped?"
+            )
+    elif array.dtype.kind not in "iub":
+        raise LabelsError(
+            f"y must hold integers, class names or one-hot rows; it has dtype {array.dtype}. Convert it first."
+        )
+    if classes is not None and names.dtype.kind in "iu" and not np.array_equal(names, np.arange(n_classes)):
+        return _from_names(array, names, n_classes)
+    return array.astype(np.int64), names
+
+
+def _from_one_hot(rows: Array) -> Labels:
+    if rows.dtype.kind not in "fiub" or not np.isin(rows, (0, 1)).all():
+        raise LabelsError(
+            f"y must be integers, names or one-hot rows of 0 and 1; its shape is {rows.shape} but it holds other values. "
+            "Are y and logits swapped?"
+        )
+    ones = rows.astype(np.int64).sum(axis=1)
+    bad = np.flatnonzero(ones != 1)
+    if len(bad):
+        raise LabelsError(
+            f"one-hot y must have a single 1 per row; row {bad[0]} has {ones[bad[0]]}. Multi-label data is not supported."
+        )
+    labels: Labels = rows.argmax(axis=1)
+    return labels
+
+
+def _as_classes(classes: Sequence[Any], n_classes: int) -> Array:
+    names = as_array(list(classes), "classes")
+    if len(names) != n_classes or len(set(names.tolist())) != n_classes:
+        raise InputError(
+            f"classes must name each of the {n_classes} columns of logits once; it holds {len(names)} names, "
+            f"{len(set(names.tolist()))} of them different. List them in column order."
+        )
+    return names
+
+
+def _from_names(array: Array, names: Array | None, n_classes: int) -> tuple[Labels, Array]:
+    kinds = {"text" if isinstance(v, str) else "missing" if v is None or v != v else "numbers" for v in array.tolist()}
+    if len(kinds) > 1:
+        raise LabelsError(
+            f"y must hold class names or numbers, not both; it mixes {' and '.join(sorted(kinds))}. Convert one into the other."
+        )
+    if names is None:
+        names = np.unique(array.astype(str) if kinds == {"text"} else array)
+        if len(names) != n_classes:
+            raise LabelsError(
+                f"y must name all {n_classes} classes when names are given without their order; it holds {len(names)} different names. "
+                "Pass classes=[...] in the order of the columns of logits."
+            )
+    position = {name: i for i, name in enumerate(names.tolist())}
+    try:
+        return np.array([position[v] for v in array.tolist()], np.int64), names
+    except KeyError as unknown:
+        raise LabelsError(
+            f"y must hold names from classes; {unknown.args[0]!r} is not among them. Known: {', '.join(map(repr, names.tolist()[:10]))}."
+        ) from None
+
+
+def as_weights(sample_weight: AnyArray, n: int) -> Weights | None:
+    """Sample weights as float64, or None for equal ones."""
+    if sample_weight is None:
+        return None
+    weights = as_array(sample_weight, "sample_weight", WeightsError)
+    if weights.dtype.kind not in "fiub" or weights.size != n:
+        raise WeightsError(
+            f"sample_weight must hold one number per row; there are {n} rows and it has shape {weights.shape}, dtype {weights.dtype}. "
+            "Leave it out to weight all rows alike."
+        )
+    weights = weights.reshape(-1).astype(np.float64)
+    bad = np.flatnonzero(~((weights >= 0) & np.isfinite(weights)))
+    if len(bad):
+        raise WeightsError(
+            f"sample_weight must be finite and at least 0; row {bad[0]} holds {weights[bad[0]]}. Use 0 to leave a row out."
+        )
+    return weights
+
+
+def as_probabilities(p: AnyArray, name: str = "probabilities") -> Probs:
+    """Probabilities as float64 (rows, C); a 1-D array is the probability of class 1.
+
+    >>> as_probabilities([0.25, 1.0])
+    array([[0.75, 0.25],
+           [0.  , 1.  ]])
+    """
+    array = as_array(p, name, ProbabilitiesError)
+    if array.dtype.kind not in "fiub" or array.ndim == 0:
+        raise ProbabilitiesError(
+            f"{name} must be an array of numbers in [0, 1]; it has dtype {array.dtype} and shape {array.shape}. "
+            "The order of arguments is (y_true, probabilities)."
+        )
+    values = array.astype(np.float64)
+    if not ((values >= 0) & (values <= 1 + SUM_TOLERANCE)).all():
+        outside = values[~((values >= 0) & (values <= 1 + SUM_TOLERANCE))]
+        raise ProbabilitiesError(
+            f"{name} must lie in [0, 1]; it holds {outside[0]}. If these are logits, use driftcal.metrics.evaluate(logits, y) or a "
+            "calibrator's predict_proba."
+        )
+    if values.ndim == 1 or values.shape[-1] == 1:
+        positive = np.minimum(values.reshape(-1), 1)
+        return np.stack([1 - positive, positive], axis=1)
+    values = values.reshape(-1, values.shape[-1])
+    sums = values.sum(axis=1)
+    bad = np.flatnonzero(np.abs(sums - 1) > SUM_TOLERANCE)
+    if len(bad):
+        raise ProbabilitiesError(
+            f"rows of {name} must sum to 1; row {bad[0]} sums to {sums[bad[0]]:.6g}. If these are one-against-rest scores, normalise "
+            "the rows; if they are logits, pass them to a calibrator."
+        )
+    return values
+
+
+def from_probabilities(p: AnyArray) -> LogProbs:
+    """Log-probabilities, which are valid logits, from probabilities; a probability of 0 becomes -inf, a masked class.
+
+    Rows must lie in [0, 1] and sum to 1 within 0.001; they are normalised exactly.
+
+    >>> import numpy as np
+    >>> np.exp(from_probabilities([[0.2, 0.8], [1.0, 0.0]]))
+    array([[0.2, 0.8],
+           [1. , 0. ]])
+    """
+    values = as_probabilities(p)
+    with np.errstate(divide="ignore"):
+        log_probs: LogProbs = np.log(values / values.sum(axis=1, keepdims=True))
+    return log_probs
+
+
+def is_chunked(logits: AnyArray) -> bool:
+    """Whether `logits` is a source of chunks: iterable, but neither an array nor a list of numbers."""
+    if (
+        isinstance(logits, (list, tuple, str, bytes, np.ndarray, dict))
+        or hasattr(logits, "__array__")
+        or hasattr(logits, "detach")
+    ):
+        return False
+    return hasattr(logits, "__iter__")
+
+
+def classes_of_chunks(source: Any, classes: Sequence[Any] | None) -> Array:
+    """The classes of a source of chunks, from `classes` or the width of the first chunk."""
+    if iter(source) is source:
+        raise LogitsError(
+            "a source of chunks must be readable more than once; an iterator or generator was given, which is empty after one pass. "
+            "Pass an object whose __iter__ starts anew."
+        )
+    for chunk in source:
+        scores, _ = as_logits(_parts(chunk)[0])
+        return np.arange(scores.shape[1]) if classes is None else _as_classes(classes, scores.shape[1])
+    raise LogitsError(
+        "logits must hold at least one row; the source of chunks yields nothing. Check the path or the filter behind it."
+    )
+
+
+def _parts(chunk: Any) -> tuple[Any, Any, Any]:
+    if not isinstance(chunk, tuple) or len(chunk) not in (2, 3):
+        raise LogitsError(
+            f"a source must yield (logits, y) or (logits, y, sample_weight); it yielded {type(chunk).__name__}. Yield tuples."
+        )
+    return chunk[0], chunk[1], chunk[2] if len(chunk) == 3 else None
+
+
+def iterate_chunks(source: Any, classes: Array) -> Iterator[tuple[Logits, Labels, Weights | None]]:
+    """The chunks of `source`, each checked like an array."""
+    for chunk in source:
+        logits, y, sample_weight = _parts(chunk)
+        scores, _ = as_logits(logits)
+        if scores.shape[1] != len(classes):
+            raise LogitsError(
+                f"all chunks must have {len(classes)} columns, as the first; one has {scores.shape[1]}. Are two models mixed?"
+            )
+        labels, _ = as_labels(y, len(classes), len(scores), classes=classes.tolist())
+        yield scores, labels, as_weights(sample_weight, len(scores))

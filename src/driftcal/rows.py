@@ -1,0 +1,238 @@
+"""Passes over rows of logits: an array, a memory map, or a stream of chunks larger than memory.
+
+A pass hands fixed blocks of rows to a compiled kernel on all cores. Block ``i`` always adds to lane ``i % LANES`` and
+lanes merge in order, so neither the number of threads nor their timing changes a bit of the result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from typing import Any, NoReturn
+
+import numpy as np
+
+from driftcal import checks
+from driftcal.errors import InputError, LabelsError, LogitsError, WeightsError
+from driftcal.numerics import kernel, row_argmax
+from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
+
+#: Scores in a block: 1 MB of float32 stays in a core's cache.
+BLOCK_SCORES = 1 << 18
+#: Accumulators of a pass. Their number is fixed so that results do not depend on the machine.
+LANES = 8
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive rows, ready for a kernel: float32 or float64, contiguous, labels checked."""
+
+    start: int
+    logits: Logits
+    labels: Labels
+    weights: Weights
+
+
+class Rows:
+    """Labelled logits that can be read again and again, block by block.
+
+    `logits` is an array of shape (n, C) or anything :func:`driftcal.checks.as_logits` understands, with labels `y`;
+    or a re-iterable of ``(logits, y)`` or ``(logits, y, sample_weight)`` chunks, with `y` left out.
+    """
+
+    def __init__(
+        self,
+        logits: AnyArray,
+        y: AnyArray = None,
+        sample_weight: AnyArray = None,
+        *,
+        classes: Sequence[Any] | None = None,
+    ) -> None:
+        self._chunks: Callable[[], Iterable[tuple[Logits, Labels, Weights | None]]]
+        if checks.is_chunked(logits):
+            if y is not None or sample_weight is not None:
+                raise InputError(
+                    "y and sample_weight must be left out when logits is a source of chunks; "
+                    "they were given. Let each chunk be (logits, y) or (logits, y, sample_weight)."
+                )
+            self.classes = checks.classes_of_chunks(logits, classes)
+            self._chunks = lambda: checks.iterate_chunks(logits, self.classes)
+        else:
+            scores, _ = checks.as_logits(logits)
+            labels, self.classes = checks.as_labels(y, scores.shape[1], len(scores), classes=classes)
+            weights = checks.as_weights(sample_weight, len(scores))
+            self._chunks = lambda: [(scores, labels, weights)]
+        self.n_classes = len(self.classes)
+        self._scan()
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows in order, in blocks of about `BLOCK_SCORES` scores."""
+        start = 0
+        step = max(1, BLOCK_SCORES // self.n_classes)
+        for logits, labels, weights in self._chunks():
+            for low in range(0, len(logits), step):
+                scores = checks.for_kernel(logits[low : low + step])
+                w = np.ones(len(scores)) if weights is None else weights[low : low + step]
+                yield Block(start, scores, labels[low : low + step], w)
+                start += len(scores)
+
+    def fold(self, function: Callable[..., None], state: Sequence[tuple[Array, np.ufunc]], *args: Any) -> list[Array]:
+        """Run ``function(logits, labels, weights, *state, *args)`` over all blocks; it adds to `state` in place.
+
+        `state` is a list of (neutral array, ufunc that merges two of them).
+        """
+        lanes = [[neutral.copy() for neutral, _ in state] for _ in range(LANES)]
+
+        def run(lane: list[Array], block: Block) -> None:
+            function(block.logits, block.labels, block.weights, *lane, *args)
+
+        _run(run, lanes, self.blocks())
+        merged = lanes[0]
+        for lane in lanes[1:]:
+            for into, add, (_, merge) in zip(merged, lane, state, strict=True):
+                merge(into, add, out=into)
+        return merged
+
+    def sums(self, function: Callable[..., None], shape: int | tuple[int, ...], *args: Any) -> Float64:
+        """The sums that ``function(logits, labels, weights, sums, *args)`` adds up over all rows."""
+        return self.fold(function, [(np.zeros(shape), np.add)], *args)[0]
+
+    def each(self, function: Callable[..., None], width: int, *args: Any) -> Float64:
+        """`width` numbers per row, written by ``function(logits, labels, weights, out, *args)``."""
+        out = np.empty((self.n, width))
+
+        def run(_: object, block: Block) -> None:
+            piece = out[block.start : block.start + len(block.labels)]
+            function(block.logits, block.labels, block.weights, piece, *args)
+
+        _run(run, [None] * LANES, self.blocks())
+        return out
+
+    def _scan(self) -> None:
+        """Look at every row once: refuse what cannot be used, keep what every fit asks first."""
+        never = np.iinfo(np.int64).max
+        lanes = [(np.zeros(self.n_classes), np.zeros(2), np.full(4, never)) for _ in range(LANES)]
+        maybe_probabilities = True
+
+        def run(lane: tuple[Array, Array, Array], block: Block) -> None:
+            nonlocal maybe_probabilities
+            if maybe_probabilities and not checks.looks_like_probabilities(block.logits):
+                maybe_probabilities = False
+            _scan_block(block.logits, block.labels, block.weights, block.start, *lane)
+
+        _run(run, lanes, self.blocks())
+        first_bad = np.min([lane[2] for lane in lanes], axis=0)
+        if (first_bad < never).any():
+            self._refuse(first_bad)
+        self.class_weights: Float64 = np.sum([lane[0] for lane in lanes], axis=0)
+        n, correct = np.sum([lane[1] for lane in lanes], axis=0)
+        if n == 0:
+            raise LogitsError(
+                "logits must hold at least one row; they are empty. Check the path or the filter that made them."
+            )
+        if maybe_probabilities and n > 1:
+            raise LogitsError(
+                "logits must be unnormalised scores or log-probabilities; every row lies in [0, 1] and sums to 1, so these are "
+                "probabilities. Convert them with driftcal.from_probabilities(p)."
+            )
+        self.n = int(n)
+        self.weight = float(self.class_weights.sum())
+        if not self.weight > 0:
+            raise WeightsError(
+                "sample_weight must have a positive sum; all weights are 0. Leave it out to weight all rows alike."
+            )
+        self.accuracy = float(correct) / self.weight
+
+    def _refuse(self, first_bad: Array) -> NoReturn:
+        kind = int(np.argmin(first_bad))
+        row = int(first_bad[kind])
+        if kind == 3:
+            label = next(b.labels[row - b.start] for b in self.blocks() if row < b.start + len(b.labels))
+            raise LabelsError(
+                f"labels must be 0..{self.n_classes - 1} for logits with {self.n_classes} columns; row {row} holds {label}. "
+                "If your file counts from 1, subtract 1."
+            )
+        raise checks.unusable_row(row, ("holds NaN", "holds +inf", "is -inf in every column")[kind])
+
+
+@kernel
+def _scan_block(
+    logits: Logits,
+    labels: Labels,
+    weights: Weights,
+    start: int,
+    per_class: Float64,
+    count_and_correct: Float64,
+    first_bad: Array,
+) -> None:
+    for i in range(logits.shape[0]):
+        row = logits[i]
+        nan = False
+        top = row[0]
+        for c in range(row.shape[0]):
+            nan |= row[c] != row[c]
+            top = max(top, row[c])
+        if nan:
+            first_bad[0] = min(first_bad[0], start + i)
+        elif top == np.inf:
+            first_bad[1] = min(first_bad[1], start + i)
+        elif top == -np.inf:
+            first_bad[2] = min(first_bad[2], start + i)
+        y = labels[i]
+        if y < 0 or y >= row.shape[0]:
+            first_bad[3] = min(first_bad[3], start + i)
+        else:
+            per_class[y] += weights[i]
+            if not nan and row[y] == top and row_argmax(row) == y:
+                count_and_correct[1] += weights[i]
+    count_and_correct[0] += logits.shape[0]
+
+
+def threads() -> int:
+    """How many threads passes use: the cores this process may run on, or ``DRIFTCAL_THREADS``."""
+    wish = os.environ.get("DRIFTCAL_THREADS")
+    return (
+        max(1, int(wish))
+        if wish
+        else len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
+
+
+@cache
+def _pool(size: int, process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(size, thread_name_prefix="driftcal")
+
+
+def _run(run: Callable[[Any, Block], None], lanes: Sequence[Any], blocks: Iterator[Block]) -> None:
+    """Blocks i, i + LANES, … go to lane i, in that order."""
+    size = threads()
+    while group := list(islice(blocks, len(lanes))):
+        if size == 1 or len(group) == 1:
+            for lane, block in zip(lanes, group, strict=False):
+                run(lane, block)
+        else:
+            list(_pool(size, os.getpid()).map(run, lanes, group))
+
+
+def map_blocks(function: Callable[[Logits, Float64], None], logits: Logits, width: int) -> Float64:
+    """``function(logits block, output block)`` over an array on all cores; the (n, width) output."""
+    out = np.empty((len(logits), width))
+    step = max(1, BLOCK_SCORES // max(1, logits.shape[1]))
+    starts = range(0, len(logits), step)
+
+    def run(low: int) -> None:
+        function(checks.for_kernel(logits[low : low + step]), out[low : low + step])
+
+    size = threads()
+    if size == 1 or len(starts) <= 1:
+        for low in starts:
+            run(low)
+    else:
+        list(_pool(size, os.getpid()).map(run, starts))
+    return out
