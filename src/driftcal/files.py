@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, and fingerprints that say what is in them."""
+"""Files that are either whole or absent, safetensors among them, and fingerprints that say what is in them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +127,85 @@ def fingerprint(parts: Mapping[str, Any]) -> str:
         key: {"array": sha256_array(value)} if isinstance(value, np.ndarray) else value for key, value in parts.items()
     }
     return sha256_bytes(canonical_json(plain).encode())
+
+
+# safetensors: eight bytes of header length, a JSON header, the arrays one after the other. Written and mapped here
+# because the library orders metadata as it likes (our bytes must not depend on that) and copies what it reads.
+_CODES = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "I16": "i2", "I8": "i1",
+          "U64": "u8", "U32": "u4", "U16": "u2", "U8": "u1", "BOOL": "?"}  # fmt: skip
+_NAMES = {np.dtype(code): name for name, code in _CODES.items()}
+_LONGEST_HEADER = 100_000_000  # the limit of the safetensors format
+
+
+@dataclass(frozen=True, eq=False)
+class TensorFile:
+    """An open safetensors file: arrays as read-only memory maps, `note` the JSON that was written with them."""
+
+    path: Path
+    arrays: dict[str, Array]
+    note: dict[str, Any]
+    state: tuple[int, int, int]  # inode, size, time of change: the same state means the same bytes
+
+
+def array_blocks(pieces: Sequence[Array]) -> Iterator[bytes]:
+    """The little-endian bytes of `pieces` joined along their rows, a few megabytes at a time."""
+    for piece in pieces:
+        rows = max(1, _BLOCK * 8 // max(1, piece[:1].nbytes))
+        for start in range(0, len(piece), rows):
+            block = piece[start : start + rows]
+            yield np.ascontiguousarray(block, dtype=block.dtype.newbyteorder("<")).tobytes()
+
+
+def write_tensors(path: str | os.PathLike[str], pieces: Sequence[Mapping[str, Array]], note: Mapping[str, Any]) -> Path:
+    """Write arrays, given as pieces to be joined along their rows, as one safetensors file; atomic.
+
+    The bytes depend on the joined arrays and on `note` only.
+    """
+    # Wide numbers first, so that each array begins at a multiple of its own width.
+    order = sorted(pieces[0], key=lambda name: (-pieces[0][name].dtype.itemsize, name))
+    header: dict[str, Any] = {"__metadata__": {"driftcal": canonical_json(note)}}
+    position = 0
+    for name in order:
+        first = pieces[0][name]
+        shape = [sum(len(rows[name]) for rows in pieces), *first.shape[1:]]
+        size = int(np.prod(shape)) * first.dtype.itemsize
+        kind = _NAMES[first.dtype.newbyteorder("=")]
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [position, position + size]}
+        position += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+
+    def blocks() -> Iterator[bytes]:
+        yield len(text).to_bytes(8, "little") + text
+        for name in order:
+            yield from array_blocks([rows[name] for rows in pieces])
+
+    return write_atomic(path, blocks())
+
+
+def read_tensors(path: str | os.PathLike[str]) -> TensorFile | None:
+    """Map a safetensors file; None when it is absent, or when header and length do not fit each other."""
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            length = int.from_bytes(file.read(8), "little")
+            if not 2 <= length <= min(_LONGEST_HEADER, status.st_size - 8):
+                return None
+            header = json.loads(file.read(length))
+            data = np.memmap(file, np.uint8, mode="r") if status.st_size > 8 + length else np.zeros(0, np.uint8)
+        note = json.loads(header.pop("__metadata__", {}).get("driftcal", "{}"))
+        arrays, position = {}, 0
+        for name, entry in header.items():
+            begin, end = entry["data_offsets"]
+            dtype = np.dtype("<" + _CODES[entry["dtype"]]) if entry["dtype"] != "BOOL" else np.dtype(bool)
+            if begin != position or end - begin != int(np.prod(entry["shape"])) * dtype.itemsize:
+                return None
+            arrays[name] = data[8 + length + begin : 8 + length + end].view(dtype).reshape(entry["shape"])
+            position = end
+        if 8 + length + position != status.st_size or not isinstance(note, dict):
+            return None
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError, UnicodeDecodeError, RecursionError):
+        return None
+    return TensorFile(Path(path), arrays, note, (status.st_ino, status.st_size, status.st_mtime_ns))
