@@ -1,0 +1,161 @@
+"""Sources that fit in memory, or in a memory map: arrays, ``.npz`` files, scikit-learn's digits."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from driftcal.checks import as_array
+from driftcal.errors import DataError, ImagesError, InputError, LabelsError
+from driftcal.files import fingerprint
+from driftcal.sources.source import Source
+from driftcal.types import AnyArray, Array, Indices
+
+_INPUT_NAMES = ("x", "images", "inputs", "features", "data", "X", "x_test", "x_val")
+_LABEL_NAMES = ("y", "labels", "label", "targets", "Y", "y_test", "y_val")
+
+
+def from_arrays(
+    x: AnyArray,
+    y: AnyArray,
+    *,
+    class_names: Sequence[str] | None = None,
+    groups: AnyArray | None = None,
+    name: str = "arrays",
+) -> Source:
+    """Images (n, H, W), (n, H, W, C) or features (n, F) with one label each.
+
+    uint8 images are divided by 255; float images must lie in [0, 1]. Grey images get a channel axis. Labels are
+    integers from 0 (-1: no class is right) or names. Without `class_names` there are as many classes as the largest
+    label says, which is wrong when the last classes are absent: name them then.
+
+    >>> source = from_arrays(np.zeros((4, 8, 8), np.uint8), ["cat", "dog", "cat", "dog"])
+    >>> source.input_shape, source.class_names, source.labels
+    ((8, 8, 1), ('cat', 'dog'), array([0, 1, 0, 1]))
+    """
+    inputs = _as_inputs(as_array(x, "x", ImagesError))
+    labels, names = _as_classes(as_array(y, "y", LabelsError), class_names)
+    if len(labels) != len(inputs):
+        raise LabelsError(f"y must hold one label per row of x; there are {len(inputs)} rows and {len(labels)} labels.")
+
+    def read(rows: Indices) -> Array:
+        chosen = inputs[rows]
+        if inputs.dtype == np.uint8:
+            return np.divide(chosen, np.float32(255), dtype=np.float32)
+        return np.ascontiguousarray(chosen, np.float32)
+
+    return Source(
+        name,
+        read,
+        labels,
+        names,
+        content=lambda: fingerprint({"inputs": inputs}),
+        all_groups=None if groups is None else as_array(groups, "groups"),
+    )
+
+
+def _as_inputs(x: Array) -> Array:
+    if x.ndim not in (2, 3, 4) or x.dtype.kind not in "fiub":
+        raise ImagesError(
+            f"x must be images (n, H, W) or (n, H, W, C), or features (n, F); it is {x.dtype} of shape {x.shape}."
+        )
+    if len(x) == 0:
+        raise ImagesError("x must have at least one row; it has none.")
+    if x.ndim == 2:
+        if x.dtype.kind == "f" and not np.isfinite(x).all():
+            row = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
+            raise ImagesError(f"x must be finite; row {row} holds NaN or infinity. Fill or drop such rows.")
+        # uint8 features are counts, not pixels: they keep their values
+        return x if x.dtype.kind == "f" else x.astype(np.float32)
+    if x.ndim == 3:
+        x = x[..., None]
+    if x.shape[-1] not in (1, 3):
+        hint = " It looks like (n, channels, H, W): move the axis with x.transpose(0, 2, 3, 1)." if x.shape[1] in (1, 3) else ""  # fmt: skip
+        raise ImagesError(f"images must have 1 or 3 channels on the last axis; the shape is {x.shape}.{hint}")
+    if x.dtype == np.uint8:
+        return x
+    if x.dtype.kind != "f":
+        raise ImagesError(f"images must be uint8 (0..255) or floats in [0, 1]; they are {x.dtype}. Convert them first.")
+    low, high = float(x.min()), float(x.max())
+    if not (low >= 0 and high <= 1):
+        fact = "they hold NaN" if np.isnan(low) or np.isnan(high) else f"they reach from {low:g} to {high:g}"
+        raise ImagesError(
+            f"float images must lie in [0, 1]; {fact}. Divide by 255, or undo the normalising: it belongs into the "
+            "model's preprocessing."
+        )
+    return x
+
+
+def _as_classes(y: Array, class_names: Sequence[str] | None) -> tuple[Array, tuple[str, ...]]:
+    if y.ndim == 2 and 1 in y.shape:
+        y = y.reshape(-1)
+    if y.ndim != 1 or not len(y):
+        raise LabelsError(f"y must be one label per row, shape (n,); its shape is {y.shape}.")
+    if y.dtype.kind in "OUS":
+        text = np.array([item.decode() if isinstance(item, bytes) else str(item) for item in y.tolist()])
+        names = sorted(set(text.tolist())) if class_names is None else [str(item) for item in class_names]
+        number = {label: position for position, label in enumerate(names)}
+        unknown = sorted(set(text.tolist()) - set(names))
+        if unknown:
+            raise LabelsError(
+                f"labels must be among class_names; {unknown[0]!r} is not. Known: {', '.join(names[:20])}."
+            )
+        return np.array([number[item] for item in text.tolist()], np.int64), tuple(names)
+    if y.dtype.kind == "f" and not (y == np.floor(y)).all():
+        raise LabelsError("y must hold whole numbers or names; it holds fractions. Are x and y swapped?")
+    if y.dtype.kind not in "fiub":
+        raise LabelsError(f"y must hold integers or names; its dtype is {y.dtype}.")
+    labels = y.astype(np.int64)
+    if class_names is None:
+        return labels, tuple(str(number) for number in range(max(2, int(labels.max()) + 1)))
+    return labels, tuple(str(item) for item in class_names)
+
+
+def npz(
+    path: str | os.PathLike[str], *, x: str | None = None, y: str | None = None, group: str | None = None
+) -> Source:
+    """A ``.npz`` file with inputs ("x"), labels ("y") and, if it has them, "class_names" and "groups".
+
+    `x`, `y` and `group` name the arrays when they are called something else. Pickled arrays are refused.
+    """
+    file = Path(path)
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            inputs = stored[_pick(file, stored.files, x, _INPUT_NAMES, "inputs", "x")]
+            labels = stored[_pick(file, stored.files, y, _LABEL_NAMES, "labels", "y")]
+            names = [str(n) for n in stored["class_names"]] if "class_names" in stored.files else None
+            wanted = group or ("groups" if "groups" in stored.files else None)
+            groups = stored[_pick(file, stored.files, wanted, (), "groups", "group")] if wanted else None
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {str(file)!r}.") from error
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise DataError(
+            f"{str(file)!r} must be a .npz file of plain arrays; {error}. Write it with numpy.savez(path, x=..., y=...), "
+            "names as text, not as Python objects."
+        ) from error
+    return from_arrays(inputs, labels, class_names=names, groups=groups, name=file.name)
+
+
+def _pick(file: Path, there: list[str], wish: str | None, usual: Sequence[str], what: str, argument: str) -> str:
+    for candidate in [wish] if wish else usual:
+        if candidate in there:
+            return candidate
+    raise DataError(
+        f"{str(file)!r} holds {', '.join(map(repr, there)) or 'nothing'} but no {what}"
+        f"{f' called {wish!r}' if wish else ''}. Say which array they are with {argument}=NAME."
+    )
+
+
+def digits() -> Source:
+    """scikit-learn's digits: 1,797 grey images of 8×8 pixels, 10 classes. Comes with scikit-learn, needs no download."""
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    images = (bunch.images / 16).astype(np.float32)
+    return from_arrays(images, bunch.target, class_names=[str(n) for n in range(10)], name="digits")

