@@ -38,22 +38,22 @@ def exact(function: F) -> F:
 _OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy"}
 
 
-def _make_float_of_bits(typing_context: Any, bits: Any) -> Any:
+def _make_float(typing_context: Any, bits: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], ir.DoubleType())
 
     return types.float64(types.int64), codegen
 
 
-def _make_bits_of_float(typing_context: Any, value: Any) -> Any:
+def _make_bits(typing_context: Any, value: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], ir.IntType(64))
 
     return types.int64(types.float64), codegen
 
 
-_float_of_bits: Any = intrinsic(_make_float_of_bits)
-_bits_of_float: Any = intrinsic(_make_bits_of_float)
+float_of_bits: Any = intrinsic(_make_float)
+bits_of_float: Any = intrinsic(_make_bits)
 
 _LOG2_E = 1 / math.log(2)
 # log 2 in two parts: k * _LOG2_HIGH is exact for |k| < 2**20
@@ -82,20 +82,20 @@ def exp(x: float) -> float:
     p = p * r + _C3
     p = p * r + _C2
     p = p * r * r + r + 1.0
-    power = _bits_of_float(shifted) - _bits_of_float(_ROUND)
+    power = bits_of_float(shifted) - bits_of_float(_ROUND)
     half = power >> 1  # two factors, so that denormal results are reached without overflow of the exponent
-    result: float = p * _float_of_bits((half + 1023) << 52) * _float_of_bits((power - half + 1023) << 52)
+    result: float = p * float_of_bits((half + 1023) << 52) * float_of_bits((power - half + 1023) << 52)
     return result
 
 
 @exact
 def log(x: float) -> float:
     """Natural logarithm of a normal positive x, by 2 atanh((m - 1) / (m + 1)) with m in [sqrt(1/2), sqrt(2))."""
-    bits = _bits_of_float(x)
+    bits = bits_of_float(x)
     # 0x3FE6A09E667F3BCD are the bits of sqrt(1/2): the exponent counts from there
     offset = bits - 0x3FE6A09E667F3BCD
     k = offset >> 52
-    m = _float_of_bits(bits - (k << 52))
+    m = float_of_bits(bits - (k << 52))
     s = (m - 1.0) / (m + 1.0)
     z = s * s
     p = 1.0 / 23.0
@@ -110,7 +110,7 @@ def log(x: float) -> float:
     p = p * z + 1.0 / 5.0
     p = p * z + 1.0 / 3.0
     # int64 -> float64 has no vector instruction before AVX-512: go through the rounding constant instead
-    kf = _float_of_bits(k + _bits_of_float(_ROUND)) - _ROUND
+    kf = float_of_bits(k + bits_of_float(_ROUND)) - _ROUND
     result: float = kf * _LOG2_HIGH + (2.0 * s + (2.0 * s * z * p + kf * _LOG2_LOW))
     return result
 

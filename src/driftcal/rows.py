@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -23,8 +23,17 @@ from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
 
 #: Scores in a block: 1 MB of float32 stays in a core's cache.
 BLOCK_SCORES = 1 << 18
+#: A preview reads about this many blocks: enough rows for a first guess that exact passes then refine.
+PREVIEW_BLOCKS = 6
 #: Accumulators of a pass. Their number is fixed so that results do not depend on the machine.
 LANES = 8
+
+
+Merge: TypeAlias = Callable[[Array, Array], None]
+
+
+def _add(into: Array, other: Array) -> None:
+    into += other
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,7 @@ class Rows:
             weights = checks.as_weights(sample_weight, len(scores))
             self._chunks = lambda: [(scores, labels, weights)]
         self.n_classes = len(self.classes)
-        self._scan()
+        self._scan(checks.is_chunked(logits))
 
     def blocks(self) -> Iterator[Block]:
         """The rows in order, in blocks of about `BLOCK_SCORES` scores."""
@@ -80,26 +89,25 @@ class Rows:
                 yield Block(start, scores, labels[low : low + step], w)
                 start += len(scores)
 
-    def fold(self, function: Callable[..., None], state: Sequence[tuple[Array, np.ufunc]], *args: Any) -> list[Array]:
-        """Run ``function(logits, labels, weights, *state, *args)`` over all blocks; it adds to `state` in place.
+    def fold(self, function: Callable[..., None], state: Array, merge: Merge, *args: Any, every: int = 1) -> Array:
+        """Run ``function(logits, labels, weights, state, *args)`` over all blocks; it changes `state` in place.
 
-        `state` is a list of (neutral array, ufunc that merges two of them).
+        `state` is what no rows amount to; `merge(into, other)` adds one state to another. With `every` > 1 only each
+        so-manieth block is read: a cheap look before the exact passes.
         """
-        lanes = [[neutral.copy() for neutral, _ in state] for _ in range(LANES)]
+        lanes = [state.copy() for _ in range(LANES)]
 
-        def run(lane: list[Array], block: Block) -> None:
-            function(block.logits, block.labels, block.weights, *lane, *args)
+        def run(lane: Array, block: Block) -> None:
+            function(block.logits, block.labels, block.weights, lane, *args)
 
-        _run(run, lanes, self.blocks())
-        merged = lanes[0]
+        _run(run, lanes, islice(self.blocks(), 0, None, every))
         for lane in lanes[1:]:
-            for into, add, (_, merge) in zip(merged, lane, state, strict=True):
-                merge(into, add, out=into)
-        return merged
+            merge(lanes[0], lane)
+        return lanes[0]
 
-    def sums(self, function: Callable[..., None], shape: int | tuple[int, ...], *args: Any) -> Float64:
+    def sums(self, function: Callable[..., None], shape: int | tuple[int, ...], *args: Any, every: int = 1) -> Float64:
         """The sums that ``function(logits, labels, weights, sums, *args)`` adds up over all rows."""
-        return self.fold(function, [(np.zeros(shape), np.add)], *args)[0]
+        return self.fold(function, np.zeros(shape), _add, *args, every=every)
 
     def each(self, function: Callable[..., None], width: int, *args: Any) -> Float64:
         """`width` numbers per row, written by ``function(logits, labels, weights, out, *args)``."""
@@ -112,7 +120,7 @@ class Rows:
         _run(run, [None] * LANES, self.blocks())
         return out
 
-    def _scan(self) -> None:
+    def _scan(self, chunked: bool) -> None:
         """Look at every row once: refuse what cannot be used, keep what every fit asks first."""
         never = np.iinfo(np.int64).max
         lanes = [(np.zeros(self.n_classes), np.zeros(2), np.full(4, never)) for _ in range(LANES)]
@@ -140,6 +148,9 @@ class Rows:
                 "probabilities. Convert them with driftcal.from_probabilities(p)."
             )
         self.n = int(n)
+        # Skipping blocks of an array is free; those of a stream would have to be read all the same.
+        n_blocks = -(-self.n * self.n_classes // BLOCK_SCORES)
+        self.preview = 1 if chunked else max(1, n_blocks // PREVIEW_BLOCKS)
         self.weight = float(self.class_weights.sum())
         if not self.weight > 0:
             raise WeightsError(

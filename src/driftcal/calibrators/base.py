@@ -1,0 +1,150 @@
+"""What every calibrator shares: scikit-learn's words around one `_fit` and one map."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import sklearn.exceptions
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from driftcal import checks
+from driftcal.errors import DidNotConverge, InputError, NotFittedError
+from driftcal.numerics import kernel
+from driftcal.rows import Rows, map_blocks
+from driftcal.types import AnyArray, Array, Float64, Logits, LogProbs, Probs
+
+
+class _NotFitted(NotFittedError, sklearn.exceptions.NotFittedError):
+    """Both worlds' way to say that ``fit`` has not been called."""
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What a fit did: its loss on the tuning rows before and after, and what it took.
+
+    `loss` names the quantity that `before` (doing nothing) and `after` measure; they are means over the tuning rows.
+    """
+
+    loss: str
+    before: float
+    after: float
+    passes: int
+    seconds: float = 0.0
+    warnings: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self) | {"warnings": list(self.warnings)}
+
+
+class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """A map from logits to honest log-probabilities, learnt from labelled logits.
+
+    `classes` names the columns of the logits; without it labels are column numbers, or all names in sorted order.
+    """
+
+    #: Whether the most likely class is always the logits' own.
+    keeps_accuracy: ClassVar[bool]
+    #: Fitted attributes, the whole of what an artefact keeps.
+    fitted: ClassVar[tuple[str, ...]] = ()
+
+    classes: Sequence[Any] | None
+
+    @abstractmethod
+    def _fit(self, rows: Rows) -> FitReport:
+        """Learn from `rows`; set every attribute in `fitted`; raise where there is no certified optimum."""
+
+    @abstractmethod
+    def _map(self, logits: Logits, out: Float64) -> None:
+        """Write the probabilities of a block of checked rows into `out`."""
+
+    def _log_map(self, logits: Logits, out: Float64) -> None:
+        """Write the log-probabilities of a block of checked rows into `out`."""
+        self._map(logits, out)
+        with np.errstate(divide="ignore"):
+            np.log(out, out=out)
+
+    def fit(
+        self,
+        logits: AnyArray,
+        y: AnyArray = None,
+        *,
+        sample_weight: AnyArray = None,
+        features: AnyArray = None,
+        reference: AnyArray = None,
+    ) -> Self:
+        """Learn from logits and labels, or from a re-iterable source of (logits, y[, sample_weight]) chunks.
+
+        `features` and `reference` are for calibrators that look at a model's features; the others refuse them.
+        """
+        if features is not None or reference is not None:
+            name = type(self).__name__
+            raise InputError(f"{name} looks at logits only; features or reference was given. Leave them out.")
+        started = time.perf_counter()
+        rows = Rows(logits, y, sample_weight, classes=getattr(self, "classes", None))
+        report = self._fit(rows)
+        numbers = [np.asarray(getattr(self, name), np.float64) for name in self.fitted]
+        if any(np.isnan(values).any() for values in numbers) or not np.isfinite([report.before, report.after]).all():
+            raise DidNotConverge(f"{type(self).__name__} ended with NaN in {self.fitted}; please report these logits.")
+        self.classes_: Array = rows.classes
+        self.n_features_in_ = rows.n_classes
+        # one more pass than the fit's own: the scan that checked the rows
+        self.fit_report_ = FitReport(
+            **{**vars(report), "passes": report.passes + 1, "seconds": time.perf_counter() - started}
+        )
+        return self
+
+    def predict_log_proba(self, logits: AnyArray) -> LogProbs:
+        """Calibrated log-probabilities, in the shape of the logits; they are valid logits again."""
+        return self._run(self._log_map, logits)
+
+    def predict_proba(self, logits: AnyArray) -> Probs:
+        """Calibrated probabilities, in the shape of the logits; rows sum to 1."""
+        return self._run(self._map, logits)
+
+    def predict(self, logits: AnyArray) -> Array:
+        """The most likely class of each row; the logits' own where the calibrator keeps accuracy."""
+        scores, shape = self._checked(logits)
+        if not self.keeps_accuracy:
+            scores = map_blocks(self._map, scores, scores.shape[1])
+        labels: Array = self.classes_[scores.argmax(axis=1)].reshape(shape)
+        return labels
+
+    def _run(self, function: Any, logits: AnyArray) -> Float64:
+        scores, shape = self._checked(logits)
+        return map_blocks(function, scores, scores.shape[1]).reshape(*shape, scores.shape[1])
+
+    def _checked(self, logits: AnyArray) -> tuple[Logits, tuple[int, ...]]:
+        if not self.__sklearn_is_fitted__():
+            name = type(self).__name__
+            raise _NotFitted(f"this {name} must be fitted before it is used; it is not. Call fit(logits, y) first.")
+        scores, shape = checks.as_logits(logits)
+        checks.finite_logits(scores, self.n_features_in_)
+        return scores, shape
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "classes_")
+
+
+@kernel
+def finish(logits: Logits, out: Float64) -> None:
+    """Give masked classes exactly 0 and let rows sum to 1; a row without mass becomes uniform over the others."""
+    for i in range(out.shape[0]):
+        total = 0.0
+        finite = 0
+        for c in range(out.shape[1]):
+            if logits[i, c] == -np.inf:
+                out[i, c] = 0.0
+            else:
+                finite += 1
+            total += out[i, c]
+        for c in range(out.shape[1]):
+            if total > 0:
+                out[i, c] /= total
+            elif logits[i, c] > -np.inf:
+                out[i, c] = 1.0 / finite

@@ -1,0 +1,225 @@
+"""Exact isotonic curves from n·C scores in two passes.
+
+The true class' scores are the pivots. Between two neighbouring pivots all scores belong to other classes, so they share
+one value in the isotonic fit: their weight, least and greatest say all about them. Two passes therefore reduce n·C
+scores to 2n + 1 cells, and pooling adjacent violators runs on those. Nothing is approximated.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from driftcal.calibrators.base import FitReport
+from driftcal.calibrators.temperature import certify
+from driftcal.numerics import bits_of_float, kernel, softmax_row
+from driftcal.rows import Rows
+from driftcal.types import Array, Float64, Labels, Logits, Weights
+
+#: Curves as (scores, values, starts): curve k is scores[starts[k]:starts[k + 1]] and the values there.
+Curves = tuple[Float64, Float64, Array]
+
+# A cell is the gap below a pivot and the pivot itself: weight in the gap, its least and greatest score, weight on the pivot.
+_GAP, _LEAST, _GREATEST, _EQUAL = range(4)
+# The bits of 2**-60: scores below share the first bucket of the search index.
+_SMALLEST = (1023 - 60) << 52
+
+
+def fit_curves(rows: Rows, n_curves: int, scale: float = 1.0) -> tuple[Curves, FitReport]:
+    """The isotonic curves of softmax(scale·z) against "is the true class": one for all classes, or one for each."""
+    own = rows.each(_own_scores, 3, scale)
+    own = own[own[:, 2] > 0]
+    curve = np.zeros(len(own), np.int64) if n_curves == 1 else own[:, 1].astype(np.int64)
+    pivots, pivot_weights, starts = _pivots(own[:, 0], own[:, 2], curve, n_curves)
+    index = _search_index(pivots) if n_curves == 1 else np.zeros(0, np.int32)
+
+    cells = np.zeros((len(pivots) + n_curves + 1, 4))  # the last one sums up the squared error of doing nothing
+    cells[:, _LEAST], cells[:, _GREATEST] = np.inf, -np.inf
+    cells = rows.fold(_fill_cells, cells, _merge_cells, scale, pivots, starts, index)
+    curves, error = _pool(cells, pivots, pivot_weights, starts)
+    before, after = cells[-1, _GAP] / rows.weight, error / rows.weight
+    certify("squared error", before, after)
+    return curves, FitReport("squared error before normalising", before, after, passes=2)
+
+
+@kernel
+def _own_scores(logits: Logits, labels: Labels, weights: Weights, out: Float64, scale: float) -> None:
+    """Write the true class' score, the class and the weight of each row."""
+    scores = np.empty(logits.shape[1])
+    for i in range(logits.shape[0]):
+        softmax_row(logits[i], scale, scores)
+        out[i, 0] = scores[labels[i]]
+        out[i, 1] = labels[i]
+        out[i, 2] = weights[i]
+
+
+def _pivots(scores: Float64, weights: Float64, curve: Array, n_curves: int) -> tuple[Float64, Float64, Array]:
+    """The different true-class scores of each curve in order, their weights, and where each curve starts."""
+    order = np.lexsort((scores, curve))
+    scores, weights, curve = scores[order], weights[order], curve[order]
+    new = np.ones(len(scores), bool)
+    new[1:] = (scores[1:] != scores[:-1]) | (curve[1:] != curve[:-1])
+    first = np.flatnonzero(new)
+    starts = np.searchsorted(curve[first], np.arange(n_curves + 1))
+    return scores[first], np.add.reduceat(weights, first), starts
+
+
+def _search_index(pivots: Float64) -> Array:
+    """For each bucket of scores how many pivots lie in the buckets below it, so that a search is short.
+
+    Buckets are equally wide in the bits of the score, hence about equally wide in its logarithm.
+    """
+    fineness = int(np.clip(np.log2(max(1, len(pivots)) / 16), 4, 14))
+    bucket = np.maximum(pivots.view(np.int64) - _SMALLEST, 0) >> (52 - fineness)
+    return np.searchsorted(bucket, np.arange((60 << fineness) + 2)).astype(np.int32)
+
+
+@kernel
+def _fill_cells(
+    logits: Logits,
+    labels: Labels,
+    weights: Weights,
+    cells: Float64,
+    scale: float,
+    pivots: Float64,
+    starts: Array,
+    index: Array,
+) -> None:
+    """Put the scores of all classes but the true one into the gap between pivots, or onto the pivot, they belong to."""
+    scores = np.empty(logits.shape[1])
+    one_curve = starts.shape[0] == 2
+    shift = 0
+    while one_curve and (60 << shift) + 2 < index.shape[0]:
+        shift += 1
+    shift = 52 - shift
+    for i in range(logits.shape[0]):
+        w = weights[i]
+        if w == 0:
+            continue
+        softmax_row(logits[i], scale, scores)
+        y = labels[i]
+        squares = 0.0
+        for c in range(scores.shape[0]):
+            squares += scores[c] * scores[c]
+        cells[-1, _GAP] += w * (squares - 2.0 * scores[y] + 1.0)
+        for c in range(scores.shape[0]):
+            s = scores[c]
+            if c == y or logits[i, c] == -np.inf:
+                continue
+            if one_curve:
+                curve = 0
+                bucket = max(bits_of_float(s) - _SMALLEST, 0) >> shift
+                low = np.int64(index[bucket])
+                high = np.int64(index[bucket + 1])
+            else:
+                curve = c
+                low = starts[c]
+                high = starts[c + 1]
+            while low < high:
+                middle = (low + high) >> 1
+                if pivots[middle] < s:
+                    low = middle + 1
+                else:
+                    high = middle
+            at = low + curve
+            if low < starts[curve + 1] and pivots[low] == s:
+                cells[at, _EQUAL] += w
+            else:
+                cells[at, _GAP] += w
+                cells[at, _LEAST] = min(cells[at, _LEAST], s)
+                cells[at, _GREATEST] = max(cells[at, _GREATEST], s)
+
+
+def _merge_cells(into: Float64, other: Float64) -> None:
+    into[:, _GAP] += other[:, _GAP]
+    into[:, _EQUAL] += other[:, _EQUAL]
+    np.minimum(into[:, _LEAST], other[:, _LEAST], out=into[:, _LEAST])
+    np.maximum(into[:, _GREATEST], other[:, _GREATEST], out=into[:, _GREATEST])
+
+
+def _pool(cells: Float64, pivots: Float64, weights: Float64, starts: Array) -> tuple[Curves, float]:
+    """Pool adjacent violators within each curve; also the weighted squared error that is left."""
+    room = 2 * (2 * len(pivots) + len(starts))
+    scores, values = np.empty(room), np.empty(room)
+    ends = np.empty(len(starts) - 1, np.int64)
+    error = _pool_curves(cells, pivots, weights, starts, scores, values, ends)
+    used = int(ends[-1])
+    return (scores[:used].copy(), values[:used].copy(), np.concatenate([[0], ends])), error
+
+
+@kernel
+def _pool_curves(
+    cells: Float64,
+    pivots: Float64,
+    weights: Float64,
+    starts: Array,
+    scores: Float64,
+    values: Float64,
+    ends: Array,
+) -> float:
+    longest = 0
+    for k in range(starts.shape[0] - 1):
+        longest = max(longest, starts[k + 1] - starts[k])
+    # a stack of blocks: weight, weight of true classes, least and greatest score
+    total = np.empty(2 * longest + 1)
+    true = np.empty(2 * longest + 1)
+    least = np.empty(2 * longest + 1)
+    greatest = np.empty(2 * longest + 1)
+    error = 0.0
+    written = 0
+    for k in range(starts.shape[0] - 1):
+        top = -1
+        for j in range(2 * (starts[k + 1] - starts[k]) + 1):
+            pivot = starts[k] + (j >> 1)
+            cell = cells[pivot + k]
+            if j & 1:
+                w, t, low, high = weights[pivot] + cell[_EQUAL], weights[pivot], pivots[pivot], pivots[pivot]
+            else:
+                w, t, low, high = cell[_GAP], 0.0, cell[_LEAST], cell[_GREATEST]
+            if w == 0:
+                continue
+            while top >= 0 and true[top] * w >= t * total[top]:  # its value is not below ours: pool
+                w += total[top]
+                t += true[top]
+                low = least[top]
+                top -= 1
+            top += 1
+            total[top], true[top], least[top], greatest[top] = w, t, low, high
+        for block in range(top + 1):
+            value = true[block] / total[block]
+            error += true[block] * (1.0 - value)
+            scores[written], values[written] = least[block], value
+            written += 1
+            if greatest[block] > least[block]:
+                scores[written], values[written] = greatest[block], value
+                written += 1
+        if top < 0:  # a class that was masked in every row: it will be masked again, any curve does
+            scores[written], values[written] = 0.0, 0.0
+            written += 1
+        ends[k] = written
+    return error
+
+
+@kernel
+def apply_curves(probs: Float64, scores: Float64, values: Float64, starts: Array, strict: float) -> None:
+    """Replace each p by curve(p) + strict·p, in place."""
+    one_curve = starts.shape[0] == 2
+    for i in range(probs.shape[0]):
+        for c in range(probs.shape[1]):
+            p = probs[i, c]
+            first = starts[0] if one_curve else starts[c]
+            last = (starts[1] if one_curve else starts[c + 1]) - 1
+            low, high = first, last + 1
+            while low < high:
+                middle = (low + high) >> 1
+                if scores[middle] < p:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low == first:
+                value = values[first]
+            elif low > last:
+                value = values[last]
+            else:
+                share = (p - scores[low - 1]) / (scores[low] - scores[low - 1])
+                value = values[low - 1] + share * (values[low] - values[low - 1])
+            probs[i, c] = value + strict * p
