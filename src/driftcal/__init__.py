@@ -11,7 +11,12 @@ from typing import Any
 from driftcal._version import __version__
 
 # name -> the module that defines it
-_PUBLIC: dict[str, str] = {}
+_PUBLIC: dict[str, str] = {
+    "Preprocessing": "driftcal.models",
+    "Store": "driftcal.store",
+    "open_model": "driftcal.models",
+    "open_source": "driftcal.sources",
+}
 
 __all__ = ["__version__", *sorted(_PUBLIC)]
 

@@ -1,0 +1,68 @@
+"""How many rows a model gets at once: as many as are useful, if they fit into memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+#: More rows at once make no model faster on a processor, and larger batches leave fewer points to resume from.
+MOST = 256
+
+#: A network keeps more than its input: this many times its bytes are reckoned at least, whatever the probe saw.
+_INPUT_COPIES = 64
+
+_PROBE_ROWS = 8
+
+
+def choose_batch_size(run: Callable[[int], object], row_bytes: int) -> int:
+    """A power of two up to 256 whose memory stays below a quarter of the machine's.
+
+    `run(n)` answers n rows. The budget is a share of all memory, not of what happens to be free, so the same model gets
+    the same batch size again tomorrow on this machine.
+    """
+    per_row = max(_INPUT_COPIES * row_bytes, peak_memory(lambda: run(_PROBE_ROWS)) // _PROBE_ROWS, 1)
+    fitting = max(1, memory_limit() // 4 // per_row)
+    return min(MOST, 1 << (fitting.bit_length() - 1))
+
+
+def peak_memory(action: Callable[[], object]) -> int:
+    """How far the resident memory of this process rose above its start while `action` ran, in bytes; 0 if unknown."""
+    start = _resident()
+    if start == 0:
+        action()
+        return 0
+    peak, done = start, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.001):
+            peak = max(peak, _resident())
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        action()
+    finally:
+        done.set()
+        watcher.join()
+    return max(0, max(peak, _resident()) - start)
+
+
+def memory_limit() -> int:
+    """Bytes of memory that this process may use: the machine's, or the container's where that is less."""
+    total = 4 << 30  # where nobody tells
+    with suppress(OSError, ValueError, AttributeError):
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            total = min(total, int(Path(name).read_text()))
+    return total
+
+
+def _resident() -> int:
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0

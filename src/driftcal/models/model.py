@@ -1,0 +1,316 @@
+"""A classifier as the rest of driftcal sees it: float32 inputs in, float32 logits out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from driftcal.checks import as_array, looks_like_probabilities
+from driftcal.errors import DriftcalError, ImagesError, InputError, ModelError, UnknownName
+from driftcal.files import fingerprint
+from driftcal.models.batch import choose_batch_size
+from driftcal.models.preprocessing import Preprocessing
+from driftcal.types import AnyArray, Array, Logits
+
+Outputs = Literal["logits", "probabilities"]
+
+#: A probability that a model rounded to 0 is small, not impossible: its logarithm is taken here, about -87.3, the
+#: smallest normal float32. (-inf would mean a class that is ruled out.)
+SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
+
+_PROBE_ROWS = 16
+
+
+class Backend(Protocol):
+    """One framework's way to run a model. Everything else, from preprocessing to checks, is done by `Model`.
+
+    `layout` is what the framework's nets usually want; `fixed_batch` the only batch size a file accepts, if it has one.
+    """
+
+    framework: str
+    layout: str
+    fixed_batch: int | None
+    classes: tuple[Any, ...] | None
+    device: str
+
+    def run(self, batch: Array) -> Array:
+        """(n, ...) preprocessed float32 inputs to raw outputs (n, C), (n, 1) or (n,)."""
+        ...
+
+    def features(self, batch: Array, layers: Sequence[str]) -> dict[str, Array]:
+        """Named intermediate results of a preprocessed batch; every name is one of `layers()`."""
+        ...
+
+    def layers(self) -> tuple[str, ...]:
+        """Names that `features` knows; empty where the framework offers none."""
+        ...
+
+    def digest(self, run: Callable[[], Array]) -> str:
+        """SHA-256 over weights and architecture as they are now. `run` gives outputs on a fixed probe, for models
+        that have nothing else to hash."""
+        ...
+
+
+class Model:
+    """A model behind its adapter; made by :func:`driftcal.open_model`.
+
+    The first inputs it sees settle `n_classes` and, when ``"auto"``, `batch_size`; `prepare` does that alone. Batches are
+    the rows [k * batch_size, (k + 1) * batch_size) of whatever it is given.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        preprocessing: Preprocessing | None = None,
+        outputs: Outputs = "logits",
+        batch_size: int | Literal["auto"] = "auto",
+        name: str | None = None,
+    ) -> None:
+        if outputs not in ("logits", "probabilities"):
+            raise UnknownName.of("kind of outputs", outputs, ("logits", "probabilities"))
+        if batch_size != "auto" and (not isinstance(batch_size, int) or batch_size < 1):
+            raise InputError(f'batch_size must be a number of rows of at least 1, or "auto"; it is {batch_size!r}.')
+        if backend.fixed_batch and batch_size not in ("auto", backend.fixed_batch):
+            raise InputError(
+                f"batch_size must be {backend.fixed_batch}, the only one this model was exported for; it is {batch_size}. "
+                "Leave it out, or export the model with a free batch axis."
+            )
+        self.backend = backend
+        self.preprocessing = preprocessing or Preprocessing(layout=backend.layout)
+        self.outputs: Outputs = outputs
+        self.name = name or backend.framework
+        self._batch_size = backend.fixed_batch or (None if batch_size == "auto" else int(batch_size))
+        self._n_classes: int | None = None
+        self._input_shape: tuple[int, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"Model({self.name!r}, framework={self.framework!r}, outputs={self.outputs!r})"
+
+    @property
+    def framework(self) -> str:
+        """``torch``, ``onnx``, ``keras``, ``sklearn`` or ``callable``."""
+        return self.backend.framework
+
+    @property
+    def classes(self) -> tuple[Any, ...] | None:
+        """What each column of the logits stands for, where the model knows (scikit-learn)."""
+        return self.backend.classes
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The names that `features` accepts."""
+        return self.backend.layers()
+
+    @property
+    def n_classes(self) -> int:
+        """Columns of the logits; known once `prepare` or `logits` has seen inputs."""
+        if self._n_classes is None:
+            raise ModelError(
+                "the number of classes is known after the first inputs; call model.prepare(inputs) before."
+            )
+        return self._n_classes
+
+    @property
+    def batch_size(self) -> int:
+        """Rows per call of the model; part of a run's key."""
+        if self._batch_size is None:
+            raise ModelError("the batch size is known after the first inputs; call model.prepare(inputs) before.")
+        return self._batch_size
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over weights, architecture, preprocessing and kind of outputs, taken anew each time.
+
+        For a plain Python callable without a name it is a hash of its answers to fixed inputs.
+        """
+        return fingerprint(
+            {
+                "framework": self.framework,
+                "weights": self.backend.digest(self._probe_answers),
+                "preprocessing": self.preprocessing.to_dict(),
+                "outputs": self.outputs,
+            }
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """What to record about this model beside results and in artefacts."""
+        return {
+            "name": self.name, "framework": self.framework, "outputs": self.outputs, "device": self.backend.device,
+            "classes": self._n_classes, "batch_size": self._batch_size,
+            "preprocessing": self.preprocessing.to_dict(), "fingerprint": self.fingerprint,
+        }  # fmt: skip
+
+    def prepare(self, inputs: AnyArray) -> Model:
+        """Look at a few rows: check the outputs, settle classes and batch size. Returns the model itself."""
+        rows = _as_inputs(inputs)[:_PROBE_ROWS]
+        if not len(rows):
+            raise ImagesError("inputs must have at least one row to prepare a model; they have none.")
+        self._input_shape = rows.shape[1:]
+        batch = self.preprocessing(rows)
+        answers = self._run(batch)
+        self._refuse_probabilities(answers)
+        self._n_classes = self._to_logits(answers, 0).shape[1]
+        if self._batch_size is None:
+            self._batch_size = self._fitting_batch(batch[:1])
+        return self
+
+    def logits(self, inputs: AnyArray) -> Logits:
+        """float32 (n, C) for float32 images (n, H, W, C) in [0, 1], or features (n, F)."""
+        rows = _as_inputs(inputs)
+        if self._n_classes is None or self._batch_size is None or self._input_shape != rows.shape[1:]:
+            if not len(rows):
+                raise ImagesError("inputs must have at least one row the first time; they have none.")
+            self.prepare(rows)
+        result = np.empty((len(rows), self.n_classes), np.float32)
+        for start, batch in self._batches(rows):
+            part = self._to_logits(self._run(batch), start)
+            if part.shape[1] != self.n_classes:
+                raise ModelError(
+                    f"the model answered {part.shape[1]} columns, {self.n_classes} before. Is it the same model?"
+                )
+            result[start : start + len(batch)] = part
+        return result
+
+    def features(self, inputs: AnyArray, layers: Sequence[str]) -> dict[str, Array]:
+        """float32 outputs (n, ...) of named layers, in the framework's own axis order."""
+        rows = _as_inputs(inputs)
+        known = self.layers
+        if not known:
+            raise ModelError(
+                f"a {self.framework} model of this kind gives no intermediate layers. Open it as a torch module, as ONNX or "
+                "as a Keras model."
+            )
+        for layer in layers:
+            if layer not in known:
+                raise UnknownName.of("layer", layer, known)
+        if self._batch_size is None:
+            self.prepare(rows)
+        parts: dict[str, list[Array]] = {layer: [] for layer in layers}
+        for _, batch in self._batches(rows):
+            found = self._guarded(lambda padded: self.backend.features(padded, tuple(layers)), batch)
+            for layer in layers:
+                parts[layer].append(np.asarray(found[layer][: len(batch)], np.float32))
+        return {layer: np.concatenate(arrays) for layer, arrays in parts.items()}
+
+    def _batches(self, rows: Array) -> Iterator[tuple[int, Array]]:
+        for start in range(0, len(rows), self.batch_size):
+            yield start, self.preprocessing(rows[start : start + self.batch_size])
+
+    def _run(self, batch: Array) -> Array:
+        fixed = self.backend.fixed_batch
+        if fixed and len(batch) > fixed:  # probes are cut to what the model takes
+            return np.concatenate([self._run(batch[i : i + fixed]) for i in range(0, len(batch), fixed)])
+        answers = np.asarray(self._guarded(self.backend.run, batch))[: len(batch)]
+        if answers.ndim == 1:
+            answers = answers[:, None]
+        if answers.ndim != 2 or len(answers) != len(batch) or answers.shape[1] == 0 or answers.dtype.kind not in "fiu":
+            raise ModelError(
+                f"the model must answer (n, classes) for n rows; for {len(batch)} rows it answered {answers.dtype} of shape "
+                f"{answers.shape}. Open a model that ends in one score per class."
+            )
+        return answers
+
+    def _guarded(self, run: Callable[[Array], Any], batch: Array) -> Any:
+        fixed = self.backend.fixed_batch
+        if fixed and len(batch) < fixed:
+            batch = np.concatenate([batch, np.repeat(batch[-1:], fixed - len(batch), axis=0)])
+        try:
+            return run(batch)
+        except DriftcalError:
+            raise
+        except MemoryError as error:
+            raise self._too_large(batch, error) from error
+        except Exception as error:
+            if "out of memory" in str(error).lower():
+                raise self._too_large(batch, error) from error
+            raise ModelError(
+                f"the {self.framework} model failed on a batch of shape {batch.shape}: {_brief(error)}. The preprocessing makes "
+                f"{self.preprocessing.layout} of the inputs; give preprocessing=Preprocessing(layout=..., size=...) if the "
+                "model wants another shape."
+            ) from error
+
+    def _too_large(self, batch: Array, error: BaseException) -> ModelError:
+        return ModelError(
+            f"a batch of {len(batch)} rows does not fit into memory: {_brief(error)}. Open the model with "
+            f"batch_size={max(1, len(batch) // 2)}."
+        )
+
+    def _fitting_batch(self, row: Array) -> int:
+        size = choose_batch_size(lambda n: self._run(np.repeat(row, n, axis=0)), row.nbytes)
+        while self.backend.device != "cpu" and size > 1:
+            try:  # an accelerator has its own memory: ask it
+                self._run(np.repeat(row, size, axis=0))
+                break
+            except ModelError as error:
+                if "does not fit" not in str(error):
+                    raise
+                size //= 2
+        return size
+
+    def _refuse_probabilities(self, answers: Array) -> None:
+        single = answers.shape[1] == 1
+        between = bool(((answers >= 0) & (answers <= 1)).all())
+        normalised = between and (single or looks_like_probabilities(answers))
+        if self.outputs == "logits" and normalised:
+            rows = "its single column lies in [0, 1]" if single else "rows lie in [0, 1] and sum to 1"
+            raise ModelError(
+                f"the model must answer logits, but {rows}: these look like probabilities. Open it with "
+                'outputs="probabilities", or better, export it without its last softmax or sigmoid.'
+            )
+        if self.outputs == "probabilities" and not normalised:
+            raise ModelError(
+                'outputs="probabilities" needs rows in [0, 1] that sum to 1; the model answered values from '
+                f"{answers.min():.4g} to {answers.max():.4g}. If these are logits, leave the argument out."
+            )
+
+    def _to_logits(self, answers: Array, start: int) -> Logits:
+        values = answers.astype(np.float64) if self.outputs == "probabilities" else answers.astype(np.float32)
+        if values.shape[1] == 1:
+            other = 1 - values if self.outputs == "probabilities" else np.zeros_like(values)
+            values = np.concatenate([other, values], axis=1)
+        top = values.max(axis=1) if len(values) else np.zeros(0)
+        bad = np.flatnonzero(~np.isfinite(top))
+        if len(bad):
+            raise ModelError(
+                f"the model must answer finite scores; row {start + int(bad[0])} holds NaN or infinity, or only -inf. Look at "
+                "that input, and at overflow in half precision."
+            )
+        if self.outputs == "probabilities":
+            if not looks_like_probabilities(values):
+                raise ModelError(
+                    f'outputs="probabilities" needs rows in [0, 1] that sum to 1; rows {start}..{start + len(values) - 1} do not.'
+                )
+            values = np.log(np.maximum(values, SMALLEST_PROBABILITY))
+        return values.astype(np.float32)
+
+    def _probe_answers(self) -> Array:
+        """Answers to fixed inputs, for models without weights to hash."""
+        if self._input_shape is None:
+            raise ModelError(
+                "a callable without a name is known by its answers, and it has seen no inputs yet. Call model.prepare(inputs) "
+                "first, or open it with name=..., which you change whenever the function changes."
+            )
+        rows = np.random.default_rng(0).random((4, *self._input_shape), np.float32)
+        return self._run(self.preprocessing(rows))
+
+
+def _as_inputs(inputs: AnyArray) -> Array:
+    rows = as_array(inputs, "inputs", ImagesError)
+    if rows.dtype == np.uint8 and rows.ndim == 4:
+        raise ImagesError(
+            "images must be float32 in [0, 1]; they are uint8. Divide by 255, or read them through a source."
+        )
+    if rows.ndim not in (2, 4) or rows.dtype.kind not in "fiu":
+        raise ImagesError(
+            f"inputs must be images (n, H, W, C) or features (n, F); they are {rows.dtype} of shape {rows.shape}."
+        )
+    return rows
+
+
+def _brief(error: BaseException) -> str:
+    """The first line of a framework's message: they run to pages."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

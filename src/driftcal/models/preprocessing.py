@@ -1,0 +1,128 @@
+"""What a model wants done to an image in [0, 1] before it looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from driftcal.errors import ImagesError, InputError, UnknownName
+from driftcal.types import Array
+
+LAYOUTS = ("NCHW", "NHWC", "flat")
+CHANNELS = ("RGB", "BGR")
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """From float32 (n, H, W, C) in [0, 1] to the model's own input, in this order.
+
+    1. `size`: scale to (height, width), bilinear, smoothed when shrinking;
+    2. `channels`: BGR reverses the last axis;
+    3. `scale`: multiply, 255 for models that want bytes;
+    4. `mean`, `std`: subtract and divide per channel, as the model sees channels and after scaling;
+    5. `layout`: NCHW, NHWC, or flat, which makes one row of numbers of each image.
+
+    Feature matrices (n, F) take steps 3 and 4 only.
+
+    >>> Preprocessing(mean=(0.5,), std=(0.25,), layout="NCHW")(np.ones((2, 8, 8, 1), np.float32)).shape
+    (2, 1, 8, 8)
+    >>> Preprocessing.from_dict(Preprocessing(scale=255).to_dict()) == Preprocessing(scale=255)
+    True
+    """
+
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    layout: str = "NHWC"
+    size: tuple[int, int] | None = None
+    channels: str = "RGB"
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.layout not in LAYOUTS:
+            raise UnknownName.of("layout", self.layout, LAYOUTS)
+        if self.channels not in CHANNELS:
+            raise UnknownName.of("channel order", self.channels, CHANNELS)
+        try:
+            object.__setattr__(self, "mean", tuple(float(value) for value in np.atleast_1d(self.mean)))
+            object.__setattr__(self, "std", tuple(float(value) for value in np.atleast_1d(self.std)))
+            object.__setattr__(self, "scale", float(self.scale))
+            if self.size is not None:
+                height, width = (self.size, self.size) if isinstance(self.size, int) else self.size
+                object.__setattr__(self, "size", (int(height), int(width)))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"mean, std and scale must be numbers, size (height, width); {error}.") from error
+        if not np.isfinite([*self.mean, *self.std, self.scale]).all() or 0 in self.std or self.scale == 0:
+            raise InputError(
+                f"mean, std and scale must be finite, std and scale not 0; they are {self.mean}, {self.std}, {self.scale}."
+            )
+        if self.size is not None and min(self.size) < 1:
+            raise InputError(f"size must be at least 1 pixel; it is {self.size}.")
+
+    def __call__(self, inputs: Array) -> Array:
+        """The model's input for a batch."""
+        x: Array = np.asarray(inputs, np.float32)
+        if x.ndim not in (2, 4):
+            raise ImagesError(f"inputs must be images (n, H, W, C) or features (n, F); their shape is {x.shape}.")
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if len(values) > 1 and len(values) != x.shape[-1]:
+                raise ImagesError(f"{name} has {len(values)} values but inputs have {x.shape[-1]} channels.")
+        if x.ndim == 4:
+            if self.size is not None:
+                x = resize(x, self.size)
+            if self.channels == "BGR":
+                x = x[..., ::-1]
+        if self.scale != 1:
+            x = x * np.float32(self.scale)
+        if self.mean and any(self.mean):
+            x = x - np.array(self.mean, np.float32)
+        if self.std and any(value != 1 for value in self.std):
+            x = x / np.array(self.std, np.float32)
+        if x.ndim == 4 and self.layout == "NCHW":
+            x = x.transpose(0, 3, 1, 2)
+        elif self.layout == "flat":
+            x = x.reshape(len(x), -1)
+        return np.ascontiguousarray(x)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
+        """From plain JSON values, such as a user's file."""
+        known = [item.name for item in fields(cls)]
+        for name in values:
+            if name not in known:
+                raise UnknownName.of("preprocessing step", name, known)
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        return cls(**plain)
+
+    def with_layout(self, layout: str) -> Preprocessing:
+        """The same in another layout."""
+        return replace(self, layout=layout)
+
+
+def resize(images: Array, size: tuple[int, int]) -> Array:
+    """Bilinear scaling of (n, H, W, C); shrinking averages over the pixels that fall together.
+
+    >>> resize(np.ones((1, 4, 4, 1), np.float32), (2, 3)).ravel()
+    array([1., 1., 1., 1., 1., 1.], dtype=float32)
+    """
+    if images.shape[1:3] == tuple(size):
+        return images
+    rows, columns = _weights(images.shape[1], size[0]), _weights(images.shape[2], size[1])
+    tall = np.einsum("ah,nhwc->nawc", rows, images, optimize=True)
+    return np.ascontiguousarray(np.einsum("bw,nawc->nabc", columns, tall, optimize=True), np.float32)
+
+
+def _weights(old: int, new: int) -> Array:
+    """(new, old) triangle filter: as wide as a target pixel, at least as wide as a source pixel."""
+    ratio = old / new
+    reach = max(ratio, 1.0)
+    centre = (np.arange(new)[:, None] + 0.5) * ratio - 0.5
+    weights = np.clip(1 - np.abs(np.arange(old)[None, :] - centre) / reach, 0, None)
+    normed: Array = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+    return normed

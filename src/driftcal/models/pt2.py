@@ -1,0 +1,141 @@
+"""torch.export files (.pt2), opened only when nothing in them can run code.
+
+``torch.export.load`` unpickles parts of the archive, evaluates symbolic shapes as Python text and looks up any name below
+``torch``, ``operator`` and ``math`` to call it. A file from a stranger could use each of these. So the archive is read
+first, and only a graph of plain tensor operations with plain weights is passed on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import threading
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from driftcal.errors import ModelError
+
+_MEMBERS = re.compile(
+    r"(data/weights/weight_\d+|data/constants/tensor_\d+|data/(weights|constants)/model_\w+_config\.json"
+    r"|data/sample_inputs/model\.pt|models/model\.json|archive_format|archive_version|byteorder|version|\.data/\w+)"
+)
+_OPERATORS = re.compile(
+    r"torch\.ops\.(aten|prims|quantized|quantized_decomposed|torchvision)\.(?!__)[A-Za-z_]\w*\.[A-Za-z]\w*"
+    r"|_operator\.(add|sub|mul|truediv|floordiv|mod|neg|pow|eq|ne|lt|le|gt|ge|getitem|and_|or_|not_|pos)"
+    r"|math\.(ceil|floor|trunc|sqrt)|torch\.sym_(int|float|max|min|not|ite|sum)"
+)
+_NAME = re.compile(r"[A-Za-z_][\w.]*|")
+# Symbol('s0', positive=True, integer=True), 2*s0 + 1, FloorDiv(s0, 2): words from this list, numbers and plain signs.
+_SYMBOL = re.compile(r"'[a-z]+\d+'|[a-z]{1,3}\d+")
+_WORD = re.compile(
+    r"Symbol|Integer|Float|Rational|Add|Mul|Pow|Max|Min|Eq|Ne|Lt|Le|Gt|Ge|Mod|And|Or|Not|positive|integer|"
+    r"real|nonnegative|nonzero|True|False|FloorDiv|ModularIndexing|PythonMod|CleanDiv|CeilToInt|FloorToInt|"
+    r"CeilDiv|TruncToInt|TruncToFloat|RoundToInt|IntTrueDiv|FloatTrueDiv|FloatPow|PowByNatural|ToFloat|"
+    r"Where|Identity"
+)
+_LOADING = threading.Lock()
+
+
+def load_exported(path: Path) -> Any:
+    """The ExportedProgram in `path`, or a ModelError that says what in it is not plain."""
+    import torch
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _check(path, {name.split("/", 1)[-1]: archive.read(name) for name in archive.namelist() if name.endswith(".json")},
+                   [name.split("/", 1)[-1] for name in archive.namelist()])  # fmt: skip
+    except (zipfile.BadZipFile, OSError, ValueError, KeyError, RecursionError) as error:
+        raise ModelError(f"{str(path)!r} is not an intact torch.export file: {error}.") from error
+    try:
+        with _no_pickled_code(), _quiet("torch.export"), _quiet("torch._export"):
+            return torch.export.load(path)
+    except Exception as error:  # whatever goes wrong inside, the file cannot be used
+        raise ModelError(
+            f"{str(path)!r} cannot be loaded by torch {torch.__version__}: {str(error).splitlines()[0] if str(error) else error!r}. "
+            "Export it again with this version, or use ONNX."
+        ) from error
+
+
+def _check(path: Path, texts: dict[str, bytes], members: list[str]) -> None:
+    for member in members:
+        if not _MEMBERS.fullmatch(member):
+            raise _refused(path, f"it contains {member!r}")
+    for name, text in texts.items():
+        for key, value in _walk(json.loads(text)):
+            _check_value(path, name, key, value)
+
+
+def _check_value(path: Path, file: str, key: str, value: Any) -> None:
+    if key == "use_pickle" and value:
+        raise _refused(path, f"{file} holds pickled tensors")
+    if not isinstance(value, str):
+        return
+    if key == "target" and not _OPERATORS.fullmatch(value):
+        raise _refused(path, f"it calls {value!r}")
+    if key == "expr_str" and not _plain_expression(value):
+        raise _refused(path, f"a shape is written as {value!r}")
+    if key in ("name", "forward_arg_names") and not _NAME.fullmatch(value):
+        raise _refused(path, f"a name is {value!r}")
+    if key in ("in_spec", "out_spec") and value:
+        kinds = {kind for word, kind in _walk(json.loads(value)) if word == "type" and kind is not None}
+        odd = kinds - {"builtins.tuple", "builtins.list", "builtins.dict"}
+        if odd:
+            raise _refused(path, f"its inputs or outputs are of type {sorted(map(str, odd))[0]!r}")
+
+
+def _plain_expression(text: str) -> bool:
+    left = _SYMBOL.sub(" ", text)
+    words = re.findall(r"[A-Za-z_]\w*", left)
+    return all(_WORD.fullmatch(word) for word in words) and not re.search(r"[^\w\s+\-*/(),=<>]", left)
+
+
+def _walk(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Every (key, plain value) in nested JSON; items of a list go by the list's key."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _walk(item, name)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _walk(item, key)
+    else:
+        yield key, value
+
+
+def _refused(path: Path, fact: str) -> ModelError:
+    return ModelError(
+        f"{str(path)!r} must be a graph of plain tensor operations; {fact}, which could run code from the file. Export the "
+        "network again with torch.export.save, one tensor in and one out, or use ONNX."
+    )
+
+
+@contextmanager
+def _no_pickled_code() -> Iterator[None]:
+    """torch.load reads tensors only, whatever its caller says; a switch that torch offers as a variable."""
+    switch = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    with _LOADING:
+        before = os.environ.get(switch)
+        os.environ[switch] = "1"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[switch]
+            else:
+                os.environ[switch] = before
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """torch logs a page before it raises; the error alone says it."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

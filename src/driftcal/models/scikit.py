@@ -1,0 +1,144 @@
+"""scikit-learn classifiers and pipelines."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from driftcal.errors import ModelError
+from driftcal.files import sha256_array
+from driftcal.numerics import softmax
+from driftcal.types import Array
+
+
+class ScikitBackend:
+    """Runs a fitted classifier.
+
+    ``outputs="logits"`` takes, in this order: `decision_function` where its softmax is `predict_proba` (logistic
+    regression, boosting) or where there is nothing else (linear SVM); the logarithm of `predict_proba` where that never
+    is 0 (neural nets). ``outputs="probabilities"`` takes `predict_proba` as it is (forests, neighbours).
+    """
+
+    framework = "sklearn"
+    layout = "flat"
+    fixed_batch: int | None = None
+    device = "cpu"
+
+    def __init__(self, estimator: Any, *, outputs: str = "logits") -> None:
+        self.estimator = estimator
+        try:
+            labels = estimator.classes_
+        except AttributeError as error:
+            raise ModelError(
+                f"the estimator must be a fitted classifier; {type(estimator).__name__} has no classes_. Fit it."
+            ) from error
+        self.classes: tuple[Any, ...] | None = tuple(np.asarray(labels).tolist())
+        self._outputs = outputs
+        self._way: str | None = None
+
+    def run(self, batch: Array) -> Array:
+        """Scores of a preprocessed batch."""
+        if self._outputs == "probabilities":
+            if not hasattr(self.estimator, "predict_proba"):
+                raise ModelError(
+                    f"{type(self.estimator).__name__} gives no probabilities. Leave outputs out to use its scores."
+                )
+            return np.asarray(self.estimator.predict_proba(batch))
+        if self._way is None:
+            self._way = self._choose(batch)
+        if self._way == "decision_function":
+            return np.asarray(self.estimator.decision_function(batch))
+        return self._log_probabilities(batch)
+
+    def layers(self) -> tuple[str, ...]:
+        """None: scikit-learn models have no layers to name."""
+        return ()
+
+    def features(self, batch: Array, layers: Sequence[str]) -> dict[str, Array]:
+        """Not offered."""
+        raise ModelError("scikit-learn models give no intermediate layers.")
+
+    def digest(self, run: Callable[[], Array]) -> str:
+        """Over the class, all parameters and all fitted attributes."""
+        digest = hashlib.sha256()
+        _feed(digest, self.estimator, set())
+        return digest.hexdigest()
+
+    def _choose(self, batch: Array) -> str:
+        decides = hasattr(self.estimator, "decision_function")
+        if not hasattr(self.estimator, "predict_proba"):
+            if decides and self._columns(batch):
+                return "decision_function"
+            raise ModelError(
+                f"{type(self.estimator).__name__} gives neither probabilities nor one score per class. Wrap it in "
+                "CalibratedClassifierCV, or for SVC set decision_function_shape='ovr'."
+            )
+        if decides and self._columns(batch):
+            logits = np.asarray(self.estimator.decision_function(batch), np.float64)
+            logits = np.stack([np.zeros(len(logits)), logits], axis=1) if logits.ndim == 1 else logits
+            if np.allclose(softmax(logits), self.estimator.predict_proba(batch), atol=1e-6):
+                return "decision_function"
+        return "predict_proba"
+
+    def _columns(self, batch: Array) -> bool:
+        shape = np.asarray(self.estimator.decision_function(batch[:1])).shape
+        count = len(self.classes or ())
+        return shape == (1, count) or (count == 2 and shape in ((1,), (1, 1)))
+
+    def _log_probabilities(self, batch: Array) -> Array:
+        probabilities = np.asarray(self.estimator.predict_proba(batch), np.float64)
+        if not (probabilities > 0).all():
+            raise ModelError(
+                f"{type(self.estimator).__name__} gives probabilities of exactly 0, which have no logits. Open it with "
+                'outputs="probabilities": zeros are then counted as the smallest float32.'
+            )
+        return np.log(probabilities)
+
+
+def _feed(digest: Any, value: Any, seen: set[int]) -> None:
+    """Hash nested Python values by what they hold; no pickling, so equal models hash equal across processes."""
+    kind = type(value)
+    digest.update(f"<{kind.__module__}.{kind.__qualname__}>".encode())
+    if isinstance(value, np.ndarray):
+        if value.dtype.hasobject:
+            _feed(digest, value.tolist(), seen)
+        elif value.dtype.names:  # a tree's nodes: padding between fields is not data
+            for name in value.dtype.names:
+                _feed(digest, np.ascontiguousarray(value[name]), seen)
+        else:
+            digest.update(sha256_array(value).encode())
+    elif value is None or isinstance(value, str | bytes | int | float | complex | np.generic):
+        digest.update(repr(value).encode())
+    elif isinstance(value, dict):
+        for key in sorted(value, key=repr):
+            digest.update(repr(key).encode())
+            _feed(digest, value[key], seen)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _feed(digest, item, seen)
+    elif isinstance(value, set | frozenset):
+        digest.update(repr(sorted(map(repr, value))).encode())
+    elif isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
+        digest.update(f"{value.__module__}.{value.__qualname__}".encode())
+        code = getattr(value, "__code__", None)
+        if code is not None:
+            digest.update(code.co_code + repr([c for c in code.co_consts if not hasattr(c, "co_code")]).encode())
+    elif id(value) not in seen:
+        seen.add(id(value))
+        _feed(digest, _state(value), seen)
+
+
+def _state(value: Any) -> Any:
+    if hasattr(value, "get_state"):  # numpy's random states
+        return value.get_state()
+    if hasattr(value, "tocsr"):  # sparse matrices
+        matrix = value.tocsr()
+        return [matrix.shape, matrix.data, matrix.indices, matrix.indptr]
+    state = value.__getstate__() if hasattr(value, "__getstate__") else None
+    if state is None or isinstance(state, bytes):
+        reduced = value.__reduce_ex__(2)
+        state = [part for part in reduced[1:3] if part is not None]
+    return state
