@@ -14,14 +14,20 @@ from driftcal._version import __version__
 _PUBLIC: dict[str, str] = {
     "Preprocessing": "driftcal.models",
     "Store": "driftcal.store",
+    "expected_calibration_error": "driftcal.metrics",
     "open_model": "driftcal.models",
     "open_source": "driftcal.sources",
 }
 
-__all__ = ["__version__", *sorted(_PUBLIC)]
+# modules that are public as a whole
+_MODULES = {"metrics"}
+
+__all__ = ["__version__", *sorted([*_PUBLIC, *_MODULES])]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"driftcal.{name}")
     if name in _PUBLIC:
         value = getattr(importlib.import_module(_PUBLIC[name]), name)
         globals()[name] = value
