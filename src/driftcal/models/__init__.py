@@ -108,7 +108,8 @@ def _backend(
             raise InputError("weights= goes with a torch module or a factory; a model file has its own. Leave one out.")
         return _from_file(Path(what).expanduser(), device=device, threads=threads)
     families = _families(what)
-    if "torch" in families and hasattr(what, "parameters"):
+    # Keras before torch: on its torch backend a Keras model is a torch module as well.
+    if "torch" in families and "keras" not in families and hasattr(what, "parameters"):
         from driftcal.models.pytorch import from_module
 
         return from_module(what, device=device, threads=threads, weights=weights)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.checks import as_array
 from driftcal.errors import ModelError, need
 from driftcal.files import fingerprint
 from driftcal.models.answers import scores
@@ -47,7 +48,7 @@ class KerasBackend:
 
     def run(self, batch: Array) -> Array:
         """Outputs of the model for a preprocessed batch."""
-        return np.asarray(scores(self.model.predict_on_batch(batch)))
+        return self._numpy(scores(self._call(self.model, batch)))
 
     def layers(self) -> tuple[str, ...]:
         """Names of the layers, for models whose graph Keras knows."""
@@ -60,21 +61,37 @@ class KerasBackend:
         wanted = tuple(layers)
         if self._wider is None or self._wider[0] != wanted:
             outputs = {name: self.model.get_layer(name).output for name in wanted}
-            self._wider = (wanted, self._keras.Model(self.model.inputs, outputs))
-        found = self._wider[1].predict_on_batch(batch)
-        return {name: np.asarray(found[name]) for name in wanted}
+            self._wider = (wanted, self._keras.Model(self.model.inputs[0], outputs))
+        found = self._call(self._wider[1], batch)
+        return {name: self._numpy(found[name]) for name in wanted}
 
     def digest(self, run: Callable[[], Array]) -> str:
         """Over all weights and the model's configuration."""
         try:
-            architecture = self.model.to_json()
+            architecture = self._architecture()
         except Exception:  # models written as Python classes need not describe themselves
             architecture = f"{type(self.model).__module__}.{type(self.model).__qualname__}"
-        values = {
-            f"weight/{number}/{weight.name}": np.asarray(self._keras.ops.convert_to_numpy(weight))
-            for number, weight in enumerate(self.model.weights)
-        }
+        values = {f"weight/{number}": self._numpy(weight.value) for number, weight in enumerate(self.model.weights)}
         return fingerprint({"architecture": architecture, **values})
+
+    def _architecture(self) -> str:
+        """The configuration with layers numbered: the names Keras invents count up with every model made."""
+        text = str(self.model.to_json())
+        names = [self.model.name, *(layer.name for layer in self.model._flatten_layers(include_self=False))]
+        for number, name in enumerate(names):
+            text = text.replace(f'"{name}"', f'"#{number}"')
+        return text
+
+    def _call(self, model: Any, batch: Array) -> Any:
+        if self._keras.backend.backend() != "torch":
+            return model.predict_on_batch(batch)
+        with need("torch", "torch").inference_mode():
+            return model(batch, training=False)
+
+    def _numpy(self, tensor: Any) -> Array:
+        if hasattr(tensor, "detach"):  # torch tensors go their own way: Keras' trips over numpy 2's copy rules
+            return as_array(tensor, "the answer of the Keras model")
+        return np.asarray(self._keras.ops.convert_to_numpy(tensor))
 
 
 def from_file(path: Path) -> KerasBackend:
