@@ -136,27 +136,70 @@ def row_argmax(row: Array) -> int:
 
 @exact
 def softmax_row(row: Array, scale: float, out: Float64) -> float:
-    """Write softmax(scale * row) into `out`; return the log of the normaliser relative to the largest entry.
+    """Write softmax(scale * row) into `out`; return the normaliser relative to the largest entry.
 
     Fits and maps both come through here, so a score seen in a fit is the same to the bit when it is predicted.
     """
     top = row_max(row)
-    total = 0.0
     for c in range(row.shape[0]):
         out[c] = exp(scale * max(np.float64(row[c]) - top, MASKED))
-    total = _sum(out, row.shape[0])
+    total = _sum(out)
     inverse = 1.0 / total
     for c in range(row.shape[0]):
         out[c] *= inverse
-    return math.log(total)
+    return total
 
 
 @kernel
-def _sum(values: Float64, n: int) -> float:
+def _sum(values: Float64) -> float:
     total = 0.0
-    for c in range(n):
+    for c in range(values.shape[0]):
         total += values[c]
     return total
+
+
+@kernel
+def log_odds_row(row: Array, out: Float64) -> None:
+    """Write log p_c − log(1 − p_c) = z_c − log Σ_{k≠c} exp(z_k).
+
+    A masked class gets MASKED; the only one that is not masked gets −MASKED.
+    """
+    best, top, rest, odds = log_odds_of_top(row, out)
+    for c in range(row.shape[0]):
+        out[c] = log_odds_below(np.float64(row[c]) - top, out[c], rest)
+    out[best] = odds
+
+
+@kernel
+def log_odds_below(difference: float, power: float, rest: float) -> float:
+    """Log-odds of a class that lies `difference` below the top: the sum of the others holds the top's 1."""
+    x = max(difference, MASKED) - log(max(rest + 1.0 - power, 1.0))
+    return x if x > 0.5 * MASKED else MASKED
+
+
+@kernel
+def log_odds_of_top(row: Array, out: Float64) -> tuple[int, float, float, float]:
+    """The top class, its logit, the others' sum of exponentials relative to it, and its log-odds without cancellation.
+
+    Leaves the exponentials in `out`, with 0 for the top class.
+    """
+    best = row_argmax(row)
+    top = np.float64(row[best])
+    for c in range(row.shape[0]):
+        out[c] = exp(max(np.float64(row[c]) - top, MASKED))
+    out[best] = 0.0
+    rest = _sum(out)
+    if rest > 1e-290:
+        return best, top, rest, -math.log(rest)
+    second = -np.inf  # the others are so far below that their exponentials vanish: sum them relative to the second
+    for c in range(row.shape[0]):
+        if c != best:
+            second = max(second, np.float64(row[c]))
+    relative = 0.0
+    for c in range(row.shape[0]):
+        if c != best and row[c] > -np.inf:
+            relative += exp(max(np.float64(row[c]) - second, MASKED))
+    return best, top, rest, (top - second) - math.log(relative) if relative > 0 else -MASKED
 
 
 @kernel
@@ -171,7 +214,7 @@ def log_softmax_kernel(logits: Logits, scale: float, out: Float64) -> None:
     """Rows of log softmax(scale * logits) into `out`; a masked class stays at -inf."""
     for i in range(logits.shape[0]):
         row = logits[i]
-        log_total = softmax_row(row, scale, out[i])
+        log_total = math.log(softmax_row(row, scale, out[i]))
         top = row_max(row)
         for c in range(row.shape[0]):
             out[i, c] = scale * (np.float64(row[c]) - top) - log_total

@@ -109,15 +109,14 @@ class Rows:
         """The sums that ``function(logits, labels, weights, sums, *args)`` adds up over all rows."""
         return self.fold(function, np.zeros(shape), _add, *args, every=every)
 
+    def visit(self, function: Callable[[Logits, Labels, Weights, int], None]) -> None:
+        """``function(logits, labels, weights, start)`` for every block, on all cores, in no particular order."""
+        _run(lambda _, b: function(b.logits, b.labels, b.weights, b.start), [None] * LANES, self.blocks())
+
     def each(self, function: Callable[..., None], width: int, *args: Any) -> Float64:
         """`width` numbers per row, written by ``function(logits, labels, weights, out, *args)``."""
         out = np.empty((self.n, width))
-
-        def run(_: object, block: Block) -> None:
-            piece = out[block.start : block.start + len(block.labels)]
-            function(block.logits, block.labels, block.weights, piece, *args)
-
-        _run(run, [None] * LANES, self.blocks())
+        self.visit(lambda logits, y, w, start: function(logits, y, w, out[start : start + len(y)], *args))
         return out
 
     def _scan(self, chunked: bool) -> None:

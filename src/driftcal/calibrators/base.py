@@ -19,7 +19,7 @@ from driftcal.rows import Rows, map_blocks
 from driftcal.types import AnyArray, Array, Float64, Logits, LogProbs, Probs
 
 
-class _NotFitted(NotFittedError, sklearn.exceptions.NotFittedError):
+class _NotFitted(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
     """Both worlds' way to say that ``fit`` has not been called."""
 
 

@@ -1,0 +1,209 @@
+"""Platt scaling, one against rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from driftcal.calibrators.base import Calibrator, FitReport, finish
+from driftcal.calibrators.columns import LOG_ODDS, Column, for_each_column
+from driftcal.calibrators.temperature import certify
+from driftcal.errors import DidNotConverge
+from driftcal.numerics import MASKED, exp, kernel, log, log_odds_row
+from driftcal.rows import Rows
+from driftcal.types import Float64, Labels, Logits, Weights
+
+#: A class is done when a Newton step promises to lower its mean loss by less than this many nats: slope and intercept
+#: are then right to about seven digits, and the step itself doubles them.
+DECREMENT = 1e-15
+ATTEMPTS = 200
+
+
+class PlattScaling(Calibrator):
+    """A logistic curve per class on its log-odds against the rest: σ(a·x + b), x = log p − log(1 − p), normalised.
+
+    a and b minimise the negative log-likelihood of "is the class". Where a class has no finite optimum, because a
+    threshold separates its tuning rows or they hold only one kind, Platt's smoothed targets are used and the report
+    says so. Platt 1999; one against rest as in Zadrozny and Elkan 2002.
+
+    >>> import numpy as np
+    >>> logits = np.log([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9], [0.9, 0.1], [0.1, 0.9]])
+    >>> PlattScaling().fit(logits, [0, 0, 1, 1, 1, 0]).predict_proba(logits)[0].round(6)  # right 4 times out of 6
+    array([0.666667, 0.333333])
+    """
+
+    keeps_accuracy = False
+    fitted = ("slopes_", "intercepts_")
+
+    def __init__(self, *, classes: Sequence[Any] | None = None) -> None:
+        self.classes = classes
+
+    def _fit(self, rows: Rows) -> FitReport:
+        lines, passes = for_each_column(rows, LOG_ODDS, fit_line)
+        self.slopes_ = np.array([line.slope for line in lines])
+        self.intercepts_ = np.array([line.intercept for line in lines])
+        return platt_report(rows, lines, passes)
+
+    def _map(self, logits: Logits, out: Float64) -> None:
+        platt_kernel(logits, out, self.slopes_, self.intercepts_)
+        finish(logits, out)
+
+
+@kernel
+def platt_kernel(logits: Logits, out: Float64, slopes: Float64, intercepts: Float64) -> None:
+    """Write σ(a·x + b) for every class."""
+    for i in range(logits.shape[0]):
+        x = out[i]
+        log_odds_row(logits[i], x)
+        for c in range(x.shape[0]):
+            x[c] = sigmoid(slopes[c] * x[c] + intercepts[c])
+
+
+@kernel
+def sigmoid(m: float) -> float:
+    """1 / (1 + e^−m), for any m."""
+    e = exp(max(-abs(m), MASKED))
+    share = 1.0 / (1.0 + e)
+    return share if m >= 0 else e * share
+
+
+@kernel
+def to_sigmoid(x: Float64, slope: float, intercept: float) -> None:
+    """Replace x by σ(slope·x + intercept)."""
+    for i in range(x.shape[0]):
+        x[i] = sigmoid(slope * x[i] + intercept)
+
+
+@dataclass(frozen=True)
+class Line:
+    """σ(slope·x + intercept) of one class; losses are sums over its rows, `smoothed` says that no optimum was finite."""
+
+    slope: float
+    intercept: float
+    before: float
+    after: float
+    smoothed: bool
+
+
+def fit_line(column: Column) -> Line:
+    """Newton's method on one class; a step that would raise the loss is cut."""
+    c, x, labels, weights = column.number, column.scores, column.labels, column.weights
+    positive, negative, smoothed = _kinds(x, labels, weights, c)
+    hit, miss = ((positive + 1) / (positive + 2), 1 / (negative + 2)) if smoothed else (1.0, 0.0)
+
+    def loss(a: float, b: float) -> float:
+        return _line_loss(x, labels, weights, c, a, b, hit, miss)
+
+    def newton_step(a: float, b: float) -> tuple[float, float, float, float] | None:
+        """Slopes of the loss at (a, b) and the step to the minimum of its quadratic model; None where all is flat."""
+        slope_a, slope_b, aa, ab, bb = _line_sums(x, labels, weights, c, a, b, hit, miss)
+        # A ridge far below rounding keeps a class with a single x, where a and b cannot be told apart, solvable.
+        aa, bb = aa * (1 + 1e-13), bb * (1 + 1e-13)
+        determinant = aa * bb - ab * ab
+        if not determinant > 0:
+            return None
+        return (
+            slope_a,
+            slope_b,
+            (ab * slope_b - bb * slope_a) / determinant,
+            (ab * slope_a - aa * slope_b) / determinant,
+        )
+
+    a, b, cut = 0.0, math.log((positive + 1) / (negative + 1)), 1.0
+    here = newton_step(a, b)
+    for _ in range(ATTEMPTS):
+        if here is None:  # no spread at all: the constant is the answer
+            break
+        slope_a, slope_b, step_a, step_b = here
+        promise = -(step_a * slope_a + step_b * slope_b)
+        if promise <= DECREMENT * (positive + negative):
+            a, b = a + step_a, b + step_b  # exact to second order
+            break
+        there = newton_step(a + cut * step_a, b + cut * step_b)
+        # The loss is convex: while its slope along the step is less than it was in size, the step went the right way.
+        if there is not None and abs(there[0] * step_a + there[1] * step_b) < promise:
+            a, b, cut, here = a + cut * step_a, b + cut * step_b, min(1.0, 4 * cut), there
+        else:
+            cut /= 4
+    else:
+        raise DidNotConverge(
+            f"Platt scaling of class number {c} did not settle in {ATTEMPTS} steps; slope and intercept stood at {a:.6g} "
+            f"and {b:.6g}. Are some logits many orders of magnitude larger than the rest?"
+        )
+    before, after = loss(1.0, 0.0), loss(a, b)
+    certify("negative log-likelihood", before, after, bound=not smoothed)
+    # Smoothed targets stop short of certainty; a model that is certain and right is left as it is.
+    return Line(a, b, before, after, smoothed) if after <= before else Line(1.0, 0.0, before, before, smoothed)
+
+
+@kernel
+def _kinds(x: Float64, labels: Labels, weights: Weights, c: int) -> tuple[float, float, bool]:
+    """Weight of the class' own rows, of the rest, and whether a threshold separates them (or one of them is empty)."""
+    own = rest = 0.0
+    own_least, own_most, rest_least, rest_most = np.inf, -np.inf, np.inf, -np.inf
+    for i in range(x.shape[0]):
+        if abs(x[i]) < -MASKED:
+            if labels[i] == c:
+                own += weights[i]
+                own_least, own_most = min(own_least, x[i]), max(own_most, x[i])
+            else:
+                rest += weights[i]
+                rest_least, rest_most = min(rest_least, x[i]), max(rest_most, x[i])
+    return own, rest, not (own_least < rest_most and rest_least < own_most)
+
+
+@kernel
+def _line_sums(
+    x: Float64, labels: Labels, weights: Weights, c: int, a: float, b: float, hit: float, miss: float
+) -> tuple[float, float, float, float, float]:
+    """Slopes in a and b of Σ w (log(1 + e^m) − t·m), m = a·x + b, and its curvatures aa, ab, bb."""
+    slope_a = slope_b = aa = ab = bb = 0.0
+    for i in range(x.shape[0]):
+        known = abs(x[i]) < -MASKED
+        w = weights[i] if known else 0.0
+        z = x[i] if known else 0.0
+        m = a * z + b
+        e = exp(max(-abs(m), MASKED))
+        share = 1.0 / (1.0 + e)
+        off = w * ((share if m >= 0 else e * share) - (hit if labels[i] == c else miss))
+        bend = w * e * share * share
+        slope_a += off * z
+        slope_b += off
+        aa += bend * z * z
+        ab += bend * z
+        bb += bend
+    return slope_a, slope_b, aa, ab, bb
+
+
+@kernel
+def _line_loss(
+    x: Float64, labels: Labels, weights: Weights, c: int, a: float, b: float, hit: float, miss: float
+) -> float:
+    loss = 0.0
+    for i in range(x.shape[0]):
+        known = abs(x[i]) < -MASKED
+        m = a * x[i] + b if known else 0.0
+        t = hit if labels[i] == c else miss
+        gain = max(m, 0.0) - t * m + log(1.0 + exp(max(-abs(m), MASKED)))
+        loss += weights[i] * gain if known else 0.0
+    return loss
+
+
+def platt_report(rows: Rows, lines: Sequence[Line], passes: int) -> FitReport:
+    """What all the lines together did."""
+    smoothed = [str(name) for name, line in zip(rows.classes.tolist(), lines, strict=True) if line.smoothed]
+    warnings = (
+        f"{len(smoothed)} of {rows.n_classes} classes have no finite optimum (a threshold separates their tuning rows, or "
+        f"all are of one kind) and use Platt's smoothed targets: {', '.join(smoothed[:5])}{' …' * (len(smoothed) > 5)}",
+    )
+    return FitReport(
+        "nll one against rest, summed over classes",
+        math.fsum(line.before for line in lines) / rows.weight,
+        math.fsum(line.after for line in lines) / rows.weight,
+        passes,
+        warnings=warnings if smoothed else (),
+    )
