@@ -73,7 +73,7 @@ def test_unusable_answers_name_the_row():
     assert np.isneginf(masked.logits(X)[:, 1]).all(), "-inf is a masked class"
     with pytest.raises(ModelError, match=r"must answer \(n, classes\)"):
         open_model(lambda batch: np.zeros((len(batch), 2, 2))).logits(X)
-    with pytest.raises(ModelError, match="answered 2. Wrap it"):
+    with pytest.raises(ModelError, match=r"answered 2. Wrap it"):
         open_model(lambda batch: (linear(batch), linear(batch))).logits(X)
     assert open_model(lambda batch: {"logits": linear(batch), "aux": 1}).logits(X).shape == (40, 3)
 
@@ -87,7 +87,7 @@ def test_a_failing_model_says_what_it_was_given():
             raise MemoryError
         return linear(batch)
 
-    with pytest.raises(ModelError, match="does not fit into memory.*batch_size=8"):
+    with pytest.raises(ModelError, match=r"does not fit into memory.*batch_size=8"):
         open_model(hungry, batch_size=32).logits(X)
 
 
@@ -180,7 +180,7 @@ def test_sklearn_outputs():
         open_model(SVC(decision_function_shape="ovo").fit(X, four)).logits(X)
 
     forest = RandomForestClassifier(10, random_state=0).fit(X, Y)
-    with pytest.raises(ModelError, match='exactly 0.*outputs="probabilities"'):
+    with pytest.raises(ModelError, match=r'exactly 0.*outputs="probabilities"'):
         open_model(forest).logits(X)
     np.testing.assert_allclose(
         np.exp(open_model(forest, outputs="probabilities").logits(X)), forest.predict_proba(X), atol=1e-6
@@ -252,7 +252,7 @@ def test_factories(factories, tmp_path):
         open_model(f"{factories}:bad")
     with pytest.raises(ModelError, match="must be a function"):
         open_model(f"{factories}:number")
-    with pytest.raises(ModelError, match="no module 'nowhere_at_all'.*PYTHONPATH"):
+    with pytest.raises(ModelError, match=r"no module 'nowhere_at_all'.*PYTHONPATH"):
         open_model("nowhere_at_all.deep:net")
 
 
@@ -302,7 +302,7 @@ def test_pickled_files_are_never_opened(tmp_path):
     with pytest.raises(ModelError, match="pickled checkpoint"):
         open_model(tmp_path / "model.pth")
     (tmp_path / "old.pt").write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(ModelError, match="neither TorchScript nor torch.export"):
+    with pytest.raises(ModelError, match=r"neither TorchScript nor torch.export"):
         open_model(tmp_path / "old.pt")
     assert RAN == []
 
@@ -394,7 +394,7 @@ def _poisoned(value, text):
 def test_files_that_are_not_there_or_not_models(tmp_path):
     with pytest.raises(ModelError, match=r"no model file.*Known endings: \.onnx"):
         open_model(tmp_path / "none.onnx")
-    with pytest.raises(ModelError, match="package.module:function"):
+    with pytest.raises(ModelError, match=r"package.module:function"):
         open_model("some/path:thing")
     (tmp_path / "model.h5").write_bytes(b"x")
     with pytest.raises(ModelError, match="must end in one of"):

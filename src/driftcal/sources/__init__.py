@@ -16,7 +16,10 @@ from urllib.parse import parse_qsl
 from driftcal.errors import DataError, InputError, UnknownName
 from driftcal.sources.arrays import digits, from_arrays, npz
 from driftcal.sources.cifar import cifar10, cifar10_c, cifar10_corruptions
+from driftcal.sources.download import DOWNLOADS, fetch
+from driftcal.sources.imagenet import imagenet, imagenet_c, imagenet_corruptions
 from driftcal.sources.images import image_folder
+from driftcal.sources.objectnet import objectnet
 from driftcal.sources.source import Source
 
 SOURCES: dict[str, Callable[..., Source]] = {
@@ -25,18 +28,27 @@ SOURCES: dict[str, Callable[..., Source]] = {
     "folder": image_folder,
     "cifar10": cifar10,
     "cifar10-c": cifar10_c,
+    "imagenet": imagenet,
+    "imagenet-c": imagenet_c,
+    "objectnet": objectnet,
 }
 
 __all__ = [
+    "DOWNLOADS",
     "SOURCES",
     "Source",
     "cifar10",
     "cifar10_c",
     "cifar10_corruptions",
     "digits",
+    "fetch",
     "from_arrays",
     "image_folder",
+    "imagenet",
+    "imagenet_c",
+    "imagenet_corruptions",
     "npz",
+    "objectnet",
     "open_source",
 ]
 
