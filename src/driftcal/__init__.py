@@ -12,11 +12,29 @@ from driftcal._version import __version__
 
 # name -> the module that defines it
 _PUBLIC: dict[str, str] = {
-    "Preprocessing": "driftcal.models",
-    "Store": "driftcal.store",
+    "TabularNoise": "driftcal.perturb",
+    "get_shift": "driftcal.perturb",
+    "get_suite": "driftcal.perturb",
+    "register_shift": "driftcal.perturb",
+    "Calibrator": "driftcal.calibrators",
+    "EnsembleTemperatureScaling": "driftcal.calibrators",
     "expected_calibration_error": "driftcal.metrics",
+    "FitReport": "driftcal.calibrators",
+    "from_probabilities": "driftcal.checks",
+    "HistogramBinning": "driftcal.calibrators",
+    "Identity": "driftcal.calibrators",
+    "IsotonicRegression": "driftcal.calibrators",
+    "IsotonicRegressionMulticlass": "driftcal.calibrators",
+    "load": "driftcal.calibrators.artefact",
+    "make_calibrator": "driftcal.calibrators",
     "open_model": "driftcal.models",
     "open_source": "driftcal.sources",
+    "PlattBinning": "driftcal.calibrators",
+    "PlattScaling": "driftcal.calibrators",
+    "Preprocessing": "driftcal.models",
+    "Store": "driftcal.store",
+    "TemperatureIsotonicRegression": "driftcal.calibrators",
+    "TemperatureScaling": "driftcal.calibrators",
 }
 
 # modules that are public as a whole

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -126,6 +128,12 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         scores, shape = checks.as_logits(logits)
         checks.finite_logits(scores, self.n_features_in_)
         return scores, shape
+
+    def save(self, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> Path:
+        """Write this calibrator to `path` as safetensors; `driftcal.load(path)` brings it back, equal to the bit."""
+        from driftcal.calibrators.artefact import save  # the file format knows all calibrators, so it comes after them
+
+        return save(self, path, notes=notes)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "classes_")

@@ -1,0 +1,68 @@
+"""Calibrators: labelled logits in, a map from logits to honest log-probabilities out.
+
+A new one is a file and a line in `CALIBRATORS`; the command line, the law tests and the docs read it from there.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from driftcal.calibrators.base import Calibrator, FitReport
+from driftcal.calibrators.binning import HistogramBinning, PlattBinning
+from driftcal.calibrators.ensemble import EnsembleTemperatureScaling
+from driftcal.calibrators.identity import Identity
+from driftcal.calibrators.isotonic import (
+    IsotonicRegression,
+    IsotonicRegressionMulticlass,
+    TemperatureIsotonicRegression,
+)
+from driftcal.calibrators.platt import PlattScaling
+from driftcal.calibrators.temperature import TemperatureScaling
+from driftcal.errors import InputError, UnknownName
+
+#: The paper's names for its nine calibrators.
+CALIBRATORS: dict[str, type[Calibrator]] = {
+    "base": Identity,
+    "ts": TemperatureScaling,
+    "ets": EnsembleTemperatureScaling,
+    "ts-ir": TemperatureIsotonicRegression,
+    "ir": IsotonicRegression,
+    "irm": IsotonicRegressionMulticlass,
+    "ps": PlattScaling,
+    "hb": HistogramBinning,
+    "pbmc": PlattBinning,
+}
+
+
+def make_calibrator(name: str, **params: Any) -> Calibrator:
+    """A calibrator by its short name, not yet fitted.
+
+    >>> make_calibrator("ts", t_max=5)
+    TemperatureScaling(t_max=5)
+    """
+    if name not in CALIBRATORS:
+        raise UnknownName.of("calibrator", name, CALIBRATORS)
+    kind = CALIBRATORS[name]
+    known = list(inspect.signature(kind).parameters)
+    unknown = sorted(set(params) - set(known))
+    if unknown:
+        raise InputError(f"calibrator {name!r} takes {', '.join(known)}; {unknown[0]!r} was given. Leave it out.")
+    return kind(**params)
+
+
+__all__ = [
+    "CALIBRATORS",
+    "Calibrator",
+    "EnsembleTemperatureScaling",
+    "FitReport",
+    "HistogramBinning",
+    "Identity",
+    "IsotonicRegression",
+    "IsotonicRegressionMulticlass",
+    "PlattBinning",
+    "PlattScaling",
+    "TemperatureIsotonicRegression",
+    "TemperatureScaling",
+    "make_calibrator",
+]

@@ -1,0 +1,137 @@
+"""Calibrators as files: safetensors with JSON metadata, whole or refused.
+
+A file holds the calibrator's name, its parameters, its fitted numbers and a digest over all of it. Loading runs no code
+from the file and checks everything before a calibrator is made from it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driftcal._version import __version__
+from driftcal.calibrators import CALIBRATORS, Calibrator, FitReport, make_calibrator
+from driftcal.errors import ArtefactError, DriftcalError, InputError, NotFittedError
+from driftcal.files import fingerprint, read_tensors, write_tensors
+from driftcal.types import Array
+
+_FORMAT = "driftcal-calibrator"
+_VERSION = 1
+
+
+def save(calibrator: Calibrator, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> Path:
+    """Write a fitted calibrator to `path`, atomically; `notes` are further plain values to keep with it.
+
+    The same calibrator gives the same bytes; after loading, probabilities are the same to the bit.
+    """
+    if not calibrator.__sklearn_is_fitted__():
+        raise NotFittedError("only a fitted calibrator can be saved; this one is not. Call fit(logits, y) first.")
+    names = [name for name, kind in CALIBRATORS.items() if kind is type(calibrator)]
+    if not names:
+        raise InputError(
+            f"only driftcal's own calibrators can be saved; this is a {type(calibrator).__name__}. Register it in CALIBRATORS."
+        )
+    arrays = {name: np.atleast_1d(np.asarray(getattr(calibrator, name))) for name in calibrator.fitted}
+    note: dict[str, Any] = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "library": __version__,
+        "calibrator": names[0],
+        "params": {key: _plain(value) for key, value in calibrator.get_params(deep=False).items()},
+        "scalars": [name for name in calibrator.fitted if np.ndim(getattr(calibrator, name)) == 0],
+        "classes": calibrator.classes_.tolist(),
+        "fit_report": _without_clock(calibrator.fit_report_),
+        "notes": dict(notes or {}),
+    }
+    try:
+        note["digest"] = _digest(note, arrays)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"notes must be plain JSON values; {error}. Convert arrays to lists and NaN to None."
+        ) from error
+    # a safetensors file without tensors is legal but refused by some readers
+    return write_tensors(path, [arrays or {"empty": np.zeros(1)}], note)
+
+
+def load(path: str | os.PathLike[str]) -> Calibrator:
+    """The calibrator that `save` wrote to `path`, ready to predict.
+
+    >>> import tempfile
+    >>> ts = make_calibrator("ts").fit([[0.0, 1.0], [2.0, 0.0], [0.0, 1.0]], [1, 0, 0])
+    >>> where = ts.save(f"{tempfile.mkdtemp()}/ts.safetensors")
+    >>> load(where).temperature_ == ts.temperature_
+    True
+    """
+    note, arrays = _read(Path(path))
+    try:
+        calibrator = make_calibrator(note["calibrator"], **note["params"])
+        if sorted(arrays) != sorted(calibrator.fitted):
+            raise ArtefactError(f"{path} must hold {calibrator.fitted}; it holds {sorted(arrays)}. Save it again.")
+        for name in calibrator.fitted:
+            value = np.array(arrays[name])  # a copy of its own: the file may be replaced while we use it
+            setattr(calibrator, name, value.item() if name in note["scalars"] else value)
+        calibrator.classes_ = np.array(note["classes"])
+        calibrator.n_features_in_ = len(calibrator.classes_)
+        report = note["fit_report"]
+        calibrator.fit_report_ = FitReport(**{**report, "warnings": tuple(report["warnings"])})
+    except ArtefactError:
+        raise
+    except (KeyError, TypeError, ValueError, DriftcalError) as error:
+        raise ArtefactError(f"{path} must describe a calibrator; it does not fit this version: {error}") from error
+    return calibrator
+
+
+def notes(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Everything an artefact says about itself, after checking that it is intact."""
+    return _read(Path(path))[0]
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    if not path.is_file():
+        raise ArtefactError(
+            f"{path} must be a calibrator file; there is no such file. Check the path, or save one first."
+        )
+    file = read_tensors(path)
+    if file is None:
+        raise ArtefactError(
+            f"{path} must be an intact safetensors file; it is foreign or truncated. Copy or save it again."
+        )
+    note = dict(file.note)
+    if note.get("format") != _FORMAT:
+        raise ArtefactError(
+            f"{path} must be a driftcal calibrator; it says {note.get('format')!r}. Pass a file written by save()."
+        )
+    if not isinstance(note.get("version"), int) or note["version"] > _VERSION:
+        raise ArtefactError(
+            f"{path} must have format version {_VERSION} or below; it has {note.get('version')!r}. Update driftcal."
+        )
+    digest = note.pop("digest", None)
+    arrays = {name: value for name, value in file.arrays.items() if name != "empty"}
+    if digest != _digest(note, arrays):
+        raise ArtefactError(f"{path} must match its own digest; it was altered or damaged. Copy or save it again.")
+    return note, arrays
+
+
+def _digest(note: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
+    return fingerprint({"note": dict(note), **{f"array {name}": value for name, value in arrays.items()}})
+
+
+def _plain(value: Any) -> Any:
+    """A constructor parameter as JSON can hold it."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _without_clock(report: FitReport) -> dict[str, Any]:
+    # seconds differ from run to run; the bytes of an artefact must not
+    return {**report.to_dict(), "seconds": 0.0, "before": _finite(report.before), "after": _finite(report.after)}
+
+
+def _finite(value: float) -> float:
+    return float(value) if math.isfinite(value) else 0.0
