@@ -1,0 +1,118 @@
+"""Every check of images, levels, seeds and sample indices, and every message."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from driftcal.errors import ImagesError, InputError
+from driftcal.types import AnyArray, Array, Images, Indices
+
+#: Corruptions look at the neighbourhood of a pixel; below this there is none to speak of.
+SMALLEST_SIDE = 8
+
+
+def image_array(images: AnyArray) -> Array:
+    """`images` as an array (n, height, width, channels) of uint8 or floats; values are checked block by block."""
+    array = np.asarray(images)
+    if array.dtype != np.uint8 and array.dtype.kind != "f":
+        raise ImagesError(
+            f"images must be uint8 (0 to 255) or floats in [0, 1]; these are {array.dtype}. "
+            "Whole numbers from 0 to 255: images.astype('uint8')."
+        )
+    if array.ndim != 4 or array.shape[3] not in (1, 3):
+        raise ImagesError(
+            f"images must have shape (n, height, width, channels) with 1 or 3 channels; got {array.shape}. {_reshape(array)}"
+        )
+    if array.shape[0] and min(array.shape[1:3]) < SMALLEST_SIDE:
+        raise ImagesError(
+            f"images must be at least {SMALLEST_SIDE} x {SMALLEST_SIDE} pixels; these are "
+            f"{array.shape[1]} x {array.shape[2]}. Enlarge them, or use 'tabular_noise' on the pixels as features."
+        )
+    return array
+
+
+def _reshape(array: Array) -> str:
+    if array.ndim == 4 and array.shape[1] in (1, 3):
+        return "Channels first? Move them: np.moveaxis(images, 1, -1)."
+    if array.ndim == 3 and array.shape[2] in (1, 3):
+        return "One image? Add an axis: images[None]."
+    if array.ndim == 3:
+        return "Grey images? Add a channel: images[..., None]."
+    if array.ndim == 2:
+        return "A feature matrix? Use the shift 'tabular_noise'."
+    return "Only grey and RGB images can be shifted."
+
+
+def as_block(array: Array, first: int) -> Images:
+    """Part of an image array as contiguous float32 in [0, 1]; `first` is the number of its first image."""
+    if array.dtype == np.uint8:
+        return np.asarray(array * np.float32(1 / 255), np.float32)
+    block = np.ascontiguousarray(array, np.float32)
+    if block.size and not (block.min() >= 0 and block.max() <= 1):
+        bad = int(np.argmax([not (image.min() >= 0 and image.max() <= 1) for image in block]))
+        if np.isnan(block[bad]).any():
+            where = tuple(int(i) for i in np.argwhere(np.isnan(block[bad]))[0])
+            raise ImagesError(
+                f"images must lie in [0, 1]; image {first + bad} holds NaN at (row, column, channel) {where}. "
+                "Repair or drop it."
+            )
+        low, high = float(block[bad].min()), float(block[bad].max())
+        remedy = (
+            "Values from 0 to 255: pass uint8, or divide by 255."
+            if low >= 0 and high > 2
+            else "Already normalised for a model? Undo that; the model adapter does it after the shift."
+            if low < -0.01 or high > 1.01
+            else "Clip them: np.clip(images, 0, 1)."
+        )
+        raise ImagesError(f"images must lie in [0, 1]; image {first + bad} spans {low:.6g} to {high:.6g}. {remedy}")
+    return block
+
+
+def as_seed(seed: Any) -> int:
+    """A seed: a whole number from 0 to 2**64 - 1."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= int(seed) < 2**64:
+        raise InputError(f"seed must be a whole number from 0 to 2**64 - 1; got {seed!r}. Try seed=0.")
+    return int(seed)
+
+
+def as_indices(indices: AnyArray | None, n: int) -> Indices:
+    """The position of each sample in its data set; 0 to n - 1 when nobody says."""
+    if indices is None:
+        return np.arange(n)
+    array = np.asarray(indices)
+    if array.shape != (n,) or (n and array.dtype.kind not in "iu"):
+        raise InputError(
+            f"indices must hold one whole number for each of the {n} inputs; got shape {array.shape} of {array.dtype}. "
+            "They are the samples' positions in the data set, or leave them out."
+        )
+    if n and array.min() < 0:
+        raise InputError(
+            f"indices must not be negative; position {int(array.argmin())} holds {array.min()}. Count samples from 0."
+        )
+    return array.astype(np.int64)
+
+
+def as_step(level: Any, levels: Sequence[int], name: str) -> int:
+    """A level of a shift with a table: the position in it."""
+    whole = isinstance(level, (int, np.integer, float, np.floating)) and not isinstance(level, bool)
+    if not whole or not math.isfinite(level) or int(level) != level or not levels[0] <= level <= levels[-1]:
+        raise InputError(
+            f"level of {name!r} must be a whole number from {levels[0]} (untouched) to {levels[-1]}; got {level!r}. "
+            "A level is a position in the shift's table, not its parameter."
+        )
+    return int(level)
+
+
+def as_strength(level: Any, name: str) -> float:
+    """A level of a continuous shift: a finite number, 0 or more."""
+    number = isinstance(level, (int, np.integer, float, np.floating)) and not isinstance(level, bool)
+    if not number or not math.isfinite(level) or level < 0:
+        raise InputError(
+            f"level of {name!r} must be a finite number, 0 (untouched) or more; got {level!r}. It is a variance: "
+            "square a standard deviation."
+        )
+    return float(level)

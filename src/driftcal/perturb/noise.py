@@ -1,0 +1,117 @@
+"""Noise, value by value: Gaussian, speckle, shot and impulse noise.
+
+Every function here and in the other families fills `out` from `images`, both (n, height, width, channels),
+with one random key for each image.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from driftcal.perturb.random import bits, normal, uniform
+from driftcal.types import Images
+
+Keys = NDArray[np.uint64]
+
+
+def gaussian(images: Images, out: Images, keys: Keys, variance: float, clip: bool) -> None:
+    """x + sqrt(variance) * N(0, 1), the same draw for every variance."""
+    _add_normal(_flat(images), _flat(out), keys, np.float32(np.sqrt(variance)), np.float32(0), clip)
+
+
+def gaussian_noise(images: Images, out: Images, keys: Keys, deviation: float) -> None:
+    """x + deviation * N(0, 1)."""
+    _add_normal(_flat(images), _flat(out), keys, np.float32(deviation), np.float32(0), True)
+
+
+def speckle_noise(images: Images, out: Images, keys: Keys, deviation: float) -> None:
+    """x + x * deviation * N(0, 1)."""
+    _add_normal(_flat(images), _flat(out), keys, np.float32(0), np.float32(deviation), True)
+
+
+def shot_noise(images: Images, out: Images, keys: Keys, photons: float) -> None:
+    """Poisson(photons * x) / photons."""
+    _poisson(_flat(images), _flat(out), keys, photons, *_poisson_tables(photons))
+
+
+def impulse_noise(images: Images, out: Images, keys: Keys, share: float) -> None:
+    """A share of the values become 0 or 1, each as often."""
+    _salt_and_pepper(_flat(images), _flat(out), keys, share)
+
+
+def _flat(images: Images) -> NDArray[np.float32]:
+    return images.reshape(len(images), -1)
+
+
+@njit(nogil=True, cache=True)
+def _add_normal(images, out, keys, absolute, relative, clip):  # type: ignore[no-untyped-def]
+    for i in range(images.shape[0]):
+        key = keys[i]
+        for j in range(images.shape[1]):
+            x = images[i, j]
+            x += (absolute + relative * x) * np.float32(normal(key, j))
+            if clip:
+                x = min(max(x, np.float32(0)), np.float32(1))
+            out[i, j] = x
+
+
+@njit(nogil=True, cache=True)
+def _salt_and_pepper(images, out, keys, share):  # type: ignore[no-untyped-def]
+    for i in range(images.shape[0]):
+        key = keys[i]
+        for j in range(images.shape[1]):
+            u = uniform(key, j)
+            x = images[i, j]
+            if u < share:
+                x = np.float32(0) if u < 0.5 * share else np.float32(1)
+            out[i, j] = x
+
+
+@lru_cache(maxsize=16)
+def _poisson_tables(photons: float) -> tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.int32]]:
+    """For each 8-bit value: the cumulative distribution in 2^-32, its first count, and where to begin looking.
+
+    Poisson(a + b) = Poisson(a) + Poisson(b), so a value between two 8-bit ones needs only a small second draw.
+    """
+    from scipy.stats import poisson
+
+    means = photons * np.arange(256) / 255
+    first = np.maximum(0, means - 8 * np.sqrt(means) - 8).astype(np.int32)
+    length = int(np.max(means + 8 * np.sqrt(means) + 24 - first)) + 1
+    counts = first[:, None] + np.arange(length)
+    cumulative = np.minimum(poisson.cdf(counts, means[:, None]) * 2.0**32, 2.0**32 - 1).astype(np.uint32)
+    cumulative[:, -1] = 2**32 - 1
+    starts = (np.arange(256, dtype=np.uint64) << np.uint64(24)).astype(np.uint32)
+    guide = np.stack([np.searchsorted(row, starts, side="left") for row in cumulative]).astype(np.int32)
+    return cumulative, first, guide
+
+
+@njit(nogil=True, cache=True)
+def _poisson(images, out, keys, photons, cumulative, first, guide):  # type: ignore[no-untyped-def]
+    for i in range(images.shape[0]):
+        key = keys[i]
+        for j in range(images.shape[1]):
+            x = np.float64(images[i, j])
+            below = int(x * 255 + 1e-3)  # float32 k/255 may lie a little under k/255
+            b = bits(key, j)
+            u = np.uint32(b >> np.uint64(32))
+            k = guide[below, np.int64(b >> np.uint64(56))]
+            while cumulative[below, k] < u:
+                k += 1
+            count = first[below] + k
+            rest = photons * (x - below / 255)
+            if rest > 1e-5 * photons:
+                v = np.int64(b & np.uint64(0xFFFFFFFF)) * 2.0**-32
+                term = np.exp(-rest)
+                total = term
+                extra = 0
+                while v > total and extra < 64:
+                    extra += 1
+                    term *= rest / extra
+                    total += term
+                count += extra
+            out[i, j] = min(np.float32(count / photons), np.float32(1))

@@ -1,0 +1,88 @@
+"""What a shift is, and the one way all image shifts run: fixed blocks of images over the cores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from driftcal.image_checks import as_block, as_indices, as_seed, image_array
+from driftcal.types import AnyArray, Array, Images, Indices
+
+# Values in a block: a megabyte of float32, so that a block and its result fit the second cache.
+_BLOCK = 1 << 18
+
+
+@runtime_checkable
+class Shift(Protocol):
+    """One way to drift inputs: ``(inputs, level, *, seed=0, indices=None) -> inputs``.
+
+    Level 0 is the identity. `levels` are the positions 0, 1, … of the shift's table, or None when the level is any
+    number from 0 up. Randomness depends only on (seed, index of the sample).
+    """
+
+    @property
+    def name(self) -> str:
+        """What :func:`get_shift` calls it."""
+
+    @property
+    def levels(self) -> tuple[int, ...] | None:
+        """The levels of its table, 0 first; None for a continuous shift."""
+
+    def __call__(self, inputs: Any, level: Any, *, seed: int = 0, indices: AnyArray | None = None) -> Array:
+        """The drifted inputs, a new array."""
+
+
+#: Fills the second block from the first; the third holds the samples' keys.
+Fill = Callable[[Images, Images, Any], None]
+
+
+def shift_images(inputs: AnyArray, name: str, seed: int, indices: AnyArray | None, fill: Fill | None) -> Images:
+    """Run `fill` over all images (None copies them): checked, as float32, in blocks, on all cores."""
+    array = image_array(inputs)
+    keys = sample_keys(name, seed, as_indices(indices, len(array)))
+    out = np.empty(array.shape, np.float32)
+    step = max(1, _BLOCK // max(1, array[:1].size))
+
+    def run(low: int) -> None:
+        block = as_block(array[low : low + step], low)
+        if fill is None:
+            out[low : low + step] = block
+        else:
+            fill(block, out[low : low + step], keys[low : low + step])
+
+    each_block(run, range(0, len(array), step))
+    return out
+
+
+def sample_keys(name: str, seed: Any, indices: Indices) -> Array:
+    """One random key for each sample; see :mod:`driftcal.perturb.random`."""
+    from driftcal.perturb.random import keys_of
+
+    return keys_of(name, as_seed(seed), indices)
+
+
+def each_block(run: Callable[[int], None], starts: range) -> None:
+    """Call `run` for every start, on as many threads as ``DRIFTCAL_THREADS`` says or there are cores."""
+    size = _threads()
+    if size == 1 or len(starts) <= 1:
+        for low in starts:
+            run(low)
+    else:
+        list(_pool(size, os.getpid()).map(run, starts))
+
+
+def _threads() -> int:
+    wish = os.environ.get("DRIFTCAL_THREADS")
+    if wish:
+        return max(1, int(wish))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _pool(size: int, process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(size, thread_name_prefix="driftcal-shift")

@@ -1,0 +1,212 @@
+"""Spatter: drops of water, or of mud, on the lens.
+
+The published recipe shades water by the distance to the drops' edges, found with Canny's detector. The steps below
+follow it on 8-bit values: gradient, thinned edges, distance, equalised histogram, relief.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from driftcal.perturb.blur import rows_of
+from driftcal.perturb.filters import GREY, NEAREST, compiled, gaussian_weights, smooth
+from driftcal.perturb.noise import Keys
+from driftcal.perturb.random import normal
+from driftcal.types import Images
+
+_WATER = np.array([175, 238, 238], np.float32) / np.float32(255)
+_MUD = np.array([63, 42, 20], np.float32) / np.float32(255)
+_LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
+
+_WEAK, _STRONG = 50, 150  # Canny's thresholds on |dx| + |dy|
+_FAR = np.float32(20)  # distances beyond this look the same
+
+
+def spatter(
+    images: Images,
+    out: Images,
+    keys: Keys,
+    mean: float,
+    deviation: float,
+    sigma: float,
+    threshold: float,
+    strength: float,
+    mud: float,
+) -> None:
+    """Blurred noise above a threshold is liquid: pale water with relief, or brown mud with soft edges."""
+    colour = _MUD if mud else _WATER
+    if images.shape[3] == 1:
+        colour = np.atleast_1d(colour @ _LUMINANCE)
+    edge = gaussian_weights(strength, 4.0)
+    liquid = (mean, deviation, gaussian_weights(sigma, 4.0), np.float32(threshold))
+    _spatter(rows_of(images), keys, *liquid, colour, np.float32(strength), edge, mud > 0, rows_of(out))
+
+
+@compiled
+def _spatter(images, keys, mean, deviation, half, threshold, colour, strength, edge, mud, out):  # type: ignore[no-untyped-def]
+    channels = colour.shape[0]
+    n, height, width = images.shape[0], images.shape[1], images.shape[2] // channels
+    liquid, middle = np.empty((height, width), np.float32), np.empty((height, width), np.float32)
+    for i in range(n):
+        for y in range(height):
+            for x in range(width):
+                liquid[y, x] = mean + deviation * normal(keys[i], y * width + x)
+        smooth(liquid, GREY, half, NEAREST, middle, liquid)
+        if mud:
+            for y in range(height):
+                for x in range(width):
+                    liquid[y, x] = 1 if liquid[y, x] > threshold else 0
+            smooth(liquid, GREY, edge, NEAREST, middle, liquid)
+            for y in range(height):
+                for x in range(width):
+                    liquid[y, x] = min(liquid[y, x], np.float32(1)) if liquid[y, x] >= 0.8 else 0
+        else:
+            _water(liquid, threshold, strength, middle)
+        for y in range(height):
+            for x in range(width):
+                cover = liquid[y, x]
+                for c in range(channels):
+                    value = images[i, y, x * channels + c]
+                    value = (value * (1 - cover) if mud else value) + cover * colour[c]
+                    out[i, y, x * channels + c] = min(value, np.float32(1))
+
+
+@compiled
+def _water(liquid, threshold, strength, middle):  # type: ignore[no-untyped-def]
+    """Turn the height of the liquid into how much of the water's colour each pixel gets, in place."""
+    height, width = liquid.shape
+    level = np.zeros((height, width), np.int32)
+    for y in range(height):
+        for x in range(width):
+            level[y, x] = min(int(liquid[y, x] * 255), 255) if liquid[y, x] >= threshold else 0
+    distance = _distance(_edges(level))
+    shade = _equalised(_box(distance))
+    relief = np.empty((height, width), np.float32)
+    for y in range(height):
+        up, down = abs(y - 1), min(y + 1, 2 * (height - 1) - (y + 1))
+        for x in range(width):
+            left, right = abs(x - 1), min(x + 1, 2 * (width - 1) - (x + 1))
+            value = shade[y, x] + shade[y, right] + shade[down, x] + 2 * shade[down, right]
+            value -= 2 * shade[up, left] + shade[up, x] + shade[y, left]
+            relief[y, x] = min(max(value, np.float32(0)), np.float32(255))
+    relief = _box(relief)
+    highest = np.float32(0)
+    for y in range(height):
+        for x in range(width):
+            liquid[y, x] = level[y, x] * relief[y, x]
+            highest = max(highest, liquid[y, x])
+    if highest > 0:
+        for y in range(height):
+            for x in range(width):
+                liquid[y, x] *= strength / highest
+
+
+@compiled
+def _edges(level):  # type: ignore[no-untyped-def]
+    """Canny 1986: 2 where the gradient is the largest across the edge and connected to a strong one."""
+    height, width = level.shape
+    dx, dy = np.zeros((height, width), np.int32), np.zeros((height, width), np.int32)
+    size = np.zeros((height + 2, width + 2), np.int32)
+    for y in range(height):
+        up, down = level[max(y - 1, 0)], level[min(y + 1, height - 1)]
+        row = level[y]
+        for x in range(width):
+            a, b = max(x - 1, 0), min(x + 1, width - 1)
+            dx[y, x] = up[b] + 2 * row[b] + down[b] - up[a] - 2 * row[a] - down[a]
+            dy[y, x] = down[a] + 2 * down[x] + down[b] - up[a] - 2 * up[x] - up[b]
+            size[y + 1, x + 1] = abs(dx[y, x]) + abs(dy[y, x])
+    found = np.zeros((height + 2, width + 2), np.int8)  # 1 weak, 2 strong or connected to it
+    stack = np.empty((height * width, 2), np.int32)
+    top = 0
+    for y in range(height):
+        for x in range(width):
+            here = size[y + 1, x + 1]
+            if here <= _WEAK:
+                continue
+            across, along = abs(dx[y, x]), abs(dy[y, x])
+            if along < 0.41421356 * across:  # tan 22.5°
+                peak = here > size[y + 1, x] and here >= size[y + 1, x + 2]
+            elif along > 2.41421356 * across:
+                peak = here > size[y, x + 1] and here >= size[y + 2, x + 1]
+            else:
+                s = -1 if (dx[y, x] < 0) != (dy[y, x] < 0) else 1
+                peak = here > size[y, x + 1 - s] and here > size[y + 2, x + 1 + s]
+            if peak:
+                found[y + 1, x + 1] = 1
+                if here > _STRONG:
+                    found[y + 1, x + 1] = 2
+                    stack[top, 0], stack[top, 1] = y + 1, x + 1
+                    top += 1
+    while top > 0:
+        top -= 1
+        y, x = stack[top, 0], stack[top, 1]
+        for v in range(y - 1, y + 2):
+            for u in range(x - 1, x + 2):
+                if found[v, u] == 1:
+                    found[v, u] = 2
+                    stack[top, 0], stack[top, 1] = v, u
+                    top += 1
+    return found[1 : height + 1, 1 : width + 1]
+
+
+@compiled
+def _distance(edges):  # type: ignore[no-untyped-def]
+    """Distance to the nearest edge, at most 20, by steps of 1, 1.4 and 2.1969 (Borgefors 1986), two sweeps."""
+    height, width = edges.shape
+    a, b, c = np.float32(1), np.float32(1.4), np.float32(2.1969)
+    d = np.full((height + 4, width + 4), _FAR, np.float32)
+    for y in range(2, height + 2):
+        for x in range(2, width + 2):
+            if edges[y - 2, x - 2] == 2:
+                d[y, x] = 0
+                continue
+            near = min(d[y - 1, x], d[y, x - 1]) + a
+            near = min(near, min(d[y - 1, x - 1], d[y - 1, x + 1]) + b)
+            knight = min(min(d[y - 2, x - 1], d[y - 2, x + 1]), min(d[y - 1, x - 2], d[y - 1, x + 2]))
+            d[y, x] = min(min(near, knight + c), _FAR)
+    for y in range(height + 1, 1, -1):
+        for x in range(width + 1, 1, -1):
+            near = min(d[y + 1, x], d[y, x + 1]) + a
+            near = min(near, min(d[y + 1, x - 1], d[y + 1, x + 1]) + b)
+            knight = min(min(d[y + 2, x - 1], d[y + 2, x + 1]), min(d[y + 1, x - 2], d[y + 1, x + 2]))
+            d[y, x] = min(d[y, x], min(near, knight + c))
+    return d[2 : height + 2, 2 : width + 2]
+
+
+@compiled
+def _box(plane):  # type: ignore[no-untyped-def]
+    """Mean of 3 x 3 pixels, mirrored at the border."""
+    height, width = plane.shape
+    out, line = np.empty((height, width), np.float32), np.empty(width, np.float32)
+    for y in range(height):
+        up, here = plane[abs(y - 1)], plane[y]
+        down = plane[min(y + 1, 2 * (height - 1) - (y + 1))]
+        for x in range(width):
+            line[x] = (up[x] + here[x] + down[x]) / np.float32(9)
+        for x in range(1, width - 1):
+            out[y, x] = line[x - 1] + line[x] + line[x + 1]
+        out[y, 0] = line[0] + 2 * line[1]
+        out[y, width - 1] = line[width - 1] + 2 * line[width - 2]
+    return out
+
+
+@compiled
+def _equalised(plane):  # type: ignore[no-untyped-def]
+    """Whole distances 0..20 spread over 0..255 so that each is as frequent as its share."""
+    count = np.zeros(32, np.int64)
+    for y in range(plane.shape[0]):
+        for x in range(plane.shape[1]):
+            count[int(plane[y, x])] += 1
+    lowest = 0
+    while count[lowest] == 0:
+        lowest += 1
+    others = plane.size - count[lowest]
+    table, seen = np.zeros(32, np.float32), 0
+    for v in range(lowest, 32):
+        seen += count[v] if v > lowest else 0
+        table[v] = np.floor(seen * 255.0 / others + 0.5) if others > 0 else np.float32(v)
+    out = np.empty(plane.shape, np.float32)
+    for y in range(plane.shape[0]):
+        for x in range(plane.shape[1]):
+            out[y, x] = table[int(plane[y, x])]
+    return out

@@ -1,0 +1,74 @@
+"""Suites: shifts × levels under a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from driftcal.errors import UnknownName
+from driftcal.perturb.affine import AFFINE, Affine
+from driftcal.perturb.corruption import CORRUPTIONS, Corruption
+
+#: What the paper's -H columns are tuned on.
+H_TUNING = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Shifts with tables, each taken through all its levels, 0 (untouched) included.
+
+    >>> print(SUITES["h-tuning"])
+    h-tuning: what the paper's -H calibrators are tuned on
+      speckle_noise  levels 0-5
+      gaussian_blur  levels 0-5
+      spatter        levels 0-5
+      saturate       levels 0-5
+    """
+
+    name: str
+    about: str
+    shifts: tuple[Affine | Corruption, ...]
+
+    def __iter__(self) -> Iterator[tuple[Affine | Corruption, int]]:
+        """Every (shift, level)."""
+        return ((shift, level) for shift in self.shifts for level in shift.levels)
+
+    def __len__(self) -> int:
+        return sum(len(shift.levels) for shift in self.shifts)
+
+    def __str__(self) -> str:
+        width = max(len(shift.name) for shift in self.shifts)
+        rows = (f"  {shift.name:<{width}}  levels 0-{shift.levels[-1]}" for shift in self.shifts)
+        return "\n".join([f"{self.name}: {self.about}", *rows])
+
+
+def _corruptions(table: str | None) -> tuple[Corruption, ...]:
+    return tuple(Corruption(name, table) for name in CORRUPTIONS)
+
+
+_AFFINE = tuple(Affine(name) for name in AFFINE)
+
+SUITES: dict[str, Suite] = {
+    suite.name: suite
+    for suite in (
+        Suite("affine", "the paper's nine affine shifts", _AFFINE),
+        Suite("imagenet-c", "19 corruptions with the parameters for 224 pixels", _corruptions("imagenet-c")),
+        Suite("cifar10-c", "19 corruptions with the parameters for 32 pixels", _corruptions("cifar10-c")),
+        Suite("h-tuning", "what the paper's -H calibrators are tuned on", tuple(map(Corruption, H_TUNING))),
+        Suite("all", "all 28, parameters by image size", (*_AFFINE, *_corruptions(None))),
+    )
+}
+
+
+def get_suite(name: str | Suite) -> Suite:
+    """The suite called `name`: ``affine``, ``imagenet-c``, ``cifar10-c``, ``h-tuning`` or ``all``.
+
+    >>> suite = get_suite("affine")
+    >>> len(suite.shifts), len(suite)
+    (9, 90)
+    """
+    if isinstance(name, Suite):
+        return name
+    if name not in SUITES:
+        raise UnknownName.of("suite", name, SUITES)
+    return SUITES[name]
