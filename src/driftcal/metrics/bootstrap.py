@@ -96,16 +96,17 @@ def interval_of(
     level: float = 0.95,
     method: str = "basic",
     bounds: tuple[float, float] = (-np.inf, np.inf),
+    calibrated: Float64 | None = None,
 ) -> Interval:
     """A bootstrap interval from an estimate and its replicates, within `bounds`.
 
     ``basic`` reflects the replicates at the estimate: the ECE of a resample is larger than that of the sample by about
     as much as that one is larger than the truth, and reflection undoes it twice over. ``bias-corrected`` shifts the
-    quantiles by the share of replicates below the estimate. Both are stretched to hold the estimate itself.
-    Efron & Tibshirani 1993, chapters 13 and 14.
+    quantiles by the share of replicates below the estimate. Both are stretched to hold the estimate itself, and down to
+    0 where the estimate is no larger than `calibrated` models often show.  Efron & Tibshirani 1993, chapters 13 and 14.
 
-    >>> interval_of(0.5, np.linspace(0.4, 0.7, 101), level=0.9)
-    Interval(low=0.315, high=0.585, level=0.9)
+    >>> print(interval_of(0.5, np.linspace(0.4, 0.7, 101), level=0.9))
+    [0.315, 0.585]
     """
     check_level(level)
     tail = (1 - level) / 2
@@ -117,8 +118,10 @@ def interval_of(
         low, high = np.quantile(replicates, ndtr(2 * shift + ndtri([tail, 1 - tail])))
     else:
         raise UnknownName.of("interval method", method, ["basic", "bias-corrected"])
+    if calibrated is not None and estimate <= np.quantile(calibrated, 1 - tail):
+        low = 0.0
     low, high = np.clip([min(low, estimate), max(high, estimate)], *bounds)
-    return Interval(round(float(low), 12), round(float(high), 12), level)
+    return Interval(float(low), float(high), level)
 
 
 def check_level(level: float) -> None:

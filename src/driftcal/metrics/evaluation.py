@@ -14,7 +14,7 @@ from driftcal.metrics.bootstrap import Interval, check_level, interval_of, units
 from driftcal.metrics.classwise import ClassScores
 from driftcal.metrics.scores import Scores, check_pair, is_positive, refuse_swapped
 from driftcal.metrics.statistics import Statistics
-from driftcal.metrics.summary import DEBIASED_BINS, NAMES, RANGES, Summary, simulate_floor
+from driftcal.metrics.summary import DEBIASED_BINS, ERRORS, NAMES, RANGES, Summary, simulate_floor
 from driftcal.rows import Rows
 from driftcal.types import AnyArray, Float64
 
@@ -216,12 +216,14 @@ def _evaluate(per_row: Scores, per_column: ClassScores | None, n_classes: int, n
     if options.draws < 2:
         raise InputError(f"draws must be at least 2; it is {options.draws}. The usual choice is 1000.")
     summary = Summary.of_scores(per_row, options.n_bins)
+    statistics = Statistics.of_scores(per_row, n_bins=options.n_bins)
     values = dict(zip(NAMES, map(float, summary.of(per_row.weights)), strict=True))
+    values |= {name: getattr(statistics, name) for name in ("accuracy", "nll", "brier", "entropy", "gap", "ece", "mce")}
     if per_column is not None:
         values["classwise_ece"] = per_column.classwise_ece(options.n_bins)
         values["marginal_debiased_ece"] = per_column.marginal_debiased(DEBIASED_BINS)
     return Evaluation(
-        statistics=Statistics.of_scores(per_row, n_bins=options.n_bins),
+        statistics=statistics,
         n_classes=n_classes,
         ece_floor=float(simulate_floor(per_row, options.n_bins, FLOOR_DRAWS, options.seed).mean()),
         intervals=_intervals(summary, per_column, n, values, options) if options.intervals else _NO_INTERVALS,
@@ -235,6 +237,7 @@ def _intervals(
     scores, draws, seed = summary.scores, options.draws, options.seed
     units = units_of(options.groups, scores.kept, n)
     drawn: dict[str, Float64] = dict(zip(NAMES, summary.replicates(units, draws, seed).T, strict=True))
+    calibrated = dict(zip(NAMES, summary.calibrated(draws, seed).T, strict=True))
     if per_column is not None:
         where = (units, scores.kept, draws, seed)
         drawn["classwise_ece"] = per_column.classwise_replicates(options.n_bins, *where)
@@ -247,6 +250,7 @@ def _intervals(
                 level=options.level,
                 method=options.method,
                 bounds=RANGES.get(name, (0, 1)),
+                calibrated=calibrated[name] if name in ERRORS else None,
             )
             for name, replicates in drawn.items()
         }

@@ -219,23 +219,29 @@ def selective_of(claims: Float64, sums: Float64) -> tuple[float, float]:
     n = claims.shape[0]
     mass, right = sums[0, n], sums[2, n]
     wrong = mass - right
-    area, pairs = 0.0, 0.0
+    area, pairs, errors = 0.0, 0.0, 0.0
+    since = 0.0  # the coverage at which the number of errors last changed: in between the integral is one logarithm
     end = n
     while end > 0:
         start = end - 1
         while start > 0 and claims[start - 1] == claims[end - 1]:
             start -= 1
         group = sums[0, end] - sums[0, start]
-        if group > 0:
-            group_right = sums[2, end] - sums[2, start]
-            group_wrong = group - group_right
+        group_right = sums[2, end] - sums[2, start]
+        group_wrong = group - group_right
+        if group_wrong > 0:
             seen = mass - sums[0, end]
-            errors = seen - (right - sums[2, end])
             rate = group_wrong / group
             area += group_wrong
+            if errors > 0:
+                area += errors * math.log(seen / since)
             if seen > 0:
                 area += (errors - rate * seen) * math.log((seen + group) / seen)
-            pairs += group_right * (sums[0, start] - sums[2, start]) + 0.5 * group_right * group_wrong
+            errors += group_wrong
+            since = seen + group
+        pairs += group_right * (sums[0, start] - sums[2, start]) + 0.5 * group_right * group_wrong
         end = start
+    if errors > 0:
+        area += errors * math.log(mass / since)
     auroc = pairs / (right * wrong) if right > 0 and wrong > 0 else 0.5
     return min(max(area / mass, 0.0), 1.0), auroc

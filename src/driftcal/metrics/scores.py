@@ -109,9 +109,10 @@ def score_row(row: Array, y: int, positive: bool, out: Float64) -> None:
         squares += e * e
         slope += e * d
     log_total = math.log(total)
-    p_true = exp(max(np.float64(row[y]) - top, MASKED)) / total
+    d_true = max(np.float64(row[y]) - top, MASKED)  # the max also keeps the compiler from reordering this difference
+    p_true = exp(d_true) / total
     out[2] = 1.0 if row[y] == top and row_argmax(row) == y else 0.0
-    out[3] = max(log_total - (np.float64(row[y]) - top), 0.0)
+    out[3] = log_total - d_true
     out[5] = log_total - slope / total
     if positive:
         out[0] = exp(max(np.float64(row[1]) - top, MASKED)) / total

@@ -11,7 +11,7 @@ from driftcal.numerics import exp, kernel
 from driftcal.types import Float64, Weights
 
 #: Cells of the grid on [0, 1] that confidences are spread on, each between its two neighbours.
-CELLS = 2048
+CELLS = 1024
 #: How near the fixed point the search ends, and after how many steps it would give up.
 TOLERANCE, MOST_STEPS = 1e-9, 60
 

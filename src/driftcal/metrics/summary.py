@@ -17,9 +17,9 @@ from driftcal.metrics.ordered import (
     selective_of,
     sweep_of,
 )
-from driftcal.metrics.scores import Scores
+from driftcal.metrics.scores import WORST_NLL, Scores
 from driftcal.metrics.smooth import CELLS, fixed_points, spread
-from driftcal.metrics.statistics import add_columns, bin_edges, bin_index
+from driftcal.metrics.statistics import bin_edges, bin_index
 from driftcal.numerics import kernel
 from driftcal.types import Array, Float64, Weights
 
@@ -44,6 +44,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "error_auroc": (0, 1),
 }
 NAMES = tuple(RANGES)
+#: Those that are 0 for a calibrated model and above 0 in any sample of it.
+ERRORS = ("ece", "mce", "equal_mass_ece", "sweep_ece", "debiased_ece", "smooth_ece", "ks", "reliability")
 _SMOOTH = NAMES.index("smooth_ece")
 #: The equal-mass bins of the debiased error, whatever the number of bins elsewhere.
 DEBIASED_BINS = 15
@@ -59,13 +61,20 @@ class Summary:
     n_bins: int
     by_confidence: Ordered
     by_certainty: Ordered
+    bin_ends: Array
+    row_means: Float64
+    residuals: Float64
 
     @classmethod
     def of_scores(cls, scores: Scores, n_bins: int) -> Summary:
         """Sort once."""
         by_confidence = Ordered.of_scores(scores)
         by_certainty = Ordered.of_certainty(scores) if scores.positive else by_confidence
-        return cls(scores, n_bins, by_confidence, by_certainty)
+        bin_ends = np.searchsorted(by_confidence.claims, bin_edges(n_bins)[1:], side="right")
+        bin_ends[-1] = len(scores)
+        row_means = np.stack([scores.correct, np.minimum(scores.nll, WORST_NLL), scores.brier, scores.entropy])
+        residuals = scores.confidence - scores.outcome
+        return cls(scores, n_bins, by_confidence, by_certainty, bin_ends, row_means, residuals)
 
     def of(self, weights: Weights) -> Float64:
         """All metrics for these weights, as `NAMES` lists them."""
@@ -90,79 +99,68 @@ class Summary:
         over_replicates(run, draws)
         return values
 
+    def calibrated(self, draws: int, seed: int) -> Float64:
+        """(draws, metrics): the calibration errors in worlds where claims come true with the probability they state."""
+        values = np.zeros((draws, len(NAMES)))
+        ordered = self.by_confidence
+        weights = self.scores.weights[ordered.order]
+
+        def run(first: int, last: int) -> None:
+            chance, sums = np.empty(len(weights)), np.empty((3, len(weights) + 1))
+            places = np.arange(len(weights))
+            for low in range(first, last, _BATCH):
+                cells = np.zeros((min(_BATCH, last - low), CELLS + 1))
+                for r in range(len(cells)):
+                    uniform(seed, low + r, chance)
+                    outcomes = (chance < ordered.claims).astype(np.float64)
+                    prefix_sums(places, ordered.claims, outcomes, weights, sums)
+                    _read(ordered.claims, sums, self.bin_ends, ordered.whole, values[low + r])
+                    spread(ordered.claims, ordered.claims - outcomes, weights, cells[r])
+                values[low : low + len(cells), _SMOOTH] = fixed_points(cells)
+
+        over_replicates(run, draws)
+        return values
+
     def _run(self, weights: Weights, values: Float64, cells: Float64) -> None:
         first, second = self.by_confidence, self.by_certainty
-        _summarise(
-            self.scores.columns,
-            weights,
-            bin_edges(self.n_bins),
-            self.n_bins,
-            first.whole,
-            self.scores.positive,
-            first.order,
-            first.claims,
-            first.outcomes,
-            second.order,
-            second.claims,
-            second.outcomes,
-            values,
-            cells,
-        )
+        sums = np.empty((3, len(weights) + 1))
+        prefix_sums(first.order, first.claims, first.outcomes, weights, sums)
+        values[:4] = self.row_means @ weights / sums[0, -1]
+        _read(first.claims, sums, self.bin_ends, first.whole, values)
+        if self.scores.positive:
+            prefix_sums(second.order, second.claims, second.outcomes, weights, sums)
+        values[-2:] = selective_of(second.claims, sums)
+        spread(self.scores.confidence, self.residuals, weights, cells)
 
 
 @kernel
-def _summarise(
-    columns: Float64,
-    weights: Weights,
-    edges: Float64,
-    n_bins: int,
-    whole: bool,
-    two_orders: bool,
-    order: Array,
-    claims: Float64,
-    outcomes: Float64,
-    order_2: Array,
-    claims_2: Float64,
-    outcomes_2: Float64,
-    values: Float64,
-    cells: Float64,
-) -> None:
-    totals, bins = np.zeros(7), np.zeros((7, n_bins))
-    add_columns(columns, weights, totals, bins, edges)
-    mass = totals[1]
-    values[0] = totals[2] / mass
-    values[1] = totals[3] / mass
-    values[2] = totals[4] / mass
-    values[3] = totals[5] / mass
-    base = bins[3].sum() / mass
-    gap, ece, mce, reliability, resolution = 0.0, 0.0, 0.0, 0.0, 0.0
-    for m in range(n_bins):
-        w = bins[1, m]
+def _read(claims: Float64, sums: Float64, bin_ends: Array, whole: bool, values: Float64) -> None:
+    """What running sums in order of confidence say, into values[4:15]; equal-width bins are ranges of that order."""
+    n = claims.shape[0]
+    mass = sums[0, n]
+    base = sums[2, n] / mass
+    ece, mce, reliability, resolution = 0.0, 0.0, 0.0, 0.0
+    start = 0
+    for end in bin_ends:
+        w = sums[0, end] - sums[0, start]
         if w > 0:
-            residual = bins[2, m] - bins[3, m]
-            gap += residual
+            outcome = sums[2, end] - sums[2, start]
+            residual = (sums[1, end] - sums[1, start]) - outcome
             ece += abs(residual)
             mce = max(mce, abs(residual) / w)
             reliability += residual * residual / w
-            resolution += w * (bins[3, m] / w - base) ** 2
-    values[4] = gap / mass
+            resolution += w * (outcome / w - base) ** 2
+        start = end
+    values[4] = (sums[1, n] - sums[2, n]) / mass
     values[5] = ece / mass
     values[6] = mce
-    sums = np.empty((3, claims.shape[0] + 1))
-    prefix_sums(order, claims, outcomes, weights, sums)
-    values[7] = equal_mass_of(claims, sums, n_bins, whole)
+    values[7] = equal_mass_of(claims, sums, bin_ends.shape[0], whole)
     values[8] = sweep_of(claims, sums, whole)[0]
     values[9] = math.sqrt(debiased_of(claims, sums, DEBIASED_BINS, whole))
     values[11] = ks_of(claims, sums)
     values[12] = reliability / mass
     values[13] = resolution / mass
     values[14] = base * (1 - base)
-    if two_orders:
-        prefix_sums(order_2, claims_2, outcomes_2, weights, sums)
-    aurc, auroc = selective_of(claims_2, sums)
-    values[15] = aurc
-    values[16] = auroc
-    spread(columns[:, 0], columns[:, 0] - columns[:, 1], weights, cells)
 
 
 def simulate_floor(scores: Scores, n_bins: int, draws: int, seed: int) -> Float64:

@@ -1,0 +1,137 @@
+"""Our numbers beside those of other implementations; data/metrics.json says who made them and with which versions."""
+
+import json
+import math
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from sklearn import metrics as sk
+
+from driftcal import metrics
+from driftcal.numerics import softmax
+
+GOLDEN = json.loads((Path(__file__).parent / "data" / "metrics.json").read_text())
+CASES = [(np.array(c["logits"]), np.array(c["labels"]), c["peers"]) for c in GOLDEN["cases"]]
+
+
+def binned(y, p, found):
+    """Every number of a peer that takes a confidence and whether it came true."""
+    for m in (10, 15):
+        assert metrics.expected_calibration_error(y, p, n_bins=m) == pytest.approx(found[f"netcal ECE {m}"], abs=1e-12)
+        if f"netcal MCE {m}" in found:
+            assert metrics.maximum_calibration_error(y, p, n_bins=m) == pytest.approx(
+                found[f"netcal MCE {m}"], abs=1e-12
+            )
+    peer = "uncertainty-calibration"
+    assert metrics.equal_mass_calibration_error(y, p) == pytest.approx(found[f"{peer} equal-mass ECE"], abs=1e-12)
+    assert metrics.debiased_calibration_error(y, p) == pytest.approx(found[f"{peer} debiased"], abs=1e-12)
+    width = found["relplot smECE bandwidth"]
+    assert metrics.smooth_calibration_error(y, p) == pytest.approx(found["relplot smECE"], abs=1e-3)
+    assert metrics.smooth_calibration_error(y, p, bandwidth=width) == pytest.approx(found["relplot smECE"], abs=1.5e-3)
+
+
+@pytest.mark.parametrize(("logits", "y", "peers"), CASES)
+def test_top_label_errors_are_those_of_netcal_uncertainty_calibration_and_relplot(logits, y, peers):
+    p, found = softmax(logits), peers["top-label"]
+    binned(y, p, found)
+    assert metrics.expected_calibration_error(y, p) == pytest.approx(found["uncertainty-calibration ECE"], abs=1e-12)
+    marginal = metrics.debiased_calibration_error(y, p, kind="marginal")
+    assert marginal == pytest.approx(found["uncertainty-calibration debiased marginal"], abs=1e-12)
+
+
+def test_errors_of_class_1_are_theirs_too():
+    logits, y, peers = CASES[0]
+    binned(y, softmax(logits)[:, 1], peers["positive"])
+
+
+@pytest.mark.parametrize(("logits", "y", "peers"), CASES)
+def test_scores_are_those_of_probmetrics(logits, y, peers):
+    found = peers["probmetrics"]
+    binary = logits.shape[1] == 2
+    seen = metrics.evaluate(
+        logits[:, 1] - logits[:, 0] if binary else logits, y
+    )  # its binary errors are those of class 1
+    assert seen.accuracy == pytest.approx(found["accuracy"], abs=1e-6)
+    assert seen.nll == pytest.approx(found["logloss"], abs=1e-12)
+    assert seen.brier * (2 if binary else 1) == pytest.approx(found["brier"], abs=1e-12)
+    assert seen.ece == pytest.approx(found["ece-15"], abs=1e-6)
+    assert seen.mce == pytest.approx(found["mce-15"], abs=1e-6)
+    assert seen.smooth_ece == pytest.approx(found["smece"], abs=1e-3)
+    if binary:
+        assert seen.ks == pytest.approx(found["kolmogorov-smirnov"], abs=1e-6)
+
+
+@pytest.mark.parametrize(("logits", "y", "_"), CASES)
+def test_proper_scores_and_auroc_are_those_of_scikit_learn(logits, y, _):
+    p = softmax(logits)
+    weights = np.random.default_rng(0).random(len(y))
+    classes = np.arange(p.shape[1])
+    with_weights = {"sample_weight": weights}
+    assert metrics.accuracy(y, p, **with_weights) == pytest.approx(sk.accuracy_score(y, p.argmax(1), **with_weights))
+    assert metrics.negative_log_likelihood(y, p, **with_weights) == pytest.approx(
+        sk.log_loss(y, p, labels=classes, **with_weights), rel=1e-12
+    )
+    one_hot = np.eye(p.shape[1])[y]
+    assert metrics.brier_score(y, p, **with_weights) == pytest.approx(
+        np.average(((p - one_hot) ** 2).sum(axis=1), weights=weights), rel=1e-12
+    )
+    right = p.argmax(axis=1) == y
+    assert metrics.error_auroc(y, p, **with_weights) == pytest.approx(
+        sk.roc_auc_score(right, p.max(axis=1), **with_weights), rel=1e-12
+    )
+
+
+def test_binary_brier_is_that_of_scikit_learn():
+    logits, y, _ = CASES[0]
+    p = softmax(logits)[:, 1]
+    assert metrics.brier_score(y, p) == pytest.approx(sk.brier_score_loss(y, p), rel=1e-12)
+    assert metrics.negative_log_likelihood(y, p) == pytest.approx(sk.log_loss(y, p), rel=1e-12)
+
+
+def test_entropy_and_nll_at_50_digits():
+    logits = np.array([[1e4, 9.99e3, -1e4], [0.0, 1e-9, -30.0], [3.5, -2.25, 700.0], [-5.0, -5.0, -5.0]])
+    y = np.array([1, 2, 2, 0])
+    with mpmath.workdps(50):
+        nll, entropy, brier = [], [], []
+        for row, label in zip(logits, y, strict=True):
+            e = [mpmath.e ** (mpmath.mpf(z) - mpmath.mpf(max(row))) for z in row]
+            p = [x / sum(e) for x in e]
+            nll.append(-mpmath.log(max(p[label], mpmath.mpf("1e-15"))))
+            entropy.append(-sum(x * mpmath.log(x) for x in p))
+            brier.append(sum((x - (c == label)) ** 2 for c, x in enumerate(p)))
+        exact = [float(sum(values) / len(values)) for values in (nll, entropy, brier)]
+    seen = metrics.Statistics.of(logits, y)
+    assert [seen.nll, seen.entropy, seen.brier] == pytest.approx(exact, rel=1e-14)
+
+
+def test_sweep_by_hand():
+    # three bins rise (0, 1/2, 1); four bins do not (0, 1/2, 0, 1 …) for these outcomes
+    confidence = np.array([0.1, 0.2, 0.5, 0.55, 0.6, 0.8, 0.9, 0.95])
+    y = np.array([0, 0, 1, 0, 0, 1, 1, 1])
+
+    def heights(n_bins):
+        return [piece.mean() for piece in np.array_split(y, n_bins)]
+
+    rising = [b for b in range(1, 9) if heights(b) == sorted(heights(b))]
+    n_bins = next(b for b in range(1, 9) if b + 1 not in rising)
+    expected = sum(
+        abs((c - o).sum()) for c, o in zip(np.array_split(confidence, n_bins), np.array_split(y, n_bins), strict=True)
+    )
+    assert metrics.sweep_calibration_error(y, confidence) == pytest.approx(expected / len(y))
+
+
+def test_risk_coverage_area_by_hand():
+    # surest row right, second wrong, third right: errors(t) is 0 up to 1, t - 1 up to 2, then 1
+    p = np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]])
+    area = (1 - math.log(2)) + math.log(3 / 2)
+    assert metrics.area_under_risk_coverage([0, 0, 0], p) == pytest.approx(area / 3)
+
+
+def test_floor_of_even_odds_is_the_mean_absolute_binomial():
+    n = 30
+    exact = sum(math.comb(n, k) * 0.5**n * abs(k / n - 0.5) for k in range(n + 1))
+    y, p = np.zeros(n, int), np.full(n, 0.5)
+    assert metrics.ece_floor(y, p, draws=20_000) == pytest.approx(exact, rel=0.02)
+    assert metrics.Statistics.of_probabilities(y, p).ece_floor == pytest.approx(exact, rel=0.02)

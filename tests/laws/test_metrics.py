@@ -1,0 +1,246 @@
+"""What must hold for every metric, whatever the data."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import driftcal
+from driftcal import metrics
+from driftcal.metrics import METRICS, Statistics
+from driftcal.metrics.statistics import bin_edges, bin_index
+from driftcal.metrics.summary import RANGES
+from driftcal.numerics import softmax
+
+FEW = settings(max_examples=40, deadline=None)
+SHAPES = [(1, 3), (7, 3), (40, 2), (61, 10), (30, 1000)]
+
+
+@st.composite
+def labelled(draw, min_rows=1):
+    """Logits up to ±1e4 with ties and masked classes, labels that miss some classes, weights that are whole or not."""
+    n, n_classes = draw(st.integers(min_rows, 40)), draw(st.sampled_from([3, 4, 7]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    logits = rng.normal(size=(n, n_classes)) * draw(st.sampled_from([0.1, 2.0, 30.0, 1e4]))
+    if draw(st.booleans()):
+        logits = np.round(logits)
+    if draw(st.booleans()):
+        logits[:, 0] = -np.inf
+    y = rng.integers(0, draw(st.integers(1, n_classes)), n)
+    weights = rng.integers(0, 4, n).astype(float) if draw(st.booleans()) else rng.random(n)
+    weights[0] = max(weights[0], 1.0)
+    return logits, y, weights
+
+
+def close(value):
+    return pytest.approx(value, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", METRICS)
+@FEW
+@given(labelled())
+def test_a_metric_is_a_number_in_its_range(name, data):
+    logits, y, weights = data
+    value = METRICS[name](y, softmax(logits), sample_weight=weights)
+    low, high = RANGES.get(name, (0, 1))
+    assert isinstance(value, float)
+    assert math.isfinite(value)
+    assert low - 1e-12 <= value <= high + 1e-12
+
+
+@pytest.mark.parametrize("name", METRICS)
+@FEW
+@given(labelled(), st.integers(0, 99))
+def test_the_order_of_rows_does_not_matter(name, data, seed):
+    logits, y, weights = data
+    p = softmax(logits)
+    order = np.random.default_rng(seed).permutation(len(y))
+    shuffled = METRICS[name](y[order], p[order], sample_weight=weights[order])
+    assert shuffled == close(METRICS[name](y, p, sample_weight=weights))
+
+
+@pytest.mark.parametrize("name", METRICS)
+@FEW
+@given(labelled())
+def test_whole_weights_are_repeated_rows(name, data):
+    logits, y, weights = data
+    p, counts = softmax(logits), np.ceil(weights).astype(int)
+    counts[1:2] = 0
+    repeated = METRICS[name](np.repeat(y, counts), np.repeat(p, counts, axis=0))
+    assert METRICS[name](y, p, sample_weight=counts) == close(repeated)
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if "debiased" not in name])
+@FEW
+@given(labelled())
+def test_the_scale_of_weights_does_not_matter(name, data):
+    logits, y, weights = data
+    weights = weights + 0.1234567
+    p = softmax(logits)
+    assert METRICS[name](y, p, sample_weight=weights / weights.sum()) == close(
+        METRICS[name](y, p, sample_weight=weights)
+    )
+
+
+@FEW
+@given(labelled())
+def test_evaluate_agrees_with_the_functions_and_with_probabilities(data):
+    logits, y, weights = data
+    seen = metrics.evaluate(logits, y, sample_weight=weights, per_class=True)
+    p = softmax(logits)
+    of_probabilities = metrics.evaluate_probabilities(y, p, sample_weight=weights, per_class=True)
+    smeared = p.max() < 1 - 1e-9  # a confidence of 1 - 1e-16 from logits and 1 from probabilities may differ in bins
+    for name, metric in METRICS.items():
+        assert getattr(of_probabilities, name) == close(metric(y, p, sample_weight=weights)), name
+        if smeared or name in ("accuracy", "brier", "nll", "entropy", "gap"):
+            assert getattr(seen, name) == close(getattr(of_probabilities, name)), name
+
+
+@FEW
+@given(labelled(min_rows=2), st.integers(1, 39), st.sampled_from([1, 2, 10, 15]))
+def test_shards_merge_to_the_whole(data, cut, n_bins):
+    logits, y, weights = data
+    cut = min(cut, len(y) - 1)
+    weights = weights + 0.5
+    a, b = slice(0, cut), slice(cut, None)
+    both = [Statistics.of(logits[part], y[part], sample_weight=weights[part], n_bins=n_bins) for part in (a, b)]
+    whole = Statistics.of(logits, y, sample_weight=weights, n_bins=n_bins)
+    merged = both[0] + both[1]
+    assert (merged.rows, merged.clipped) == (whole.rows, whole.clipped)
+    assert (merged.bin_rows == whole.bin_rows).all()
+    for name in ("weight", "accuracy", "nll", "brier", "entropy", "gap", "ece", "mce", "ece_floor"):
+        assert getattr(merged, name) == close(getattr(whole, name)), name
+
+
+@FEW
+@given(labelled(), st.sampled_from([1, 3, 8]))
+def test_a_source_of_chunks_gives_the_same_numbers(data, step):
+    logits, y, weights = data
+    weights = weights + 0.5
+
+    class Chunks:
+        def __iter__(self):
+            starts = range(0, len(y), step)
+            return iter([(logits[s : s + step], y[s : s + step], weights[s : s + step]) for s in starts])
+
+    one = metrics.evaluate(logits, y, sample_weight=weights)
+    many = metrics.evaluate(Chunks())
+    assert many.to_dict() == {k: close(v) for k, v in one.to_dict().items()}
+
+
+@given(st.integers(1, 40), st.integers(0, 2**32 - 1))
+@FEW
+def test_every_confidence_is_in_exactly_one_bin(n_bins, seed):
+    rng = np.random.default_rng(seed)
+    edges = bin_edges(n_bins)
+    near = np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, 1), rng.random(20), [5e-324]])
+    near = near[(near >= 0) & (near <= 1)]
+    index = np.array([bin_index(c, edges) for c in near])
+    expected = np.clip(np.searchsorted(edges, near, side="left") - 1, 0, n_bins - 1)
+    assert (index == expected).all()
+    seen = Statistics.of_probabilities(np.ones(len(near), int), near, n_bins=n_bins)
+    assert seen.bin_rows.sum() == len(near) == seen.rows
+    assert (seen.bin_rows == np.bincount(expected, minlength=n_bins)).all()
+
+
+@FEW
+@given(labelled(), st.sampled_from([1, 10, 15]))
+def test_the_decomposition_sums_to_the_score(data, n_bins):
+    logits, y, weights = data
+    p = softmax(logits)
+    d = metrics.brier_decomposition(y, p, n_bins=n_bins, sample_weight=weights)
+    parts = d.reliability - d.resolution + d.uncertainty + d.within_bin_variance - 2 * d.within_bin_covariance
+    assert parts == pytest.approx(d.score, abs=1e-12)
+    squared = (p.max(axis=1) - (p.argmax(axis=1) == y)) ** 2
+    assert d.score == pytest.approx(np.average(squared, weights=weights), abs=1e-12)
+
+
+@FEW
+@given(labelled(), st.floats(-100, 100))
+def test_a_constant_added_to_a_row_changes_nothing(data, shift):
+    logits, y, weights = data
+    if np.abs(logits[np.isfinite(logits)]).max() > 200 or len(y) < 2:
+        return
+    one = metrics.evaluate(np.round(logits), y, sample_weight=weights)
+    other = metrics.evaluate(np.round(logits) + np.round(shift), y, sample_weight=weights)
+    assert other.to_dict() == one.to_dict()
+
+
+@FEW
+@given(labelled())
+def test_errors_order_themselves(data):
+    logits, y, weights = data
+    seen = metrics.evaluate(logits, y, sample_weight=weights)
+    slack = 1e-9
+    assert abs(seen.gap) <= seen.ece + slack
+    assert seen.ece <= seen.mce + slack
+    assert abs(seen.gap) <= seen.ks + slack
+    assert abs(seen.gap) <= seen.smooth_ece + slack
+    assert seen.entropy <= math.log(logits.shape[1]) + slack
+
+
+@pytest.mark.parametrize(("n", "n_classes"), SHAPES)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_any_shape_and_dtype(n, n_classes, dtype):
+    rng = np.random.default_rng(0)
+    logits = (rng.normal(size=(n, n_classes)) * 3).astype(dtype)
+    y = rng.integers(0, n_classes, n)
+    seen = metrics.evaluate(logits, y, intervals=True, draws=20, per_class=True)
+    exact = metrics.evaluate(logits.astype(np.float64), y, per_class=True)
+    assert seen.metrics() == {k: close(v) for k, v in exact.metrics().items()}
+    assert all(math.isfinite(v) for v in seen.metrics().values())
+    assert all(seen.metrics()[k] in i for k, i in seen.intervals.items())
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_perfectly_separable_and_hopeless_rows(right):
+    logits = np.eye(4)[[0, 1, 2, 3, 0]] * 1e4
+    y = np.array([0, 1, 2, 3, 0]) if right else np.array([1, 2, 3, 0, 1])
+    seen = metrics.evaluate(logits, y, intervals=True, draws=50, per_class=True)
+    assert seen.accuracy == right
+    assert seen.clipped == (0 if right else 5)
+    assert seen.ece == seen.mce == seen.ks == (not right)
+    assert seen.nll == pytest.approx(0 if right else -math.log(1e-15))
+    assert seen.error_auroc == 0.5
+    assert seen.aurc == (not right)
+    assert all(math.isfinite(v) for v in seen.metrics().values())
+
+
+def test_the_smallest_cases():
+    one = metrics.evaluate([[2.0, 1.0, 0.0]], [0], intervals=True, draws=10, per_class=True)
+    assert all(math.isfinite(v) for v in one.metrics().values())
+    only_class_0 = metrics.evaluate(np.zeros((9, 3)), np.zeros(9, int), per_class=True)
+    assert only_class_0.accuracy == 1
+    assert only_class_0.ece == pytest.approx(2 / 3)
+
+
+def test_images_of_rows_and_names():
+    rng = np.random.default_rng(0)
+    maps, y = rng.normal(size=(2, 3, 4, 5)), rng.integers(0, 5, (2, 3, 4))
+    flat = metrics.evaluate(maps.reshape(-1, 5), y.reshape(-1))
+    assert metrics.evaluate(maps, y).to_dict() == flat.to_dict()
+    named = np.array(list("abcde"))[y]
+    assert metrics.evaluate(maps, named, classes=list("abcde")).to_dict() == flat.to_dict()
+
+
+def test_binary_conventions():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=50) * 2
+    y = rng.integers(0, 2, 50)
+    p = 1 / (1 + np.exp(-z))
+    one, two = metrics.evaluate(z, y), metrics.evaluate(np.stack([0 * z, z], axis=1), y)
+    assert one.metrics() == {k: close(v) for k, v in metrics.evaluate_probabilities(y, p).metrics().items()}
+    assert metrics.evaluate(z[:, None], y).to_dict() == one.to_dict()
+    for name in ("accuracy", "nll", "entropy", "aurc", "error_auroc"):
+        assert getattr(one, name) == close(getattr(two, name))
+    assert two.brier == close(2 * one.brier)
+    index = np.clip(np.searchsorted(bin_edges(15), p) - 1, 0, 14)
+    assert one.ece == close(np.abs(np.bincount(index, p - y, 15)).sum() / 50)
+
+
+def test_edges_of_the_public_face():
+    assert driftcal.metrics is metrics
+    assert driftcal.expected_calibration_error is metrics.expected_calibration_error
+    assert set(METRICS) <= set(RANGES) | {"classwise_ece", "marginal_debiased_ece"}
