@@ -64,12 +64,21 @@ def remove_leftovers(folder: str | os.PathLike[str], *, older_than: float = 3600
     A living writer touches its file all the time, so one that nobody wrote to for `older_than` seconds has no writer.
     """
     removed = 0
-    for path in Path(folder).glob(f".*{_TEMPORARY}"):
+    for path in listed(folder, _TEMPORARY, hidden=True):
         with contextlib.suppress(OSError):  # another process may have been faster
             if time.time() - path.stat().st_mtime >= older_than:
                 path.unlink()
                 removed += 1
     return removed
+
+
+def listed(folder: str | os.PathLike[str], ending: str = "", *, hidden: bool = False) -> list[Path]:
+    """What is in `folder`, sorted; [] when it is gone, which another process may have seen to at any moment."""
+    try:
+        names = sorted(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [Path(folder) / name for name in names if name.endswith(ending) and name.startswith(".") == hidden]
 
 
 def canonical_json(value: Any) -> str:

@@ -134,7 +134,7 @@ class Store:
             for name in ("logits", "parts"):
                 (self.path / name).mkdir(parents=True, exist_ok=True)
             self._mark()
-            for folder in (self.path, self.path / "logits", *(self.path / "parts").iterdir()):
+            for folder in (self.path, self.path / "logits", *files.listed(self.path / "parts")):
                 files.remove_leftovers(folder)
         except OSError as error:
             raise StoreError(f"store {str(self.path)!r} must be a folder that can be written; {error}") from error
@@ -199,10 +199,18 @@ class Store:
         rows = _rows(logits, labels, indices, start, more)
         stop = start + len(rows["logits"])
         folder = self._parts_folder(key)
-        with self._writing(folder):
-            folder.mkdir(exist_ok=True)
-            note = {**_note(key), "start": start, "stop": stop}
-            _write(folder / f"{start:012d}-{stop:012d}.safetensors", [rows], note)
+        path = folder / f"{start:012d}-{stop:012d}.safetensors"
+        with self._writing(path):
+            for attempt in range(5):
+                try:
+                    folder.mkdir(exist_ok=True)
+                    _write(path, [rows], {**_note(key), "start": start, "stop": stop})
+                    return
+                except FileNotFoundError:  # another process finished this key and took the folder away
+                    if key in self:
+                        return
+                    if attempt == 4:
+                        raise
 
     def parts(self, key: Key) -> list[tuple[int, int]]:
         """The row ranges [start, stop) of `key` that are on disk and intact, in order, overlaps removed."""
@@ -212,19 +220,14 @@ class Store:
         """The row ranges of `key` that still have to be computed, [] when it is finished."""
         if key in self:
             return []
-        gaps, position = [], 0
-        for start, stop in [*self.parts(key), (n, n)]:
-            if start > position:
-                gaps.append((position, min(start, n)))
-            position = max(position, stop)
-        return gaps
+        return _gaps(self.parts(key), n)
 
     def finish(self, key: Key, n: int) -> Entry:
         """Merge the parts of `key` into one file and drop them. The bytes do not depend on how the rows were cut."""
         done = self.get(key)
         if done is None:
             cover = self._cover(key)
-            gaps = self.missing(key, n)
+            gaps = _gaps([(start, stop) for start, stop, _ in cover], n)
             done = self.get(key)  # another process may have finished in between and dropped the parts
             if done is None and gaps:
                 raise StoreError(
@@ -252,7 +255,7 @@ class Store:
         ]  # fmt: skip
 
     def _all(self) -> Iterator[TensorFile]:
-        for path in sorted((self.path / "logits").glob("*.safetensors")):
+        for path in files.listed(self.path / "logits", ".safetensors"):
             found = self._open(path, None)
             if found is not None and Key.from_dict(found.note["key"]).digest == path.stem:
                 yield found
@@ -298,8 +301,7 @@ class Store:
     def _cover(self, key: Key) -> list[tuple[int, int, dict[str, Array]]]:
         """Intact parts without overlap: (start, stop, rows). Parts of other shapes than the first are left out."""
         found = []
-        folder = self._parts_folder(key)
-        for path in sorted(folder.glob("*.safetensors")):
+        for path in files.listed(self._parts_folder(key), ".safetensors"):
             part = self._open(path, key)
             if part is not None and path.stem == f"{part.note['start']:012d}-{part.note['stop']:012d}":
                 found.append((int(part.note["start"]), int(part.note["stop"]), part.arrays))
@@ -317,6 +319,15 @@ class Store:
 
 def _note(key: Key) -> dict[str, Any]:
     return {"format": _FORMAT, "version": _VERSION, "driftcal": __version__, "key": key.to_dict()}
+
+
+def _gaps(parts: list[tuple[int, int]], n: int) -> list[tuple[int, int]]:
+    gaps, position = [], 0
+    for start, stop in [*parts, (n, n)]:
+        if start > position:
+            gaps.append((position, min(start, n)))
+        position = max(position, stop)
+    return gaps
 
 
 def _slice(rows: Mapping[str, Array], start: int, stop: int) -> dict[str, Array]:

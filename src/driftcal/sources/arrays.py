@@ -124,7 +124,7 @@ def npz(
     """
     file = Path(path)
     try:
-        with np.load(file, allow_pickle=False) as stored:
+        with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as stored:
             inputs = stored[_pick(file, stored.files, x, _INPUT_NAMES, "inputs", "x")]
             labels = stored[_pick(file, stored.files, y, _LABEL_NAMES, "labels", "y")]
             names = [str(n) for n in stored["class_names"]] if "class_names" in stored.files else None

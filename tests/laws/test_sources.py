@@ -1,0 +1,189 @@
+"""Laws of every source: rows, splits, fingerprints; arrays, npz files and names."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from driftcal import open_source
+from driftcal.errors import DataError, ImagesError, InputError, LabelsError, UnknownName
+from driftcal.sources import SOURCES, Source, from_arrays
+
+X = np.random.default_rng(0).random((37, 4, 5, 3), np.float32)
+Y = np.arange(37) % 4
+
+
+@given(st.integers(1, 50), st.integers(0, 40), st.integers(0, 45))
+def test_batches_cover_each_row_once_at_fixed_cuts(batch_size, start, stop):
+    source = from_arrays(X, Y)
+    seen = list(source.batches(batch_size, start, stop))
+    rows = np.concatenate([indices for _, _, indices in seen]) if seen else np.zeros(0, int)
+    assert np.array_equal(rows, np.arange(start, min(stop, 37)))
+    for inputs, labels, indices in seen:
+        assert inputs.dtype == np.float32
+        assert labels.dtype == np.int64
+        assert np.array_equal(inputs, X[indices])
+        assert np.array_equal(labels, Y[indices])
+        assert indices[0] // batch_size == indices[-1] // batch_size, "a batch never crosses a multiple of its size"
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 20), st.integers(1, 16))
+def test_splits_are_disjoint_complete_and_repeatable(seed, a, b):
+    source = from_arrays(X, Y)
+    parts = source.split(a, b, seed=seed)
+    assert [len(part) for part in parts] == [a, b, 37 - a - b]
+    assert sorted(np.concatenate([part.indices for part in parts]).tolist()) == list(range(37))
+    again = source.split(a, b, seed=seed)
+    assert [part.fingerprint for part in parts] == [part.fingerprint for part in again]
+    assert np.array_equal(parts[0].indices, np.random.default_rng(seed).permutation(37)[:a])
+    assert parts[1].history[-1] == {"of": 37, "split": 1, "rows": [a, a + b], "seed": seed}
+
+
+def test_a_sample_keeps_its_index_through_subsets():
+    source = from_arrays(X, Y, groups=np.arange(37) * 10)
+    part = source.split(0.5, seed=1)[1].subset([3, 1])
+    (inputs, labels, indices), *rest = part.batches(8)
+    assert not rest
+    assert np.array_equal(inputs, X[indices])
+    assert np.array_equal(labels, Y[indices])
+    assert np.array_equal(part.groups, indices * 10)
+    assert len(part.history) == 2
+    mask = source.subset(Y == 2)
+    assert (mask.labels == 2).all()
+
+
+def test_fingerprints_see_pixels_labels_and_choice():
+    one = from_arrays(X, Y)
+    assert from_arrays(X.copy(), Y.tolist()).fingerprint == one.fingerprint
+    pixel = X.copy()
+    pixel[5, 0, 0, 0] = 0.123
+    others = [
+        from_arrays(pixel, Y),
+        from_arrays(X, (Y + 1) % 4),
+        from_arrays(X, Y, class_names=list("abcd")),
+        from_arrays((X * 255).astype(np.uint8), Y),
+        one.subset(range(36)),
+        one.subset([1, 0, *range(2, 37)]),
+    ]
+    assert len({one.fingerprint, *(other.fingerprint for other in others)}) == 7
+
+
+def test_kinds_of_arrays():
+    grey = from_arrays(np.full((3, 4, 4), 51, np.uint8), [0, 1, 2])
+    assert grey.input_shape == (4, 4, 1)
+    assert grey.kind == "images"
+    assert (grey.inputs() == np.float32(51) / np.float32(255)).all()
+    table = from_arrays(np.arange(12).reshape(4, 3), ["b", "a", "b", "c"])
+    assert table.kind == "features"
+    assert table.class_names == ("a", "b", "c")
+    assert table.labels.tolist() == [1, 0, 1, 2]
+    ood = from_arrays(X, np.where(Y == 3, -1, Y))
+    assert ood.n_classes == 3
+    assert (ood.unlabelled().labels == -1).all()
+    assert len(ood.labelled()) + len(ood.unlabelled()) == 37
+    assert ood.describe()["out_of_distribution"] == 9
+
+
+def test_memory_maps_stay_on_disk(tmp_path):
+    np.save(tmp_path / "x.npy", (X * 255).astype(np.uint8))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    source = from_arrays(mapped, Y)
+    np.testing.assert_allclose(source.inputs(), np.floor(X * 255) / 255, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "error", "match"),
+    [
+        (X * 255, Y, ImagesError, r"must lie in \[0, 1\]; they reach from .* Divide by 255"),
+        (X - 1, Y, ImagesError, "undo the normalising"),
+        (np.where(X > 0.9, np.nan, X), Y, ImagesError, "they hold NaN"),
+        (X.transpose(0, 3, 1, 2), Y, ImagesError, r"1 or 3 channels.*move the axis"),
+        ((X * 255).astype(np.int64), Y, ImagesError, "uint8"),
+        (X[0, 0, 0], Y, ImagesError, r"images \(n, H, W\)"),
+        (X[:0], Y[:0], ImagesError, "at least one row"),
+        (np.full((4, 2), np.inf), np.arange(4), ImagesError, "row 0 holds NaN or infinity"),
+        (X, Y[:-1], LabelsError, "37 rows and 36 labels"),
+        (X, Y + 0.5, LabelsError, "fractions"),
+        (X, X, LabelsError, "one label per row"),
+        (X, Y - 2, DataError, r"row 0 holds -2"),
+    ],
+)
+def test_errors_of_arrays(x, y, error, match):
+    with pytest.raises(error, match=match):
+        from_arrays(x, y)
+
+
+def test_errors_of_choices():
+    source = from_arrays(X, Y)
+    with pytest.raises(InputError, match=r"positions must be 0\.\.36"):
+        source.subset([37])
+    with pytest.raises(InputError, match="sum to at most 37"):
+        source.split(30, 30)
+    with pytest.raises(InputError, match="missing"):
+        source.split()
+    with pytest.raises(InputError, match="batch_size must be at least 1"):
+        next(source.batches(0))
+    with pytest.raises(DataError, match=r"labels of arrays must be 0\.\.2.*row 3 holds 3"):
+        from_arrays(X, Y, class_names=["a", "b", "c"])
+    with pytest.raises(LabelsError, match="'z' is not"):
+        from_arrays(X[:2], ["a", "z"], class_names=["a", "b"])
+    with pytest.raises(InputError, match="one group per sample"):
+        from_arrays(X, Y, groups=[1, 2])
+    wrong = Source("mine", lambda rows: np.zeros((len(rows), 2)), np.zeros(3, int), ("a", "b"), lambda: "")
+    with pytest.raises(DataError, match="must give 3 float32 rows; it gave 3 of float64"):
+        wrong.inputs()
+
+
+def test_npz(tmp_path):
+    np.savez(tmp_path / "val.npz", x=X, y=Y, class_names=np.array(list("abcd")), groups=Y * 2)
+    source = open_source(tmp_path / "val.npz")
+    assert source.class_names == tuple("abcd")
+    assert np.array_equal(source.groups, Y * 2)
+    np.savez(tmp_path / "odd.npz", pictures=X, truth=Y, camera=Y)
+    with pytest.raises(DataError, match=r"holds 'pictures', 'truth', 'camera' but no inputs.*x=NAME"):
+        open_source(tmp_path / "odd.npz")
+    odd = open_source(f"{tmp_path / 'odd.npz'}?x=pictures&y=truth&group=camera")
+    assert len(odd) == 37
+    assert odd.groups is not None
+    with pytest.raises(DataError, match="no labels called 'thruth'"):
+        open_source(tmp_path / "odd.npz", x="pictures", y="thruth")
+    np.savez(tmp_path / "objects.npz", x=X, y=np.array([{"a": 1}] * 37, dtype=object))
+    with pytest.raises(DataError, match="plain arrays"):
+        open_source(tmp_path / "objects.npz")
+    (tmp_path / "broken.npz").write_bytes((tmp_path / "val.npz").read_bytes()[:900])
+    with pytest.raises(DataError, match=r"broken\.npz.*plain arrays"):
+        open_source(tmp_path / "broken.npz")
+    with pytest.raises(DataError, match="no file"):
+        open_source("npz=" + str(tmp_path / "none.npz"))
+
+
+def test_digits():
+    source = open_source("digits")
+    assert (len(source), source.n_classes, source.input_shape) == (1797, 10, (8, 8, 1))
+    images = source.inputs()
+    assert images.min() == 0
+    assert images.max() == 1
+
+
+def test_names():
+    source = from_arrays(X, Y)
+    assert open_source(source) is source
+    assert len(open_source((X, Y))) == 37
+    with pytest.raises(UnknownName, match="source 'cifar'; did you mean 'cifar10'"):
+        open_source("cifar=somewhere")
+    with pytest.raises(DataError, match=r"no file or folder 'nowhere'.*cifar10=DIR"):
+        open_source("nowhere")
+    with pytest.raises(InputError, match="its options: "):
+        open_source("digits", part="test")
+    with pytest.raises(InputError, match="Write cifar10=DIR"):
+        open_source("cifar10")
+    with pytest.raises(InputError, match=r"pair \(x, y\)"):
+        open_source(X)
+    with pytest.raises(InputError, match="takes no options"):
+        open_source(source, size=3)
+    with pytest.raises(DataError, match=r"must be a \.npz file or a folder"):
+        open_source(__file__)
+    assert {"digits", "npz", "folder", "cifar10", "cifar10-c", "imagenet", "imagenet-c", "objectnet"} == set(SOURCES)
