@@ -29,6 +29,7 @@ _PUBLIC: dict[str, str] = {
     "make_calibrator": "driftcal.calibrators",
     "open_model": "driftcal.models",
     "open_source": "driftcal.sources",
+    "plot_reliability": "driftcal.metrics",
     "PlattBinning": "driftcal.calibrators",
     "PlattScaling": "driftcal.calibrators",
     "Preprocessing": "driftcal.models",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from driftcal.metrics.bootstrap import Interval
+from driftcal.metrics.diagram import Reliability, draw_reliability, plot_reliability, prepare_reliability
 from driftcal.metrics.evaluation import Evaluation, evaluate, evaluate_probabilities
 from driftcal.metrics.functions import (
     accuracy,
@@ -57,6 +58,7 @@ __all__ = [
     "BrierDecomposition",
     "Evaluation",
     "Interval",
+    "Reliability",
     "Scores",
     "Statistics",
     "accuracy",
@@ -65,6 +67,7 @@ __all__ = [
     "brier_score",
     "classwise_calibration_error",
     "debiased_calibration_error",
+    "draw_reliability",
     "ece_floor",
     "equal_mass_calibration_error",
     "error_auroc",
@@ -74,7 +77,9 @@ __all__ = [
     "ks_calibration_error",
     "maximum_calibration_error",
     "negative_log_likelihood",
+    "plot_reliability",
     "predictive_entropy",
+    "prepare_reliability",
     "signed_gap",
     "smooth_calibration_error",
     "sweep_calibration_error",
