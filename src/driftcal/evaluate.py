@@ -1,0 +1,202 @@
+"""Calibrators on shifted test data: rows of metrics, in domain and under drift."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from driftcal.calibrators import Calibrator
+from driftcal.collect import Collector
+from driftcal.metrics.bootstrap import draw, interval_of
+from driftcal.metrics.scores import Scores
+from driftcal.metrics.statistics import Statistics, bin_edges
+from driftcal.metrics.summary import NAMES, Summary
+from driftcal.perturb.shift import Shift
+from driftcal.results import POOLED, CalibratorInfo, ResultRow, Results, ShiftInfo
+from driftcal.types import Array, Float64, Labels
+
+#: Metrics that carry an interval; they are sums over images, so that a replicate is one matrix product.
+_SUMS = ("accuracy", "nll", "brier", "entropy")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A fitted calibrator under the name it has in tables, e.g. ``irm-p``, and what it was tuned on."""
+
+    name: str
+    method: str
+    calibrator: Calibrator
+    tuned_on: str = "clean rows"
+    warnings: Sequence[str] = field(default=())
+
+    @property
+    def info(self) -> CalibratorInfo:
+        """How it is listed beside the results."""
+        return CalibratorInfo(
+            name=self.name,
+            label=self.name.upper() if self.name != "base" else "Base",
+            method=self.method,
+            tuned_on=self.tuned_on,
+            keeps_accuracy=self.calibrator.keeps_accuracy,
+            temperature=getattr(self.calibrator, "temperature_", None),
+            warnings=[*self.warnings, *self.calibrator.fit_report_.warnings],
+        )
+
+
+def evaluate_contenders(
+    collector: Collector,
+    contenders: Sequence[Contender],
+    shifts: Sequence[Shift],
+    *,
+    suite: str,
+    n_bins: int = 15,
+    intervals: bool = True,
+    draws: int = 200,
+    groups: Array | None = None,
+    ladder: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> Results:
+    """Every contender on every shift and level, on each shift pooled over its levels, and the same by group.
+
+    Intervals resample images: one image with all its levels and all contenders is one unit.
+    """
+    labels = collector.labels
+    resampler = _Resampler(len(labels), draws, n_bins) if intervals else None
+    parts: list[tuple[str | None, Array]] = [(None, np.arange(len(labels)))]
+    if groups is not None:
+        names = [str(g) for g in groups.tolist()]
+        parts += [(name, np.flatnonzero([n == name for n in names])) for name in dict.fromkeys(sorted(names))]
+    rows: list[ResultRow] = []
+    for shift in shifts:
+        levels = shift.levels or (0,)
+        seen: dict[str, list[Scores]] = {contender.name: [] for contender in contenders}
+        for level in levels:
+            logits = collector.logits(shift, level)
+            for contender in contenders:
+                seen[contender.name].append(_scores(labels, contender.calibrator, logits))
+        for contender in contenders:
+            for group, chosen in parts:
+                scores = [_take(s, chosen) for s in seen[contender.name]]
+                resample = resampler if group is None else None
+                rows += _rows(contender.name, shift.name, levels, scores, n_bins, resample, group)
+    return Results(
+        suite=suite,
+        n_bins=n_bins,
+        calibrators=[contender.info for contender in contenders],
+        shifts=[_shift_info(shift) for shift in shifts],
+        rows=rows,
+        ladder=ladder,
+        about={**(about or {}), "versions": versions()},
+    )
+
+
+def _scores(labels: Labels, calibrator: Calibrator, logits: Array) -> Scores:
+    probs = calibrator.predict_proba(logits)
+    return Scores.of_checked(labels, probs, None, positive=False)
+
+
+def _take(scores: Scores, chosen: Array) -> Scores:
+    if len(chosen) == len(scores):
+        return scores
+    return Scores._of(scores.columns[chosen], None, positive=False)
+
+
+def _rows(
+    name: str,
+    shift: str,
+    levels: Iterable[float],
+    scores: Sequence[Scores],
+    n_bins: int,
+    resampler: _Resampler | None,
+    group: str | None,
+) -> list[ResultRow]:
+    pooled = Scores._of(np.concatenate([s.columns for s in scores]), None, positive=False)
+    cases: list[tuple[float | str, Scores, Sequence[Scores]]] = [
+        (level, one, [one]) for level, one in zip(levels, scores, strict=True)
+    ]
+    cases.append((POOLED, pooled, scores))
+    result = []
+    for level, whole, parts in cases:
+        statistics = Statistics.of_scores(whole, n_bins=n_bins)
+        summary = dict(zip(NAMES, Summary.of_scores(whole, n_bins).of(whole.weights).tolist(), strict=True))
+        result.append(
+            ResultRow(
+                calibrator=name,
+                shift=shift,
+                level=level,
+                rows=statistics.rows,
+                ece=statistics.ece,
+                ece_floor=statistics.ece_floor,
+                accuracy=statistics.accuracy,
+                confidence=statistics.confidence,
+                gap=statistics.gap,
+                entropy=statistics.entropy,
+                nll=statistics.nll,
+                brier=statistics.brier,
+                mce=statistics.mce,
+                debiased_ece=summary["debiased_ece"],
+                clipped=statistics.clipped,
+                bins={
+                    "weight": statistics.bin_weight.tolist(),
+                    "confidence": statistics.bin_confidence.tolist(),
+                    "outcome": statistics.bin_outcome.tolist(),
+                },
+                intervals=resampler.intervals(statistics, parts) if resampler is not None else {},
+                group=group,
+            )
+        )
+    return result
+
+
+class _Resampler:
+    """The same resampled images for every contender, shift and level."""
+
+    def __init__(self, n: int, draws: int, n_bins: int, seed: int = 0) -> None:
+        self.counts = np.empty((draws, n))
+        for replicate in range(draws):
+            draw(seed, replicate, self.counts[replicate])
+        self.edges = bin_edges(n_bins)
+        self.noise = np.abs(np.random.default_rng(seed).standard_normal((draws, n_bins)))
+
+    def intervals(self, statistics: Statistics, parts: Sequence[Scores]) -> dict[str, list[float]]:
+        """(low, high) of the ECE, the signed gap and the mean scores; `parts` hold the same images in the same order."""
+        n, n_bins = self.counts.shape[1], len(self.edges) - 1
+        images = np.arange(n)
+        # per image: what it adds to each bin's residual, then its scores
+        table: Float64 = np.zeros((n, n_bins + len(_SUMS)))
+        for scores in parts:
+            index = np.clip(np.searchsorted(self.edges, scores.confidence) - 1, 0, n_bins - 1)
+            table[images, index] += scores.confidence - scores.outcome
+            clipped = np.minimum(scores.nll, -np.log(1e-15))
+            table[:, n_bins:] += np.stack([scores.correct, clipped, scores.brier, scores.entropy], axis=1)
+        replicates = self.counts @ table / (n * len(parts))
+        residuals = replicates[:, :n_bins]
+        # what the ECE of a calibrated model with these confidences would be: an interval below that reaches 0
+        calibrated = self.noise @ np.sqrt(statistics.bin_variance) / statistics.weight
+        found = {
+            "ece": interval_of(statistics.ece, np.abs(residuals).sum(axis=1), bounds=(0, 1), calibrated=calibrated),
+            "gap": interval_of(statistics.gap, residuals.sum(axis=1), bounds=(-1, 1)),
+        }
+        for k, name in enumerate(_SUMS):
+            found[name] = interval_of(getattr(statistics, name), replicates[:, n_bins + k], bounds=(0, np.inf))
+        return {name: [interval.low, interval.high] for name, interval in found.items()}
+
+
+def _shift_info(shift: Shift) -> ShiftInfo:
+    levels = [float(level) for level in shift.levels or (0,)]
+    label = getattr(shift, "label", None)
+    return ShiftInfo(shift.name, levels, [str(label(level)) if label else f"{level:g}" for level in levels])
+
+
+def versions() -> dict[str, str]:
+    """What these numbers were computed with."""
+    return {
+        "driftcal": version("driftcal"),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("numpy", "scipy", "numba", "scikit-learn")},
+    }
