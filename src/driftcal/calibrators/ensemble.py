@@ -180,7 +180,7 @@ def fit_brier(rows: Rows, seen: Survey, t_max: float | None) -> tuple[float, flo
         else:
             low = floor if best == 0 else start * 2.0 ** (best - 1)
             beta, value, asked = newton(
-                lambda beta: [*(rows.sums(_brier_sums, 3, beta) / rows.weight)],
+                lambda beta: (rows.sums(_brier_sums, 3, beta) / rows.weight).tolist(),
                 start * 2.0**best,
                 low,
                 start * 2.0 ** (best + 1),

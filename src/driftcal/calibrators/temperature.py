@@ -130,7 +130,7 @@ class Survey:
 
 def survey(rows: Rows, t_max: float | None) -> Survey:
     """Look at the rows once; raise where no finite temperature can be the best."""
-    seen = Survey(*(rows.sums(survey_sums, 5) / rows.weight))
+    seen = Survey(*(rows.sums(survey_sums, 5) / rows.weight).tolist())
     if not math.isfinite(seen.slope_at_zero):
         raise NoFiniteOptimum(
             "tuning needs a finite logit for every true class; a row's true class is masked with -inf, so its loss is "
@@ -160,7 +160,7 @@ def fit_nll(rows: Rows, t_max: float | None = None) -> tuple[float, FitReport]:
     seen = survey(rows, t_max)
 
     def loss(beta: float, every: int = 1) -> Sequence[float]:
-        return [*(rows.sums(nll_sums, 3, beta, every=every) / rows.weight)]
+        return (rows.sums(nll_sums, 3, beta, every=every) / rows.weight).tolist()
 
     start = max(floor, 1 / seen.spread if seen.spread > 0 else 1.0)
     if rows.preview > 1:

@@ -1,0 +1,55 @@
+"""Every example in the documentation runs: Python blocks of README and docs, and the doctests of every module."""
+
+import doctest
+import importlib
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+    for path in (ROOT / "src" / "driftcal").rglob("*.py")
+)
+BLOCK = re.compile(r"^```python([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+#: the only reasons not to run a block
+EXCUSES = {"needs-gpu", "needs-network"}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    with np.printoptions(precision=8, suppress=False, linewidth=75, threshold=1000, edgeitems=3, legacy=False):
+        yield
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_run(page):
+    names: dict[str, object] = {"__name__": page.stem}
+    text = page.read_text(encoding="utf-8")
+    for block in BLOCK.finditer(text):
+        mark, code = block[1].strip(), block[2]
+        if mark:
+            reasons = set(mark.removeprefix("no-run").split())
+            assert mark.startswith("no-run"), f"```python{block[1]}: only 'no-run' is known"
+            assert reasons, f"{page.name}: no-run needs a reason, one of {EXCUSES}"
+            assert reasons <= EXCUSES, f"{page.name}: no-run needs a reason, one of {EXCUSES}"
+            continue
+        line = text[: block.start(2)].count("\n")
+        exec(compile("\n" * line + code, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_doctests_pass(name):
+    module = importlib.import_module(name)
+    failed, _ = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert failed == 0, f"{failed} examples of {name} differ; run with `python -m doctest -v` to see them"
+
+
+def test_the_temporary_folder_is_where_examples_run(tmp_path):
+    assert Path(os.getcwd()).resolve() == tmp_path.resolve()

@@ -1,0 +1,48 @@
+"""`import driftcal` is quick and brings nothing along; every public name is there when asked for."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+import driftcal
+
+HEAVY = {"torch", "ray", "onnx", "onnxruntime", "keras", "matplotlib", "sklearn", "numba", "pandas", "scipy", "numpy"}
+
+
+def run(code, cwd):
+    return subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=True).stdout
+
+
+def test_takes_less_than_a_second_and_imports_no_framework(tmp_path):
+    loaded = set(run("import sys, driftcal; print(*{m.split('.')[0] for m in sys.modules})", tmp_path).split())
+    assert "driftcal" in loaded
+    assert loaded & HEAVY == set()
+    seconds = []
+    for _ in range(3):  # the machine may be busy with something else
+        started = time.perf_counter()
+        run("import driftcal", tmp_path)
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 1.0
+
+
+def test_calibrating_logits_imports_no_framework(tmp_path):
+    code = """
+import sys, driftcal
+ts = driftcal.TemperatureScaling().fit([[2.0, 0.0, 1.0], [0.0, 1.0, 3.0], [2.0, 1.0, 0.0]], [0, 1, 0])
+driftcal.expected_calibration_error([0, 1, 0], ts.predict_proba([[2.0, 0.0, 1.0], [0.0, 1.0, 3.0], [2.0, 1.0, 0.0]]))
+print(*{m.split('.')[0] for m in sys.modules})
+"""
+    assert set(run(code, tmp_path).split()) & {"torch", "ray", "onnx", "onnxruntime", "keras", "matplotlib"} == set()
+
+
+@pytest.mark.parametrize("name", driftcal.__all__)
+def test_public_name_resolves(name):
+    assert getattr(driftcal, name) is not None
+    assert name in dir(driftcal)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = driftcal.no_such_name
