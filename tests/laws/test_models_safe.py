@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import sys
+import warnings
 import zipfile
 
 import numpy as np
 import pytest
+
+os.environ.setdefault("KERAS_BACKEND", "torch")
 
 from driftcal.errors import ModelError
 from driftcal.models import open_model
@@ -43,6 +47,18 @@ def test_pickled_files_are_never_opened(tmp_path):
     with pytest.raises(ModelError, match=r"neither TorchScript nor torch.export"):
         open_model(tmp_path / "old.pt")
     assert RAN == []
+
+
+def test_keras_lambdas_are_refused(tmp_path):
+    import keras
+
+    net = keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: x * 2), keras.layers.Dense(3)])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="__array__ implementation", category=DeprecationWarning)
+        net.save(tmp_path / "net.keras")
+    with pytest.raises(ModelError, match=r"safe mode.*package\.module:factory"):
+        open_model(tmp_path / "net.keras")
+    assert open_model(net).logits(np.ones((2, 4), np.float32)).shape == (2, 3), "in memory it is the user's own code"
 
 
 def exported(tmp_path):

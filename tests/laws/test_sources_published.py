@@ -51,6 +51,26 @@ def test_class_per_folder(tmp_path):
     assert open_source(f"{tmp_path}?grey=true&size=4x6").input_shape == (4, 6, 1)
 
 
+def test_groups_of_images(tmp_path):
+    for name in "ab":
+        for item in range(2):
+            save(tmp_path / "photos" / name / f"{item}.png", flat(7))
+    table = tmp_path / "cameras.csv"
+    table.write_text("path,camera\na/0.png,one\na/1.png,two\nb/0.png,one\nb/1.png,two\n")
+    source = open_source(tmp_path / "photos", groups=table)
+    assert source.groups.tolist() == ["one", "two", "one", "two"]
+    table.write_text("a/0.png,one\n")
+    with pytest.raises(DataError, match=r"says nothing about 'a/1\.png'"):
+        open_source(tmp_path / "photos", groups=table)
+    with pytest.raises(DataError, match="groups must be a CSV file"):
+        open_source(tmp_path / "photos", groups=tmp_path / "none.csv")
+    half = open_source(tmp_path / "photos").subset([2, 0]).with_groups(["x", "y"])
+    assert half.groups.tolist() == ["x", "y"]
+    assert half.subset([1]).groups.tolist() == ["y"]
+    with pytest.raises(InputError, match="one group per row"):
+        half.with_groups(["x"])
+
+
 def test_decode_scales_and_cuts_the_centre(tmp_path):
     picture = np.zeros((40, 80, 3), np.uint8)
     picture[:, 30:50] = 200  # what lies in the middle

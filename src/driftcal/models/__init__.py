@@ -118,7 +118,7 @@ def _backend(
     if "keras" in families:
         from driftcal.models.keras3 import KerasBackend
 
-        return KerasBackend(what)
+        return KerasBackend(what, threads=threads)
     if type(what).__name__ == "ModelProto":
         from driftcal.models.onnx_runtime import OnnxBackend
 
@@ -159,7 +159,7 @@ def _from_file(path: Path, *, device: str, threads: int | None) -> Backend:
         "ONNX": lambda: _onnx(path, device, threads),
         "torch.export": lambda: _torch(path, device, threads),
         "TorchScript": lambda: _torch(path, device, threads),
-        "Keras 3": lambda: _keras(path),
+        "Keras 3": lambda: _keras(path, threads),
     }
     if path.suffix not in FILES:
         raise ModelError(f"{path.name!r} must end in one of {', '.join(FILES)}. Export the model to ONNX if in doubt.")
@@ -178,7 +178,7 @@ def _torch(path: Path, device: str, threads: int | None) -> Backend:
     return from_file(path, device=device, threads=threads)
 
 
-def _keras(path: Path) -> Backend:
+def _keras(path: Path, threads: int | None) -> Backend:
     from driftcal.models.keras3 import from_file
 
-    return from_file(path)
+    return from_file(path, threads=threads)

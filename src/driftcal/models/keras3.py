@@ -33,8 +33,9 @@ class KerasBackend:
     classes: tuple[Any, ...] | None = None
     device = "cpu"  # Keras places models itself
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, threads: int | None = None) -> None:
         self._keras = import_keras()
+        self._threads = threads
         self.model = model
         first = model.inputs[0].shape if getattr(model, "inputs", None) else (None,) * 4
         if getattr(model, "inputs", None) and len(model.inputs) != 1:
@@ -85,8 +86,14 @@ class KerasBackend:
     def _call(self, model: Any, batch: Array) -> Any:
         if self._keras.backend.backend() != "torch":
             return model.predict_on_batch(batch)
-        with need("torch", "torch").inference_mode():
-            return model(batch, training=False)
+        torch = need("torch", "torch")
+        before = torch.get_num_threads()
+        try:
+            torch.set_num_threads(self._threads or before)
+            with torch.inference_mode():
+                return model(batch, training=False)
+        finally:
+            torch.set_num_threads(before)
 
     def _numpy(self, tensor: Any) -> Array:
         if hasattr(tensor, "detach"):  # torch tensors go their own way: Keras' trips over numpy 2's copy rules
@@ -94,13 +101,13 @@ class KerasBackend:
         return np.asarray(self._keras.ops.convert_to_numpy(tensor))
 
 
-def from_file(path: Path) -> KerasBackend:
+def from_file(path: Path, *, threads: int | None = None) -> KerasBackend:
     """A ``.keras`` file. Layers that hold Python code (Lambda) are refused by Keras' safe mode."""
     keras = import_keras()
     if not path.is_file():
         raise ModelError(f"there is no model file {str(path)!r}.")
     try:
-        return KerasBackend(keras.saving.load_model(path, compile=False, safe_mode=True))
+        return KerasBackend(keras.saving.load_model(path, compile=False, safe_mode=True), threads=threads)
     except ModelError:
         raise
     except Exception as error:  # Keras raises what the broken part happens to raise

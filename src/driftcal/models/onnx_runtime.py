@@ -10,7 +10,7 @@ import numpy as np
 
 from driftcal.errors import ModelError, need
 from driftcal.files import fingerprint, sha256_bytes, sha256_file
-from driftcal.models.cpus import available_cpus
+from driftcal.rows import threads as usual_threads
 from driftcal.types import Array
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
@@ -25,7 +25,7 @@ class OnnxBackend:
     def __init__(self, model: Any, *, device: str = "auto", threads: int | None = None) -> None:
         runtime = need("onnxruntime", "onnx")
         self._model = model
-        self._threads = threads or available_cpus()
+        self._threads = threads or usual_threads()
         self._providers = _providers(runtime, device)
         self.device = "cuda" if self._providers[0].startswith("CUDA") else "cpu"
         self._session = self._open(_content(model))

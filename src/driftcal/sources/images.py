@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import os
 from collections.abc import Callable, Sequence
@@ -100,7 +101,7 @@ def from_files(
             f"there is no image under {str(root)!r}. Expected files ending in {', '.join(sorted(SUFFIXES))}."
         )
     listed = list(paths)
-    workers = threads or available_cpus()
+    workers = threads or _usual_threads()
 
     def read(rows: Indices) -> Array:
         chosen = [listed[row] for row in rows]
@@ -124,16 +125,17 @@ def from_files(
     return Source(name, read, labels, tuple(class_names), content, **more)
 
 
+def _usual_threads() -> int:
+    from driftcal.rows import threads  # brings the compiler along, which listing a folder can do without
+
+    return threads()
+
+
 def _in_threads(function: Callable[[Path], T], paths: Sequence[Path], workers: int) -> list[T]:
     if workers == 1 or len(paths) < 2:
         return [function(path) for path in paths]
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(function, paths))
-
-
-def available_cpus() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def list_images(folder: Path) -> list[Path]:
@@ -159,12 +161,14 @@ def image_folder(
     crop: float = 1.0,
     grey: bool = False,
     class_names: Sequence[str] | None = None,
+    groups: str | os.PathLike[str] | None = None,
     threads: int | None = None,
 ) -> Source:
     """One sub-folder per class, images anywhere below it. Classes are the sorted folder names, or `class_names`.
 
     A folder that `class_names` does not name is an error, so a model's class order cannot slip. Images are converted to
-    RGB, or to grey with ``grey=True``.
+    RGB, or to grey with ``grey=True``. `groups` is a CSV file that says for each image, by its path below the folder,
+    which group (camera, site, …) it belongs to.
     """
     root = need_folder(path, "images, with one sub-folder per class")
     folders = sorted(item for item in root.iterdir() if item.is_dir() and not item.name.startswith("."))
@@ -181,4 +185,24 @@ def image_folder(
         paths += found
         labels += [names.index(folder.name)] * len(found)
     decode = Decode.of(size, crop=crop, grey=grey)
-    return from_files(root.name, paths, np.array(labels, np.int64), names, decode=decode, root=root, threads=threads)
+    named = None if groups is None else _read_groups(Path(groups), paths, root)
+    return from_files(
+        root.name, paths, np.array(labels, np.int64), names, decode=decode, root=root, threads=threads, all_groups=named
+    )
+
+
+def _read_groups(file: Path, paths: Sequence[Path], root: Path) -> Array:
+    try:
+        with open(file, newline="", encoding="utf-8") as stream:
+            table = {row[0].strip(): row[1].strip() for row in csv.reader(stream) if len(row) >= 2}
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"groups must be a CSV file of path and group; {str(file)!r} cannot be read: {error}."
+        ) from error
+    names = [path.relative_to(root).as_posix() for path in paths]
+    missing = [name for name in names if name not in table]
+    if missing:
+        raise DataError(
+            f"groups file {str(file)!r} says nothing about {missing[0]!r}; each image needs a line: path,group."
+        )
+    return np.array([table[name] for name in names])

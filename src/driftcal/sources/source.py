@@ -174,6 +174,17 @@ class Source:
             for number, (begin, end) in enumerate(pairwise(edges))
         )
 
+    def with_groups(self, groups: Array) -> Source:
+        """The same rows, each in a group (camera, site, …): one value per row of this source."""
+        values = np.asarray(groups)
+        if values.shape != (len(self),):
+            raise InputError(
+                f"groups must name one group per row, shape ({len(self)},); their shape is {values.shape}."
+            )
+        everywhere = np.zeros(len(self.all_labels), values.dtype)
+        everywhere[self.indices] = values
+        return replace(self, all_groups=everywhere)
+
     def labelled(self) -> Source:
         """Only the rows that have a right answer."""
         return self.subset(self.labels >= 0, note={"only": "labelled"})
