@@ -1,6 +1,7 @@
 """What must hold for every metric, whatever the data."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -244,3 +245,5 @@ def test_edges_of_the_public_face():
     assert driftcal.metrics is metrics
     assert driftcal.expected_calibration_error is metrics.expected_calibration_error
     assert set(METRICS) <= set(RANGES) | {"classwise_ece", "marginal_debiased_ece"}
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert all(f"| `{name}` |" in page for name in METRICS)

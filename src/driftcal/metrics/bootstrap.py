@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from driftcal.checks import as_array
 from driftcal.errors import InputError, UnknownName
@@ -114,8 +114,9 @@ def interval_of(
         low, high = 2 * estimate - np.quantile(replicates, [1 - tail, tail])
     elif method == "bias-corrected":
         below = (replicates < estimate).sum() + (replicates == estimate).sum() / 2
-        shift = ndtri((below + 0.5) / (len(replicates) + 1))
-        low, high = np.quantile(replicates, ndtr(2 * shift + ndtri([tail, 1 - tail])))
+        normal = NormalDist()
+        shift = normal.inv_cdf((below + 0.5) / (len(replicates) + 1))
+        low, high = np.quantile(replicates, [normal.cdf(2 * shift + normal.inv_cdf(q)) for q in (tail, 1 - tail)])
     else:
         raise UnknownName.of("interval method", method, ["basic", "bias-corrected"])
     if calibrated is not None and estimate <= np.quantile(calibrated, 1 - tail):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from driftcal.metrics.bootstrap import check_level, draw_weights, units_of
 from driftcal.metrics.ordered import Ordered, prefix_sums
@@ -103,7 +103,7 @@ def _resampled_variance(scores: Scores, units: Any, n_bins: int, draws: int, see
 
 
 def _wilson(share: Float64, n: Float64, level: float) -> tuple[Float64, Float64]:
-    z = ndtri((1 + level) / 2)
+    z = NormalDist().inv_cdf((1 + level) / 2)
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     return np.minimum(np.clip(centre - half, 0, 1), share), np.maximum(np.clip(centre + half, 0, 1), share)
@@ -212,13 +212,14 @@ def draw_reliability(seen: Reliability, ax: Axes | None = None, *, label: str | 
         framealpha=0.7,
         edgecolor="none",
     )
+    x, y, side, base = _free_place(seen)
     ax.text(
-        0.98,
-        0.03,
+        x,
+        y,
         f"ECE {seen.ece:.3f}\nfloor {seen.ece_floor:.3f}\n$M$ = {seen.statistics.n_bins}, $n$ = {seen.statistics.rows:,}",
         transform=ax.transAxes,
-        ha="right",
-        va="bottom",
+        ha=side,
+        va=base,
         fontsize="small",
         linespacing=1.35,
         color=_INK,
@@ -232,6 +233,22 @@ def draw_reliability(seen: Reliability, ax: Axes | None = None, *, label: str | 
         for side in ("left", "bottom"):
             axes.spines[side].set_color(_GREY)
     return ax
+
+
+def _free_place(seen: Reliability) -> tuple[float, float, str, str]:
+    """The lower right corner for the numbers or, where more data lies there, the left side below the legend."""
+    low, high = (
+        find([end, seen.outcome, seen.confidence], axis=0) for find, end in ((np.min, seen.low), (np.max, seen.high))
+    )
+    left, right = seen.statistics.edges[:-1], seen.statistics.edges[1:]
+
+    def covered(x: tuple[float, float], y: tuple[float, float]) -> float:
+        across = np.clip(np.minimum(right, x[1]) - np.maximum(left, x[0]), 0, None)
+        return float(np.nansum(across * np.clip(np.minimum(high, y[1]) - np.maximum(low, y[0]), 0, None)))
+
+    if covered((0.66, 1), (0, 0.19)) > covered((0, 0.34), (0.48, 0.67)):
+        return 0.02, 0.67, "left", "top"
+    return 0.98, 0.03, "right", "bottom"
 
 
 def _draw_strip(strip: Axes, seen: Reliability, name: str) -> None:

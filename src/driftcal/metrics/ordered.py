@@ -27,7 +27,7 @@ class Ordered:
     @classmethod
     def of(cls, claims: Float64, outcomes: Float64, weights: Weights) -> Ordered:
         """Sort rows by claim."""
-        order = np.argsort(claims, kind="stable")
+        order = np.argsort(claims)
         return cls(order, claims[order], outcomes[order], bool((weights == np.floor(weights)).all()))
 
     @classmethod

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import fft
 
 from driftcal.numerics import exp, kernel
 from driftcal.types import Float64, Weights
@@ -71,6 +70,8 @@ def smoothed(grids: Float64, bandwidths: Float64) -> Float64:
 
 
 def _waves(grids: Float64) -> Float64:
+    from scipy import fft  # here, so that importing driftcal.metrics stays quick
+
     mass = grids.copy()
     mass[:, [0, -1]] *= 2  # an end point owns half a cell
     waves: Float64 = fft.dct(mass, type=1, axis=1)
@@ -78,6 +79,8 @@ def _waves(grids: Float64) -> Float64:
 
 
 def _smoothed_waves(waves: Float64, bandwidths: Float64) -> Float64:
+    from scipy import fft
+
     waves = waves.copy()
     _damp(waves, bandwidths)
     density = np.abs(fft.idct(waves, type=1, axis=1, overwrite_x=True))
