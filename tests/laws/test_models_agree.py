@@ -10,7 +10,7 @@ import pytest
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
 
-from driftcal.errors import ModelError, UnknownName
+from driftcal.errors import InputError, ModelError, UnknownName
 from driftcal.models import Model, Preprocessing, open_model
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
@@ -197,6 +197,20 @@ def test_fixed_batches_are_padded_and_cut(tmp_path):
     assert model.batch_size == 4
     assert model.logits(IMAGES[:1]).shape == (1, 5)
     assert make("export-fixed", tmp_path).batch_size == 4
+
+
+def test_exported_programs_may_limit_their_batch(tmp_path):
+    import torch
+
+    free = ({0: torch.export.Dim("n", min=2, max=10)},)
+    torch.export.save(
+        torch.export.export(torch_net().eval(), (torch.rand(4, 3, 6, 6),), dynamic_shapes=free), tmp_path / "net.pt2"
+    )
+    model = open_model(tmp_path / "net.pt2", preprocessing=NCHW)
+    np.testing.assert_allclose(model.logits(IMAGES), by_hand(IMAGES), atol=1e-5, rtol=1e-5)
+    assert model.batch_size == 10
+    with pytest.raises(InputError, match="at most 10"):
+        open_model(tmp_path / "net.pt2", batch_size=11)
 
 
 def test_rows_do_not_depend_on_their_batch(tmp_path):

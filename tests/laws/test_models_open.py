@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 import textwrap
 
@@ -180,3 +181,16 @@ def test_onnx_weight_files_are_part_of_the_fingerprint(tmp_path):
     other = save(tmp_path / "c", np.full((6, 300), 2, np.float32))
     assert one.fingerprint == same.fingerprint != other.fingerprint
     assert one.features(X, ["y"])["y"].shape == (40, 300)
+
+
+def test_opening_a_callable_imports_no_framework():
+    code = (
+        "import sys, numpy as np, driftcal\n"
+        "source = driftcal.open_source((np.zeros((4, 6)), np.arange(4) % 2))\n"
+        "driftcal.open_model(lambda batch: batch[:, :2] - 1).logits(source.inputs())\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert not loaded & {"torch", "onnx", "onnxruntime", "keras", "sklearn", "PIL", "numba", "matplotlib"}

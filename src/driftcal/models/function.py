@@ -24,6 +24,7 @@ class FunctionBackend:
     framework = "callable"
     layout = "NHWC"
     fixed_batch: int | None = None
+    largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None
     device = "cpu"
 

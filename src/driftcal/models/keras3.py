@@ -30,6 +30,7 @@ class KerasBackend:
 
     framework = "keras"
     fixed_batch: int | None = None
+    largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None
     device = "cpu"  # Keras places models itself
 

@@ -26,12 +26,14 @@ _PROBE_ROWS = 16
 class Backend(Protocol):
     """One framework's way to run a model. Everything else, from preprocessing to checks, is done by `Model`.
 
-    `layout` is what the framework's nets usually want; `fixed_batch` the only batch size a file accepts, if it has one.
+    `layout` is what the framework's nets usually want; `fixed_batch` the only batch size a file accepts, `largest_batch` the most rows it accepts, if
+    it says so.
     """
 
     framework: str
     layout: str
     fixed_batch: int | None
+    largest_batch: int | None
     classes: tuple[Any, ...] | None
     device: str
 
@@ -77,6 +79,10 @@ class Model:
             raise InputError(
                 f"batch_size must be {backend.fixed_batch}, the only one this model was exported for; it is {batch_size}. "
                 "Leave it out, or export the model with a free batch axis."
+            )
+        if backend.largest_batch and batch_size != "auto" and batch_size > backend.largest_batch:
+            raise InputError(
+                f"batch_size must be at most {backend.largest_batch}, for which this model was exported; it is {batch_size}."
             )
         self.backend = backend
         self.preprocessing = preprocessing or Preprocessing(layout=backend.layout)
@@ -200,9 +206,9 @@ class Model:
             yield start, self.preprocessing(rows[start : start + self.batch_size])
 
     def _run(self, batch: Array) -> Array:
-        fixed = self.backend.fixed_batch
-        if fixed and len(batch) > fixed:  # probes are cut to what the model takes
-            return np.concatenate([self._run(batch[i : i + fixed]) for i in range(0, len(batch), fixed)])
+        most = self.backend.fixed_batch or self.backend.largest_batch
+        if most and len(batch) > most:  # probes are cut to what the model takes
+            return np.concatenate([self._run(batch[i : i + most]) for i in range(0, len(batch), most)])
         answers = np.asarray(self._guarded(self.backend.run, batch))[: len(batch)]
         if answers.ndim == 1:
             answers = answers[:, None]
@@ -240,6 +246,7 @@ class Model:
 
     def _fitting_batch(self, row: Array) -> int:
         size = choose_batch_size(lambda n: self._run(np.repeat(row, n, axis=0)), row.nbytes)
+        size = min(size, self.backend.largest_batch or size)
         while self.backend.device != "cpu" and size > 1:
             try:  # an accelerator has its own memory: ask it
                 self._run(np.repeat(row, size, axis=0))

@@ -20,6 +20,7 @@ class OnnxBackend:
     """Runs an ONNX graph with one image or feature input. Every named value of the graph is a layer."""
 
     framework = "onnx"
+    largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None
 
     def __init__(self, model: Any, *, device: str = "auto", threads: int | None = None) -> None:

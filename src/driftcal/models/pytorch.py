@@ -25,6 +25,7 @@ class TorchBackend:
     framework = "torch"
     layout = "NCHW"
     fixed_batch: int | None = None
+    largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None
 
     def __init__(
@@ -167,7 +168,7 @@ def from_file(path: Path, *, device: str = "auto", threads: int | None = None) -
     if any(name.startswith("models/") for name in inner):
         program = load_exported(path)
         backend = TorchBackend(program.module(check_guards=False), device=device, threads=threads, file=path)
-        backend.fixed_batch = _exported_batch(program)
+        backend.fixed_batch, backend.largest_batch = _exported_batch(program)
         return backend
     if "constants.pkl" in inner and any(name.startswith("code/") for name in inner):
         return TorchBackend(_load_script(path), device=device, threads=threads, file=path)
@@ -193,11 +194,17 @@ def _load_script(path: Path) -> Any:
             ) from error
 
 
-def _exported_batch(program: Any) -> int | None:
-    """The batch size an exported graph was frozen to, or None when its first axis is free."""
+def _exported_batch(program: Any) -> tuple[int | None, int | None]:
+    """The batch size an exported graph was frozen to, and the most rows it takes where its first axis is free."""
     names = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"}
     for node in program.graph.nodes:
         if node.op == "placeholder" and node.name in names:
             first = node.meta["val"].shape[0]
-            return first if isinstance(first, int) else None
+            if isinstance(first, int):
+                return first, None
+            bounds = program.range_constraints.get(first.node.expr)
+            try:
+                return None, int(bounds.upper)
+            except (AttributeError, TypeError, ValueError, OverflowError):  # no bound, or an infinite one
+                return None, None
     raise ModelError("the exported program takes no input. Export it with one batch of images.")

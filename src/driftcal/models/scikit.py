@@ -25,6 +25,7 @@ class ScikitBackend:
     framework = "sklearn"
     layout = "flat"
     fixed_batch: int | None = None
+    largest_batch: int | None = None
     device = "cpu"
 
     def __init__(self, estimator: Any, *, outputs: str = "logits") -> None:
