@@ -12,6 +12,7 @@ from driftcal._version import __version__
 
 # name -> the module that defines it
 _PUBLIC: dict[str, str] = {
+    "find_ladder": "driftcal.perturb.ladder",
     "TabularNoise": "driftcal.perturb",
     "get_shift": "driftcal.perturb",
     "get_suite": "driftcal.perturb",

@@ -73,6 +73,11 @@ def get_shift(name: str | Shift, **options: Any) -> Shift:
     return changed
 
 
+def drawable() -> list[Shift]:
+    """The shifts of single images: `gaussian` and the 28, in the registry's order, then the user's own."""
+    return [shift for name, shift in SHIFTS.items() if name not in ("h_mixture", "tabular_noise")]
+
+
 def register_shift(name: str, function: Callable[..., Any], *, levels: Sequence[int] | None = None) -> Shift:
     """Make your own function a shift: ``(inputs, level)`` or ``(inputs, level, *, seed, indices)``.
 
