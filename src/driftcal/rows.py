@@ -25,6 +25,8 @@ from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
 BLOCK_SCORES = 1 << 18
 #: A preview reads about this many blocks: enough rows for a first guess that exact passes then refine.
 PREVIEW_BLOCKS = 6
+#: Largest size of a logit and of a sum of weights in a fit: products of four of them still fit into float64.
+HUGE = 1e70
 #: Accumulators of a pass. Their number is fixed so that results do not depend on the machine.
 LANES = 8
 
@@ -122,7 +124,7 @@ class Rows:
     def _scan(self, chunked: bool) -> None:
         """Look at every row once: refuse what cannot be used, keep what every fit asks first."""
         never = np.iinfo(np.int64).max
-        lanes = [(np.zeros(self.n_classes), np.zeros(2), np.full(4, never)) for _ in range(LANES)]
+        lanes = [(np.zeros(self.n_classes), np.zeros(2), np.full(5, never)) for _ in range(LANES)]
         maybe_probabilities = True
 
         def run(lane: tuple[Array, Array, Array], block: Block) -> None:
@@ -130,6 +132,8 @@ class Rows:
             if maybe_probabilities and not checks.looks_like_probabilities(block.logits):
                 maybe_probabilities = False
             _scan_block(block.logits, block.labels, block.weights, block.start, *lane)
+            if block.logits.dtype == np.float64:  # float32 ends far below
+                _find_huge(block.logits, block.start, lane[2])
 
         _run(run, lanes, self.blocks())
         first_bad = np.min([lane[2] for lane in lanes], axis=0)
@@ -151,22 +155,28 @@ class Rows:
         n_blocks = -(-self.n * self.n_classes // BLOCK_SCORES)
         self.preview = 1 if chunked else max(1, n_blocks // PREVIEW_BLOCKS)
         self.weight = float(self.class_weights.sum())
-        if not self.weight > 0:
+        if self.weight == 0:
             raise WeightsError(
                 "sample_weight must have a positive sum; all weights are 0. Leave it out to weight all rows alike."
+            )
+        if not 1 / HUGE <= self.weight <= HUGE:
+            raise WeightsError(
+                f"sample_weight must sum to a number between {1 / HUGE:g} and {HUGE:g}; it sums to {self.weight:g}, where "
+                "products underflow or overflow. Multiply all weights by one factor: only their ratios matter."
             )
         self.accuracy = float(correct) / self.weight
 
     def _refuse(self, first_bad: Array) -> NoReturn:
         kind = int(np.argmin(first_bad))
         row = int(first_bad[kind])
-        if kind == 3:
+        if kind == 4:
             label = next(b.labels[row - b.start] for b in self.blocks() if row < b.start + len(b.labels))
             raise LabelsError(
                 f"labels must be 0..{self.n_classes - 1} for logits with {self.n_classes} columns; row {row} holds {label}. "
                 "If your file counts from 1, subtract 1."
             )
-        raise checks.unusable_row(row, ("holds NaN", "holds +inf", "is -inf in every column")[kind])
+        facts = ("holds NaN", "holds +inf", "is -inf in every column", f"holds a number beyond ±{HUGE:g}")
+        raise checks.unusable_row(row, facts[kind])
 
 
 @kernel
@@ -194,12 +204,22 @@ def _scan_block(
             first_bad[2] = min(first_bad[2], start + i)
         y = labels[i]
         if y < 0 or y >= row.shape[0]:
-            first_bad[3] = min(first_bad[3], start + i)
+            first_bad[4] = min(first_bad[4], start + i)
         else:
             per_class[y] += weights[i]
             if not nan and row[y] == top and row_argmax(row) == y:
                 count_and_correct[1] += weights[i]
     count_and_correct[0] += logits.shape[0]
+
+
+@kernel
+def _find_huge(logits: Logits, start: int, first_bad: Array) -> None:
+    for i in range(logits.shape[0]):
+        huge = False
+        for z in logits[i]:
+            huge |= (abs(z) > HUGE) & (z > -np.inf)
+        if huge:
+            first_bad[3] = min(first_bad[3], start + i)
 
 
 def threads() -> int:

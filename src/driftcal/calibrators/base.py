@@ -89,10 +89,18 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             raise InputError(f"{name} looks at logits only; features or reference was given. Leave them out.")
         started = time.perf_counter()
         rows = Rows(logits, y, sample_weight, classes=getattr(self, "classes", None))
-        report = self._fit(rows)
-        numbers = [np.asarray(getattr(self, name), np.float64) for name in self.fitted]
-        if any(np.isnan(values).any() for values in numbers) or not np.isfinite([report.before, report.after]).all():
-            raise DidNotConverge(f"{type(self).__name__} ended with NaN in {self.fitted}; please report these logits.")
+        before = dict(vars(self))
+        try:
+            report = self._fit(rows)
+            for name in self.fitted:
+                if not np.isfinite(getattr(self, name)).all():
+                    raise DidNotConverge(
+                        f"{name} must be finite after a fit; it is {getattr(self, name)}. Please report these logits."
+                    )
+        except BaseException:
+            vars(self).clear()  # a fit that fails leaves the calibrator as it was
+            vars(self).update(before)
+            raise
         self.classes_: Array = rows.classes
         self.n_features_in_ = rows.n_classes
         # one more pass than the fit's own: the scan that checked the rows

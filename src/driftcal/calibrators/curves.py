@@ -114,6 +114,8 @@ def _fill_cells(
                 curve = c
                 low = starts[c]
                 high = starts[c + 1]
+                if low < high and s < pivots[low]:  # most scores of most classes lie below all of its pivots
+                    high = low
             while low < high:
                 middle = (low + high) >> 1
                 if pivots[middle] < s:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from itertools import combinations
@@ -11,6 +12,7 @@ import numpy as np
 
 from driftcal.calibrators.base import Calibrator, FitReport, finish
 from driftcal.calibrators.temperature import (
+    FLAT,
     Survey,
     beta_floor,
     certify,
@@ -18,7 +20,7 @@ from driftcal.calibrators.temperature import (
     no_better_than_chance,
     survey,
 )
-from driftcal.errors import NoFiniteOptimum
+from driftcal.errors import DidNotConverge, NoFiniteOptimum
 from driftcal.numerics import MASKED, exp, kernel, row_max, softmax_kernel
 from driftcal.rows import Rows
 from driftcal.types import Float64, Labels, Logits, Weights
@@ -53,7 +55,7 @@ class EnsembleTemperatureScaling(Calibrator):
         seen = survey(rows, self.t_max)
         beta, _, passes = fit_brier(rows, seen, self.t_max)
         moments = rows.sums(_gram_sums, 6, beta) / rows.weight
-        self.temperature_ = 1 / beta
+        self.temperature_ = float(1 / beta)
         self.weights_, after = _best_weights(moments)
         certify("squared error", seen.brier, after)
         return FitReport("brier", seen.brier, after, passes + 2)
@@ -167,24 +169,30 @@ def _gram_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, 
 def fit_brier(rows: Rows, seen: Survey, t_max: float | None) -> tuple[float, float, int]:
     """beta = 1/T that minimises the squared error of softmax(beta·z), its value, and the passes taken."""
     floor = beta_floor(t_max)
-    if seen.spread == 0:  # every row is flat: all temperatures are the same, and the caller has set a cap
+    if seen.spread < FLAT:  # every row is flat: all temperatures are the same, and the caller has set a cap
         return max(1.0, floor), seen.brier, 0
     start = max(floor, GRID_START / seen.spread)
     for passes in (1, 2, 3):
         grid = rows.sums(_grid_sums, GRID, start)
         best = int(np.argmin(grid))
+        if best == 0 and start > floor and not seen.better_than_chance:
+            raise no_better_than_chance()  # the loss only rises from beta = 0, and no larger beta undercuts it
         if best == GRID - 1:
             start *= 2.0 ** (GRID - 2)
         elif best == 0 and start > floor:
             start = max(floor, start / 2.0 ** (GRID - 2))
         else:
             low = floor if best == 0 else start * 2.0 ** (best - 1)
-            beta, value, asked = newton(
-                lambda beta: (rows.sums(_brier_sums, 3, beta) / rows.weight).tolist(),
-                start * 2.0**best,
-                low,
-                start * 2.0 ** (best + 1),
-            )
+            high = start * 2.0 ** (best + 1)
+
+            def loss(beta: float, every: int = 1) -> Sequence[float]:
+                return [*(rows.sums(_brier_sums, 3, beta, every=every) / rows.weight)]
+
+            middle = start * 2.0**best
+            if rows.preview > 1:
+                with contextlib.suppress(DidNotConverge):
+                    middle, _, _ = newton(lambda beta: loss(beta, rows.preview), middle, low, high, tolerance=1e-2)
+            beta, value, asked = newton(loss, middle, low, high)
             return beta, value, passes + asked
     if best == 0:
         raise no_better_than_chance()

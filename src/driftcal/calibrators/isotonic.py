@@ -67,7 +67,7 @@ class TemperatureIsotonicRegression(Calibrator):
     def _fit(self, rows: Rows) -> FitReport:
         seen = survey(rows, self.t_max)
         beta, _, passes = fit_brier(rows, seen, self.t_max)
-        self.temperature_ = 1 / beta
+        self.temperature_ = float(1 / beta)
         curves, report = fit_curves(rows, rows.n_classes, 1 / self.temperature_)
         self.curve_scores_, self.curve_values_, self.curve_starts_ = curves
         certify("squared error", seen.brier, report.after, bound=self.t_max is None)

@@ -18,8 +18,8 @@ from driftcal.rows import Rows
 from driftcal.types import Float64, Labels, Logits, Weights
 
 #: A class is done when a Newton step promises to lower its mean loss by less than this many nats: slope and intercept
-#: are then right to about seven digits, and the step itself doubles them.
-DECREMENT = 1e-15
+#: are then right to about six digits, and the step itself doubles them.
+DECREMENT = 1e-12
 ATTEMPTS = 200
 
 
@@ -90,17 +90,24 @@ class Line:
 
 
 def fit_line(column: Column) -> Line:
-    """Newton's method on one class; a step that would raise the loss is cut."""
+    """Newton's method on one class; a step that would raise the loss is cut.
+
+    Works on x − centre, so that scores which hardly differ still tell slope and intercept apart.
+    """
     c, x, labels, weights = column.number, column.scores, column.labels, column.weights
-    positive, negative, smoothed = _kinds(x, labels, weights, c)
-    hit, miss = ((positive + 1) / (positive + 2), 1 / (negative + 2)) if smoothed else (1.0, 0.0)
+    positive, negative, centre, least, most, separable = _kinds(x, labels, weights, c)
+    constant = not most - least > 1e-14 * max(abs(least), abs(most))
+    smoothed = separable and not (constant and positive > 0 and negative > 0)
+    # Counts beyond 1e9 would round the targets to 1 and 0, which no finite line reaches.
+    hit = (min(positive, 1e9) + 1) / (min(positive, 1e9) + 2) if smoothed else 1.0
+    miss = 1 / (min(negative, 1e9) + 2) if smoothed else 0.0
 
     def loss(a: float, b: float) -> float:
         return _line_loss(x, labels, weights, c, a, b, hit, miss)
 
     def newton_step(a: float, b: float) -> tuple[float, float, float, float] | None:
         """Slopes of the loss at (a, b) and the step to the minimum of its quadratic model; None where all is flat."""
-        slope_a, slope_b, aa, ab, bb = _line_sums(x, labels, weights, c, a, b, hit, miss)
+        slope_a, slope_b, aa, ab, bb = _line_sums(x, labels, weights, c, a, b, centre, hit, miss)
         # A ridge far below rounding keeps a class with a single x, where a and b cannot be told apart, solvable.
         aa, bb = aa * (1 + 1e-13), bb * (1 + 1e-13)
         determinant = aa * bb - ab * ab
@@ -113,14 +120,25 @@ def fit_line(column: Column) -> Line:
             (ab * slope_a - aa * slope_b) / determinant,
         )
 
-    a, b, cut = 0.0, math.log((positive + 1) / (negative + 1)), 1.0
-    here = newton_step(a, b)
+    a, cut = 0.0, 1.0
+    total = positive + negative
+    share = (positive * hit + negative * miss) / total if total > 0 else 0.5
+    b = math.log(share / (1 - share)) if 0 < share < 1 else math.log((positive + 1) / (negative + 1))
+    before = loss(1.0, 0.0)
+    knowing_nothing = -total * (share * math.log(share) + (1 - share) * math.log1p(-share)) if 0 < share < 1 else 0.0
+    here = None
+    if before < knowing_nothing and not constant:  # start from the model as it is: nearer than the base rate
+        here = newton_step(1.0, centre)
+    if here is not None:
+        a, b = 1.0, centre
+    elif not constant:
+        here = newton_step(a, b)
     for _ in range(ATTEMPTS):
         if here is None:  # no spread at all: the constant is the answer
             break
         slope_a, slope_b, step_a, step_b = here
         promise = -(step_a * slope_a + step_b * slope_b)
-        if promise <= DECREMENT * (positive + negative):
+        if promise <= DECREMENT * total:
             a, b = a + step_a, b + step_b  # exact to second order
             break
         there = newton_step(a + cut * step_a, b + cut * step_b)
@@ -132,40 +150,52 @@ def fit_line(column: Column) -> Line:
     else:
         raise DidNotConverge(
             f"Platt scaling of class number {c} did not settle in {ATTEMPTS} steps; slope and intercept stood at {a:.6g} "
-            f"and {b:.6g}. Are some logits many orders of magnitude larger than the rest?"
+            f"and {b - a * centre:.6g}. Are some logits or weights many orders of magnitude larger than the rest?"
         )
-    before, after = loss(1.0, 0.0), loss(a, b)
+    b -= a * centre
+    after = loss(a, b)
     certify("negative log-likelihood", before, after, bound=not smoothed)
     # Smoothed targets stop short of certainty; a model that is certain and right is left as it is.
     return Line(a, b, before, after, smoothed) if after <= before else Line(1.0, 0.0, before, before, smoothed)
 
 
 @kernel
-def _kinds(x: Float64, labels: Labels, weights: Weights, c: int) -> tuple[float, float, bool]:
-    """Weight of the class' own rows, of the rest, and whether a threshold separates them (or one of them is empty)."""
-    own = rest = 0.0
+def _kinds(x: Float64, labels: Labels, weights: Weights, c: int) -> tuple[float, float, float, float, float, bool]:
+    """Weight of the class' own rows and of the rest; mean, least and most x; whether a threshold separates the two."""
+    own = rest = total = 0.0
     own_least, own_most, rest_least, rest_most = np.inf, -np.inf, np.inf, -np.inf
     for i in range(x.shape[0]):
         if abs(x[i]) < -MASKED:
+            total += weights[i] * x[i]
             if labels[i] == c:
                 own += weights[i]
                 own_least, own_most = min(own_least, x[i]), max(own_most, x[i])
             else:
                 rest += weights[i]
                 rest_least, rest_most = min(rest_least, x[i]), max(rest_most, x[i])
-    return own, rest, not (own_least < rest_most and rest_least < own_most)
+    centre = total / (own + rest) if own + rest > 0 else 0.0
+    separable = not (own_least < rest_most and rest_least < own_most)
+    return own, rest, centre, min(own_least, rest_least), max(own_most, rest_most), separable
 
 
 @kernel
 def _line_sums(
-    x: Float64, labels: Labels, weights: Weights, c: int, a: float, b: float, hit: float, miss: float
+    x: Float64,
+    labels: Labels,
+    weights: Weights,
+    c: int,
+    a: float,
+    b: float,
+    centre: float,
+    hit: float,
+    miss: float,
 ) -> tuple[float, float, float, float, float]:
-    """Slopes in a and b of Σ w (log(1 + e^m) − t·m), m = a·x + b, and its curvatures aa, ab, bb."""
+    """Slopes in a and b of Σ w (log(1 + e^m) − t·m), m = a·(x − centre) + b, and its curvatures aa, ab, bb."""
     slope_a = slope_b = aa = ab = bb = 0.0
     for i in range(x.shape[0]):
         known = abs(x[i]) < -MASKED
         w = weights[i] if known else 0.0
-        z = x[i] if known else 0.0
+        z = x[i] - centre if known else 0.0
         m = a * z + b
         e = exp(max(-abs(m), MASKED))
         share = 1.0 / (1.0 + e)

@@ -19,6 +19,8 @@ from driftcal.types import Float64, Labels, Logits, Weights
 #: Newton ends with a step this small relative to beta; what it leaves is of the order of the step's square.
 STEP_TOLERANCE = 1e-7
 EPSILON = float(np.finfo(float).eps)
+#: Rows whose logits differ by less on average are flat: the squares of such differences underflow.
+FLAT = 1e-100
 
 
 class TemperatureScaling(Calibrator):
@@ -45,7 +47,7 @@ class TemperatureScaling(Calibrator):
 
     def _fit(self, rows: Rows) -> FitReport:
         beta, report = fit_nll(rows, self.t_max)
-        self.temperature_ = 1 / beta
+        self.temperature_ = float(1 / beta)
         return report
 
     def _map(self, logits: Logits, out: Float64) -> None:
@@ -99,16 +101,22 @@ def survey_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64)
         row = logits[i]
         top = row_max(row)
         total = 0.0
-        finite = 0.0
         s0 = 0.0
         q0 = 0.0
         for c in range(row.shape[0]):
-            d = np.float64(row[c]) - top
-            e = exp(max(d, MASKED))
+            d = max(np.float64(row[c]) - top, MASKED)
+            e = exp(d)
             s0 += e
             q0 += e * e
-            total += d if d > -np.inf else 0.0
-            finite += 1.0 if d > -np.inf else 0.0
+            total += d
+        finite = row.shape[0]
+        if total <= MASKED:  # rare, so kept out of the loop above: masked classes do not count
+            total = 0.0
+            finite = 0
+            for c in range(row.shape[0]):
+                if row[c] > -np.inf:
+                    total += np.float64(row[c]) - top
+                    finite += 1
         own = np.float64(row[labels[i]]) - top
         sums[0] += w if own < 0 else 0.0
         sums[1] += w * (total / finite - own)
@@ -127,21 +135,21 @@ class Survey:
     nll: float
     brier: float
 
+    @property
+    def better_than_chance(self) -> bool:
+        """Whether a little confidence in the logits is better than none; beyond rounding of the sums."""
+        return self.slope_at_zero < -1e-13 * self.spread
+
 
 def survey(rows: Rows, t_max: float | None) -> Survey:
-    """Look at the rows once; raise where no finite temperature can be the best."""
+    """Look at the rows once; raise where no temperature can be the best, by any loss."""
     seen = Survey(*(rows.sums(survey_sums, 5) / rows.weight).tolist())
-    if not math.isfinite(seen.slope_at_zero):
-        raise NoFiniteOptimum(
-            "tuning needs a finite logit for every true class; a row's true class is masked with -inf, so its loss is "
-            "infinite at every temperature. Drop such rows or give them weight 0."
-        )
     if seen.wrong == 0:
         raise NoFiniteOptimum(
             "the best temperature is 0: the model is right on every tuning row, so no temperature explains its errors. "
             "Tune on more rows or on perturbed ones, or keep the model as it is (method 'base')."
         )
-    if seen.slope_at_zero >= 0 and t_max is None:
+    if seen.spread < FLAT and t_max is None:
         raise no_better_than_chance()
     return seen
 
@@ -158,15 +166,22 @@ def fit_nll(rows: Rows, t_max: float | None = None) -> tuple[float, FitReport]:
     """beta = 1/T that minimises the negative log-likelihood of `rows`, and the report."""
     floor = beta_floor(t_max)
     seen = survey(rows, t_max)
+    if not math.isfinite(seen.slope_at_zero):
+        raise NoFiniteOptimum(
+            "tuning needs a finite logit for every true class; a row's true class is masked with -inf, so its loss is "
+            "infinite at every temperature. Drop such rows or give them weight 0."
+        )
+    if not seen.better_than_chance and t_max is None:
+        raise no_better_than_chance()
 
     def loss(beta: float, every: int = 1) -> Sequence[float]:
         return (rows.sums(nll_sums, 3, beta, every=every) / rows.weight).tolist()
 
-    start = max(floor, 1 / seen.spread if seen.spread > 0 else 1.0)
+    start = max(floor, 1 / seen.spread if seen.spread > FLAT else 1.0)
     if rows.preview > 1:
         # Only a guess: a preview that is separable or no better than chance leaves the start where it was.
         with contextlib.suppress(DidNotConverge):
-            start, _, _ = newton(lambda beta: loss(beta, rows.preview), start, floor, tolerance=1e-3, attempts=30)
+            start, _, _ = newton(lambda beta: loss(beta, rows.preview), start, floor, tolerance=1e-2, attempts=30)
     beta, after, passes = newton(loss, start, floor)
     certify("nll", seen.nll, after, bound=floor < 1)
     return beta, FitReport("nll", seen.nll, after, passes + 1)
@@ -184,11 +199,11 @@ def beta_floor(t_max: float | None) -> float:
     """The smallest beta that `t_max` allows, 0 without a cap."""
     if t_max is None:
         return 0.0
-    if not t_max > 0 or not math.isfinite(t_max):
+    if not isinstance(t_max, (int, float, np.number)) or not 0 < t_max < math.inf:
         raise InputError(
             f"t_max must be a positive number or None; it is {t_max!r}. Leave it out for the exact optimum."
         )
-    return 1 / t_max
+    return 1 / float(t_max)
 
 
 def newton(
@@ -203,11 +218,13 @@ def newton(
     """Minimise a function of beta in [low, high] from its (value, slope, curvature), starting at `start`.
 
     Newton steps, kept inside the bracket that the signs of the slopes draw: it always holds a local minimum. While a
-    side is open, a step changes beta 1,000-fold at most. Ends after the first step that is small relative to beta.
-    Returns beta, the value there and how often `loss` was asked.
+    side is open, a step changes beta 1,000-fold at most. Near the minimum the last two points together give a step of
+    fourth order, which saves the pass that would only confirm it. Returns beta, the value there and how often `loss`
+    was asked.
     """
     floor = low
     beta = start
+    before = (math.nan, math.nan, math.nan, math.inf)  # beta, slope, curvature and relative step of the last pass
     for asked in range(1, attempts + 1):
         value, slope, curvature = loss(beta)
         if slope >= 0 and beta <= floor:
@@ -217,10 +234,15 @@ def newton(
         else:
             high = beta
         step = -slope / curvature if curvature > 0 else math.copysign(math.inf, -slope)
-        if slope == 0 or abs(step) <= tolerance * beta or high - low <= 4 * EPSILON * beta:
-            step = step if low <= beta + step <= high else 0.0
-            # exact to second order, so the value there needs no further pass
-            return beta + step, value + slope * step + curvature * step * step / 2, asked
+        size = abs(step) / beta
+        if slope == 0 or size <= tolerance or high - low <= 4 * EPSILON * beta:
+            return _settle(beta, step, value, slope, curvature, low, high, asked)
+        # What the fourth-order step leaves is of the order of the product of both steps' squares.
+        if before[3] < 0.05 and size < 1e-3 and (before[3] * size) ** 2 < EPSILON:
+            return _settle(
+                beta, _hermite_step(beta, slope, curvature, *before[:3]), value, slope, curvature, low, high, asked
+            )
+        before = (beta, slope, curvature, size)
         target = min(max(beta + step, beta / 1024, floor), beta * 1024)
         inside = low < target < high or target == floor
         beta = target if inside else math.sqrt(max(low, beta / 1024) * min(high, beta * 1024))
@@ -228,3 +250,22 @@ def newton(
         f"the temperature did not settle in {attempts} passes; it stood at {1 / beta:.6g}. "
         "Are some logits many orders of magnitude larger than the rest?"
     )
+
+
+def _settle(
+    beta: float, step: float, value: float, slope: float, curvature: float, low: float, high: float, asked: int
+) -> tuple[float, float, int]:
+    step = step if low <= beta + step <= high else 0.0
+    # exact to second order, so the value there needs no further pass
+    return beta + step, value + slope * step + curvature * step * step / 2, asked
+
+
+def _hermite_step(
+    beta: float, slope: float, curvature: float, beta_0: float, slope_0: float, curvature_0: float
+) -> float:
+    """Where the slope is 0 on the cubic beta(slope) through two points and their tangents, relative to `beta`."""
+    width = slope - slope_0
+    t = -slope_0 / width  # 0 at the last point, 1 at this one
+    tangent_0, tangent_1 = width / curvature_0, width / curvature
+    rise = beta - beta_0
+    return (2 * t**3 - 3 * t**2) * -rise + (t**3 - 2 * t**2 + t) * tangent_0 + (t**3 - t**2) * tangent_1 - rise
