@@ -188,12 +188,12 @@ def refuse_swapped(y: AnyArray, scores: AnyArray, order: str) -> None:
     if y is None or isinstance(scores, Rows) or checks.is_chunked(scores):
         return
     first, second = checks.as_array(y, "y"), checks.as_array(scores, "scores")
-    labels_hold_scores = first.dtype.kind == "f" and first.size > 0 and bool((first != np.floor(first)).any())
-    scores_are_labels = second.dtype.kind in "OUSiub" or (
-        second.dtype.kind == "f" and second.size > 0 and bool((second == np.floor(second)).all())
-    )
-    if labels_hold_scores and scores_are_labels and second.ndim == 1:
+    if second.ndim == 1 and first.dtype.kind == "f" and not _whole(first) and _whole(second):
         raise InputError(
             f"arguments must come as {order}; the labels hold fractions (shape {first.shape}) and the scores hold labels "
             f"(shape {second.shape}). Swap them."
         )
+
+
+def _whole(values: Array) -> bool:
+    return values.dtype.kind != "f" or bool((values == np.floor(values)).all())
