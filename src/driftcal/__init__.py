@@ -12,16 +12,16 @@ from driftcal._version import __version__
 
 # name -> the module that defines it
 _PUBLIC: dict[str, str] = {
-    "find_ladder": "driftcal.perturb.ladder",
-    "TabularNoise": "driftcal.perturb",
-    "get_shift": "driftcal.perturb",
-    "get_suite": "driftcal.perturb",
-    "register_shift": "driftcal.perturb",
+    "CalibratedModel": "driftcal.calibrated",
     "Calibrator": "driftcal.calibrators",
     "EnsembleTemperatureScaling": "driftcal.calibrators",
+    "evaluate": "driftcal.calibrated",
     "expected_calibration_error": "driftcal.metrics",
+    "find_ladder": "driftcal.perturb.ladder",
     "FitReport": "driftcal.calibrators",
     "from_probabilities": "driftcal.checks",
+    "get_shift": "driftcal.perturb",
+    "get_suite": "driftcal.perturb",
     "HistogramBinning": "driftcal.calibrators",
     "Identity": "driftcal.calibrators",
     "IsotonicRegression": "driftcal.calibrators",
@@ -31,14 +31,18 @@ _PUBLIC: dict[str, str] = {
     "Model": "driftcal.models",
     "open_model": "driftcal.models",
     "open_source": "driftcal.sources",
-    "plot_reliability": "driftcal.metrics",
     "PlattBinning": "driftcal.calibrators",
     "PlattScaling": "driftcal.calibrators",
+    "plot_reliability": "driftcal.metrics",
     "Preprocessing": "driftcal.models",
+    "register_shift": "driftcal.perturb",
+    "Results": "driftcal.results",
     "Source": "driftcal.sources",
     "Store": "driftcal.store",
+    "TabularNoise": "driftcal.perturb",
     "TemperatureIsotonicRegression": "driftcal.calibrators",
     "TemperatureScaling": "driftcal.calibrators",
+    "tune": "driftcal.tuning",
 }
 
 # modules that are public as a whole

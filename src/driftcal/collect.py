@@ -16,7 +16,7 @@ from driftcal.models import Model
 from driftcal.perturb.shift import Shift
 from driftcal.sources import Source
 from driftcal.store import Key, Store
-from driftcal.types import Labels, Logits
+from driftcal.types import Array, Labels, Logits
 
 #: Seconds of work that a kill may cost.
 _PART_SECONDS = 2.0
@@ -50,15 +50,24 @@ class Collector:
         """The label of each row."""
         return self.source.labels
 
-    def logits(self, shift: Shift, level: float = 0) -> Logits:
-        """float32 (n, C) of the source under `shift` at `level`."""
+    def logits(self, shift: Shift, level: float = 0, *, keep: bool = True) -> Logits:
+        """float32 (n, C) of the source under `shift` at `level`; with ``keep=False`` memory does not hold on to them."""
         if self.store is not None:
             return self._stored(self.store, shift, level)
         key = (shift_identity(shift), float(level)) if level else None
-        if key not in self._memory:
-            rows = [logits for _, logits in self._compute(shift, level, [(0, len(self.source))])]
-            self._memory[key] = np.concatenate(rows)
-        return self._memory[key]
+        if key in self._memory:
+            return self._memory[key]
+        logits = np.concatenate([part for _, part in self._compute(shift, level, [(0, len(self.source))])])
+        if keep:
+            self._memory[key] = logits
+        return logits
+
+    def some(self, shift: Shift, level: float, rows: Array) -> Logits:
+        """The same for some rows only, computed anew: what a search looks at before it knows where to look."""
+        part = Collector(self.model, self.source.subset(rows), seed=self.seed)
+        logits = part.logits(shift, level)
+        self.passes += len(rows) / len(self.source)
+        return logits
 
     def key(self, shift: Shift, level: float) -> Key:
         """What decides these logits."""

@@ -1,0 +1,199 @@
+"""A model whose confidence is honest, and the proof of it on test data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driftcal.calibrators import Calibrator, Identity
+from driftcal.calibrators.artefact import load as load_calibrator
+from driftcal.calibrators.artefact import notes as artefact_notes
+from driftcal.collect import Collector, OnRows
+from driftcal.errors import ArtefactError, InputError, ModelError
+from driftcal.evaluation import Contender, evaluate_contenders
+from driftcal.models import Model, open_model
+from driftcal.perturb import get_suite
+from driftcal.results import Results
+from driftcal.sources import Source, open_source
+from driftcal.store import Store
+from driftcal.types import AnyArray, Array, Logits, LogProbs, Probs
+
+
+@dataclass(frozen=True, eq=False)
+class CalibratedModel:
+    """A model and the calibrator tuned for it. `tune` makes one; `save` and `load` keep it.
+
+    `standard` is the same method tuned on the clean validation rows alone, for comparison; `ladder` is what Algorithm 1
+    found; `explanation` says in words what was chosen and why.
+    """
+
+    model: Model
+    calibrator: Calibrator
+    method: str
+    standard: Calibrator | None = None
+    ladder: Mapping[str, Any] | None = None
+    explanation: str = ""
+    class_names: tuple[str, ...] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def logits(self, x: AnyArray) -> Logits:
+        """The model's own scores, before calibration."""
+        return self.model.logits(_inputs(x))
+
+    def predict_proba(self, x: AnyArray) -> Probs:
+        """Calibrated probabilities of new inputs; uint8 images are divided by 255."""
+        return self.calibrator.predict_proba(self.logits(x))
+
+    def predict_log_proba(self, x: AnyArray) -> LogProbs:
+        """Calibrated log-probabilities of new inputs."""
+        return self.calibrator.predict_log_proba(self.logits(x))
+
+    def predict(self, x: AnyArray) -> Array:
+        """The most likely class of new inputs, as a column number."""
+        return self.calibrator.predict(self.logits(x))
+
+    @property
+    def contenders(self) -> list[Contender]:
+        """The model as it is, the method tuned on clean rows, and the method as it was tuned here."""
+        listed = [Contender("base", "base", _base(self.model.n_classes), "nothing")]
+        if self.ladder is None:
+            return [*listed, Contender(self.method, self.method, self.calibrator)] if self.method != "base" else listed
+        if self.standard is not None and self.method != "base":
+            listed.append(Contender(self.method, self.method, self.standard))
+        return [*listed, Contender(f"{self.method}-p", self.method, self.calibrator, str(self.ladder["shift"]))]
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the calibrator with the model's fingerprint and preprocessing; the model itself stays where it is."""
+        notes = {
+            "model": self.model.describe(),
+            "method": self.method,
+            "ladder": self.ladder,
+            "explanation": self.explanation,
+            "class_names": list(self.class_names),
+            "about": dict(self.about),
+        }
+        return self.calibrator.save(path, notes=notes)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], model: Any, *, force: bool = False, **options: Any) -> CalibratedModel:
+        """Join a saved calibrator with its model (anything `open_model` takes); refuse another model unless `force`."""
+        calibrator, notes = load_calibrator(path), artefact_notes(path)["notes"]
+        recorded = notes.get("model")
+        if recorded is None:
+            raise ArtefactError(
+                f"{path} must have been saved by a CalibratedModel; it is a calibrator alone. Use driftcal.load(path) for logits."
+            )
+        options = {"preprocessing": recorded["preprocessing"], "outputs": recorded["outputs"], **options}
+        opened = open_model(model, **({} if isinstance(model, Model) else options))
+        if not force:
+            check_same_model(opened, recorded, path)
+        return cls(
+            opened,
+            calibrator,
+            notes["method"],
+            ladder=notes["ladder"],
+            explanation=notes["explanation"],
+            class_names=tuple(notes["class_names"]),
+            about=notes["about"],
+        )
+
+    def report(
+        self, x_test: AnyArray, y_test: AnyArray = None, path: str | os.PathLike[str] = "report.html", **options: Any
+    ) -> Path:
+        """Evaluate on test data under drift and write an HTML report; `options` go to `driftcal.evaluate`."""
+        import driftcal  # the ink lies layers above this one: asked for by its public name, and only here
+
+        return Path(driftcal.write_report(evaluate(self, x_test, y_test, **options), path))
+
+
+def evaluate(
+    tuned: CalibratedModel,
+    x_test: AnyArray,
+    y_test: AnyArray = None,
+    *,
+    suite: str = "affine",
+    seed: int = 0,
+    n_bins: int = 15,
+    intervals: bool = True,
+    contenders: Sequence[Contender] | None = None,
+    group: str | None = None,
+    store: Store | str | os.PathLike[str] | None = None,
+    on_rows: OnRows | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> Results:
+    """Metrics of a tuned model on test data under every shift and level of `suite`, beside the model as it was.
+
+    `group` is "class", or "group" for the groups that the source names. The result prints, saves and frames itself.
+    """
+    source = as_source(x_test, y_test, class_names=tuned.class_names or None).labelled()
+    chosen = get_suite(suite)
+    collector = Collector(tuned.model, source, store=as_store(store), seed=seed, on_rows=on_rows)
+    return evaluate_contenders(
+        collector,
+        tuned.contenders if contenders is None else contenders,
+        chosen.shifts,
+        suite=chosen.name,
+        n_bins=n_bins,
+        intervals=intervals,
+        groups=_groups(source, group),
+        ladder=tuned.ladder,
+        about={
+            "seed": seed,
+            "method": tuned.method,
+            "explanation": tuned.explanation,
+            "model": tuned.model.describe(),
+            "data": {"validation": dict(tuned.about.get("validation", {})), "test": source.describe()},
+            "class_names": list(tuned.class_names),
+            **(about or {}),
+        },
+    )
+
+
+def as_source(x: AnyArray, y: AnyArray = None, **options: Any) -> Source:
+    """A source from arrays, a path, a name or a source."""
+    if y is None:
+        return open_source(x)
+    return open_source((x, y), **{key: value for key, value in options.items() if value is not None})
+
+
+def as_store(store: Store | str | os.PathLike[str] | None) -> Store | None:
+    """A store from a path."""
+    return store if store is None or isinstance(store, Store) else Store(store)
+
+
+def check_same_model(model: Model, recorded: Mapping[str, Any], path: object) -> None:
+    """Refuse a model that is not the one a calibrator was tuned on."""
+    if model.fingerprint != recorded["fingerprint"]:
+        raise ModelError(
+            f"{path} was tuned for another model: {recorded['name']!r} with fingerprint {recorded['fingerprint'][:12]}…; this one "
+            f"has {model.fingerprint[:12]}…. A calibrator fits one model only: tune again, or pass force=True."
+        )
+
+
+def _base(n_classes: int) -> Identity:
+    flat = np.zeros((1, n_classes))
+    return Identity().fit(flat, [0])
+
+
+def _groups(source: Source, group: str | None) -> Array | None:
+    if group is None:
+        return None
+    if group == "class":
+        return np.array([source.class_names[label] for label in source.labels])
+    if source.groups is None:
+        raise InputError(
+            f"group must be 'class' for {source.name}, which names no groups; it is {group!r}. Give the source groups."
+        )
+    return source.groups
+
+
+def _inputs(x: AnyArray) -> Array:
+    array = np.asarray(x)
+    if array.dtype == np.uint8 and array.ndim >= 3:
+        array = array / np.float32(255)
+    return array[..., None] if array.ndim == 3 else array

@@ -1,0 +1,121 @@
+"""Which calibrator? The paper's guideline (Tomani et al. 2021, appendix D) as code, settled by evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from driftcal.calibrators import CALIBRATORS, make_calibrator
+from driftcal.errors import DidNotConverge, UnknownName
+from driftcal.metrics import Statistics
+from driftcal.types import Labels, Logits
+
+#: What weighs how much: (clean rows, all levels of the ladder pooled).
+FOCUS: dict[str, tuple[float, float]] = {"in-domain": (1.0, 0.0), "drift": (0.0, 1.0), "both": (0.5, 0.5)}
+#: The guideline's own candidates, first those that keep the accuracy.
+CANDIDATES = ("irm", "ets", "ts", "ir", "ts-ir")
+#: Below this many validation rows per class, a curve per class changes more answers than it repairs
+#: (the paper's experiment on the size of the validation set).
+ROWS_PER_CLASS = 50
+_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Cross-validated errors of one candidate: ECE on clean rows and over the ladder, Brier score over the ladder."""
+
+    method: str
+    clean_ece: float
+    drift_ece: float
+    brier: float
+
+    def score(self, focus: str) -> float:
+        """What is to be small."""
+        clean, drift = FOCUS[focus]
+        return clean * self.clean_ece + drift * self.drift_ece
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen method, every trial, and the reasons in words."""
+
+    method: str
+    trials: tuple[Trial, ...]
+    explanation: str
+
+
+def choose(
+    levels: Sequence[Logits],
+    labels: Labels,
+    *,
+    keep_accuracy: bool = False,
+    focus: str = "both",
+    t_max: float | None = None,
+    candidates: Sequence[str] = CANDIDATES,
+) -> Choice:
+    """Compare candidates by five-fold cross-validation over images: an image with all its levels is in one fold.
+
+    `levels` are the ladder's logits, the clean ones first, each with the same `labels`.
+    """
+    if focus not in FOCUS:
+        raise UnknownName.of("focus", focus, FOCUS)
+    counts = np.bincount(labels, minlength=levels[0].shape[1])
+    few = int(counts.min()) < ROWS_PER_CLASS
+    reasons = []
+    names = list(candidates)
+    if keep_accuracy:
+        names = [name for name in names if CALIBRATORS[name].keeps_accuracy]
+        reasons.append("Only calibrators that never change the predicted class were considered, as asked.")
+    elif few:
+        names = [name for name in names if CALIBRATORS[name].keeps_accuracy]
+        reasons.append(
+            f"The rarest class has {int(counts.min())} validation rows, fewer than {ROWS_PER_CLASS}: curves per class (IR, TS-IR) were left out, "
+            "because with so few they cost accuracy."
+        )
+    trials = sorted((t for name in names if (t := _try(name, levels, labels, t_max))), key=lambda t: t.score(focus))
+    if not trials:
+        return Choice(
+            "base", (), " ".join([*reasons, "No candidate could be tuned on these rows; the model is kept as it is."])
+        )
+    best = trials[0]
+    beaten = ", ".join(f"{t.method.upper()} {t.score(focus):.3f}" for t in trials[1:])
+    weighs = {
+        "in-domain": "on clean rows",
+        "drift": "over the ladder",
+        "both": "averaged over clean rows and the ladder",
+    }[focus]
+    reasons.insert(
+        0,
+        f"{best.method.upper()} had the lowest cross-validated ECE {weighs}: {best.score(focus):.3f}"
+        f"{f' against {beaten}' if beaten else ''} (clean {best.clean_ece:.3f}, ladder {best.drift_ece:.3f}).",
+    )
+    return Choice(best.method, tuple(trials), " ".join(reasons))
+
+
+def _try(name: str, levels: Sequence[Logits], labels: Labels, t_max: float | None) -> Trial | None:
+    """The candidate's errors on rows it was not tuned on, or None where it cannot be tuned."""
+    n = len(labels)
+    fold = np.random.default_rng(0).permutation(n) % _FOLDS
+    clean: Statistics | None = None
+    ladder: Statistics | None = None
+    cap = {"t_max": t_max} if t_max is not None and "t_max" in make_calibrator(name).get_params() else {}
+    for k in range(_FOLDS):
+        kept, held = fold != k, fold == k
+        if not held.any():
+            continue
+        try:
+            fitted = make_calibrator(name, **cap).fit(
+                np.concatenate([level[kept] for level in levels]), np.tile(labels[kept], len(levels))
+            )
+        except DidNotConverge:
+            return None
+        for i, level in enumerate(levels):
+            seen = Statistics.of_probabilities(labels[held], fitted.predict_proba(level[held]))
+            ladder = seen if ladder is None else ladder + seen
+            if i == 0:
+                clean = seen if clean is None else clean + seen
+    if clean is None or ladder is None:
+        return None
+    return Trial(name, clean.ece, ladder.ece, ladder.brier)

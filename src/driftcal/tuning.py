@@ -1,0 +1,151 @@
+"""The front door: a model and labelled validation data in, a model with honest confidence out."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from driftcal.calibrated import CalibratedModel, as_source, as_store
+from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
+from driftcal.choose import Choice, choose
+from driftcal.collect import Collector, OnRows
+from driftcal.errors import InputError, NoFiniteOptimum, UnknownName
+from driftcal.evaluation import versions
+from driftcal.models import Model, open_model
+from driftcal.perturb import TabularNoise, get_shift
+from driftcal.perturb.ladder import find_ladder
+from driftcal.perturb.shift import Shift
+from driftcal.sources import Source
+from driftcal.store import Store
+from driftcal.types import AnyArray, Array, Labels, Logits
+
+
+def tune(
+    model: Any,
+    x_val: AnyArray,
+    y_val: AnyArray = None,
+    *,
+    method: str = "auto",
+    shift: str | Shift | None = "gaussian",
+    levels: int = 10,
+    seed: int = 0,
+    t_max: float | None = None,
+    solver: str = "curve",
+    keep_accuracy: bool = False,
+    focus: str = "both",
+    categorical: Sequence[int] = (),
+    class_names: Sequence[str] | None = None,
+    store: Store | str | os.PathLike[str] | None = None,
+    on_rows: OnRows | None = None,
+    **model_options: Any,
+) -> CalibratedModel:
+    """Calibrate `model` so that its confidence stays honest while the data drifts (Tomani et al. 2021, Algorithm 1).
+
+    `model` is anything :func:`driftcal.open_model` takes, `x_val` inputs with labels `y_val`, or a source alone. The
+    validation set is perturbed by `shift` at `levels` levels that step the accuracy evenly down to chance, and `method`
+    ("ts", "ets", "ir", "irm", …) is tuned on all of them; ``shift=None`` tunes on the clean rows only. ``method="auto"``
+    compares candidates by cross-validation on these rows: only such that keep the accuracy if `keep_accuracy`, and with
+    `focus` on "in-domain", "drift" or "both". For feature matrices noise scales are learnt per column; `categorical`
+    columns are resampled.
+    """
+    if method != "auto" and method not in CALIBRATORS:
+        raise UnknownName.of("method", method, [*CALIBRATORS, "auto"])
+    source = as_source(x_val, y_val, class_names=class_names).labelled()
+    opened = open_model(model, **model_options)
+    collector = Collector(opened, source, store=as_store(store), seed=seed, on_rows=on_rows)
+    _check_classes(opened, source)
+    noise = None if shift is None else shift_for(shift, source, categorical)
+    ladder, tuning = climb(collector, noise, levels=levels, solver=solver)
+    clean = collector.logits(get_shift("gaussian"), 0)
+    choice = (
+        choose(tuning, source.labels, keep_accuracy=keep_accuracy, focus=focus, t_max=t_max)
+        if method == "auto"
+        else None
+    )
+    chosen = method if choice is None else choice.method
+    calibrator, words = fit_or_keep(chosen, np.concatenate(tuning), np.tile(source.labels, len(tuning)), t_max)
+    standard, _ = fit_or_keep(chosen, clean, source.labels, t_max)
+    return CalibratedModel(
+        model=opened,
+        calibrator=calibrator,
+        method=chosen if not words else "base",
+        standard=standard,
+        ladder=ladder,
+        explanation=_explain(choice, words, ladder),
+        class_names=source.class_names,
+        about={"seed": seed, "validation": source.describe(), "versions": versions(), "passes": collector.passes},
+    )
+
+
+def climb(
+    collector: Collector, noise: Shift | None, *, levels: int = 10, solver: str = "curve"
+) -> tuple[Mapping[str, Any] | None, list[Logits]]:
+    """Algorithm 1's ladder on a collector's source as plain values, and the logits of its levels, the clean one first."""
+    if noise is None:
+        return None, [collector.logits(get_shift("gaussian"), 0)]
+
+    def answers(level: float, rows: Array | None) -> Logits:
+        return collector.logits(noise, level, keep=False) if rows is None else collector.some(noise, level, rows)
+
+    if noise.levels is not None:
+        return _table_ladder(collector, noise)
+    ladder = find_ladder(answers, collector.labels, n_levels=levels, solver=solver)
+    record = {
+        "shift": noise.name,
+        "solver": ladder.solver,
+        "passes": ladder.passes,
+        "levels": [asdict(level) for level in ladder.levels],
+        "notes": list(ladder.notes),
+    }
+    return record, list(ladder.logits)
+
+
+def _table_ladder(collector: Collector, noise: Shift) -> tuple[Mapping[str, Any], list[Logits]]:
+    """A shift whose levels are given, such as the -H mixture: they are the ladder, there is nothing to search."""
+    labels, n = collector.labels, len(collector.labels)
+    logits = [collector.logits(noise, level) for level in noise.levels or (0,)]
+    accuracy = [float(np.mean(part.argmax(axis=1) == labels)) for part in logits]
+    levels = [
+        {"epsilon": float(e), "target": a, "accuracy": a, "standard_error": math.sqrt(a * (1 - a) / n), "passes": 1.0}
+        for e, a in zip(noise.levels or (0,), accuracy, strict=True)
+    ]
+    return {"shift": noise.name, "solver": "table", "passes": float(len(levels)), "levels": levels, "notes": []}, logits
+
+
+def fit_or_keep(method: str, logits: Logits, labels: Labels, t_max: float | None) -> tuple[Calibrator, str]:
+    """The fitted method, or the model as it is where no finite optimum exists, and the words for that."""
+    takes_cap = "t_max" in make_calibrator(method).get_params()
+    calibrator = make_calibrator(method, **({"t_max": t_max} if takes_cap and t_max is not None else {}))
+    try:
+        return calibrator.fit(logits, labels), ""
+    except NoFiniteOptimum as reason:
+        return make_calibrator("base").fit(
+            logits, labels
+        ), f"{method} could not be tuned: {reason} The model is kept as it is."
+
+
+def shift_for(shift: str | Shift, source: Source, categorical: Sequence[int] = ()) -> Shift:
+    """The tuning shift for this kind of inputs: noise on a feature matrix is scaled per column."""
+    features = source.kind == "features"
+    chosen = get_shift("tabular_noise" if shift == "gaussian" and features else shift)
+    if isinstance(chosen, TabularNoise) and chosen.scale is None:
+        return chosen.fit(source.inputs(), categorical=categorical)
+    return chosen
+
+
+def _check_classes(model: Model, source: Source) -> None:
+    if source.labels.max() >= model.n_classes:
+        raise InputError(
+            f"labels must be 0..{model.n_classes - 1} for a model with {model.n_classes} outputs; {source.name} holds "
+            f"{source.labels.max()}. Do the model and the data belong together?"
+        )
+
+
+def _explain(choice: Choice | None, words: str, ladder: Mapping[str, Any] | None) -> str:
+    notes = [] if ladder is None else [f"{note[0].upper()}{note[1:]}." for note in ladder["notes"]]
+    return " ".join(part for part in (choice.explanation if choice else "", words, *notes) if part)
