@@ -22,6 +22,10 @@ def as_array(values: AnyArray, name: str, error: type[InputError] = InputError) 
         values = values.numpy()
     elif hasattr(values, "to_numpy"):
         values = values.to_numpy()
+    if np.ma.is_masked(values):
+        raise error(
+            f"{name} must not have masked entries; numpy would read what lies under the mask. Fill or drop them."
+        )
     try:
         return np.asarray(values)
     except ValueError as cause:
@@ -119,10 +123,12 @@ def as_labels(y: AnyArray, n_classes: int, n: int, *, classes: Sequence[Any] | N
             f"y must hold one label per row of logits; there are {n} rows and {len(array)} labels. Were both cut from the same data?"
         )
     names = np.arange(n_classes) if classes is None else _as_classes(classes, n_classes)
-    if array.dtype.kind in "OUS":
+    if array.dtype.kind == "O" and all(isinstance(v, (int, np.integer)) for v in array.tolist()):
+        array = array.astype(np.int64)
+    if array.dtype.kind in "OUST":
         return _from_names(array, names if classes is not None else None, n_classes)
     if array.dtype.kind == "f":
-        bad = np.flatnonzero(~(np.floor(array) == array))  # NaN is not equal to itself
+        bad = np.flatnonzero(~((np.floor(array) == array) & (np.abs(array) < 2**53)))  # NaN is not equal to itself
         if len(bad):
             raise LabelsError(
                 f"y must hold whole numbers or class names; row {bad[0]} holds {array[bad[0]]}. Are y and logits swapped?"
@@ -162,11 +168,21 @@ def _as_classes(classes: Sequence[Any], n_classes: int) -> Array:
     return names
 
 
+def _kind_of_name(value: Any) -> str:
+    if isinstance(value, str):
+        return "text"
+    try:
+        return "missing values" if value is None or value != value else "numbers"
+    except TypeError:  # pandas.NA refuses to be compared
+        return "missing values"
+
+
 def _from_names(array: Array, names: Array | None, n_classes: int) -> tuple[Labels, Array]:
-    kinds = {"text" if isinstance(v, str) else "missing" if v is None or v != v else "numbers" for v in array.tolist()}
-    if len(kinds) > 1:
+    kinds = {_kind_of_name(v) for v in array.tolist()}
+    if len(kinds) > 1 or kinds == {"missing values"}:
         raise LabelsError(
-            f"y must hold class names or numbers, not both; it mixes {' and '.join(sorted(kinds))}. Convert one into the other."
+            f"y must hold class names or numbers, one kind in every row; it holds {' and '.join(sorted(kinds))}. "
+            "Convert one into the other, and drop rows without a label."
         )
     if names is None:
         names = np.unique(array.astype(str) if kinds == {"text"} else array)
@@ -180,7 +196,8 @@ def _from_names(array: Array, names: Array | None, n_classes: int) -> tuple[Labe
         return np.array([position[v] for v in array.tolist()], np.int64), names
     except KeyError as unknown:
         raise LabelsError(
-            f"y must hold names from classes; {unknown.args[0]!r} is not among them. Known: {', '.join(map(repr, names.tolist()[:10]))}."
+            f"y must hold names from classes; {unknown.args[0]!r} is not among them. Known: {', '.join(map(repr, names.tolist()[:10]))}. "
+            "Pass classes=[...] in the order of the columns of logits."
         ) from None
 
 

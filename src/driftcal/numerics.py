@@ -27,15 +27,20 @@ MASKED = -1e150
 
 def kernel(function: F) -> F:
     """Compile `function` for use on threads: no interpreter lock, sums may be reordered, NaN and inf are respected."""
-    return cast(F, numba.njit(**_OPTIONS, fastmath={"contract", "reassoc", "nsz"})(function))
+    return _compile(function, {"contract", "reassoc", "nsz"})
 
 
 def exact(function: F) -> F:
     """Compile `function` with every operation in the order written (``exp`` depends on it)."""
-    return cast(F, numba.njit(**_OPTIONS, fastmath={"contract"})(function))
+    return _compile(function, {"contract"})
 
 
-_OPTIONS: Any = {"nogil": True, "cache": True, "error_model": "numpy"}
+def _compile(function: F, fastmath: set[str]) -> F:
+    options: Any = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
+    try:
+        return cast(F, numba.njit(cache=True, **options)(function))
+    except RuntimeError:  # nowhere to keep the compiled code, as on a read-only file system: compile in every process
+        return cast(F, numba.njit(**options)(function))
 
 
 def _make_float(typing_context: Any, bits: Any) -> Any:

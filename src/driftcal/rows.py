@@ -78,18 +78,32 @@ class Rows:
             weights = checks.as_weights(sample_weight, len(scores))
             self._chunks = lambda: [(scores, labels, weights)]
         self.n_classes = len(self.classes)
-        self._scan(checks.is_chunked(logits))
+        self.n = -1  # until the scan has counted
+        self._chunked = checks.is_chunked(logits)
+        self._scan()
 
     def blocks(self) -> Iterator[Block]:
         """The rows in order, in blocks of about `BLOCK_SCORES` scores."""
         start = 0
         step = max(1, BLOCK_SCORES // self.n_classes)
         for logits, labels, weights in self._chunks():
+            if self._chunked and self.n >= 0:
+                self._refuse_change(start + len(logits), labels)
             for low in range(0, len(logits), step):
                 scores = checks.for_kernel(logits[low : low + step])
                 w = np.ones(len(scores)) if weights is None else weights[low : low + step]
                 yield Block(start, scores, labels[low : low + step], w)
                 start += len(scores)
+        if self._chunked and start < self.n:
+            self._refuse_change(start, np.array([-1]))
+
+    def _refuse_change(self, seen: int, labels: Labels) -> None:
+        """Kernels trust what the scan saw; a source that yields something else on a later pass must not reach them."""
+        if seen > self.n or (len(labels) and not 0 <= labels.min() <= labels.max() < self.n_classes):
+            raise LogitsError(
+                f"a source of chunks must yield the same rows in every pass; the first pass saw {self.n} rows with labels "
+                f"0..{self.n_classes - 1}, a later one sees others. Fix the order and the content of the source."
+            )
 
     def fold(self, function: Callable[..., None], state: Array, merge: Merge, *args: Any, every: int = 1) -> Array:
         """Run ``function(logits, labels, weights, state, *args)`` over all blocks; it changes `state` in place.
@@ -121,7 +135,7 @@ class Rows:
         self.visit(lambda logits, y, w, start: function(logits, y, w, out[start : start + len(y)], *args))
         return out
 
-    def _scan(self, chunked: bool) -> None:
+    def _scan(self) -> None:
         """Look at every row once: refuse what cannot be used, keep what every fit asks first."""
         never = np.iinfo(np.int64).max
         lanes = [(np.zeros(self.n_classes), np.zeros(2), np.full(5, never)) for _ in range(LANES)]
@@ -153,7 +167,7 @@ class Rows:
         self.n = int(n)
         # Skipping blocks of an array is free; those of a stream would have to be read all the same.
         n_blocks = -(-self.n * self.n_classes // BLOCK_SCORES)
-        self.preview = 1 if chunked else max(1, n_blocks // PREVIEW_BLOCKS)
+        self.preview = 1 if self._chunked else max(1, n_blocks // PREVIEW_BLOCKS)
         self.weight = float(self.class_weights.sum())
         if self.weight == 0:
             raise WeightsError(
@@ -225,13 +239,11 @@ def _find_huge(logits: Logits, start: int, first_bad: Array) -> None:
 def threads() -> int:
     """How many threads passes use: the cores this process may run on, or ``DRIFTCAL_THREADS``."""
     wish = os.environ.get("DRIFTCAL_THREADS")
-    return (
-        max(1, int(wish))
-        if wish
-        else len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1
-    )
+    if wish:
+        if not wish.isdecimal() or int(wish) < 1:
+            raise InputError(f"DRIFTCAL_THREADS must be a whole number of at least 1; it is {wish!r}. Or unset it.")
+        return int(wish)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache

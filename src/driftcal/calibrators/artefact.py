@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from driftcal._version import __version__
-from driftcal.calibrators import CALIBRATORS, Calibrator, FitReport, make_calibrator
+from driftcal.calibrators import CALIBRATORS, Calibrator, FitReport, IsotonicRegressionMulticlass, make_calibrator
 from driftcal.errors import ArtefactError, DriftcalError, InputError, NotFittedError
 from driftcal.files import fingerprint, read_tensors, write_tensors
 from driftcal.types import Array
@@ -77,12 +77,16 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
             setattr(calibrator, name, value.item() if name in note["scalars"] else value)
         calibrator.classes_ = np.array(note["classes"])
         calibrator.n_features_in_ = len(calibrator.classes_)
+        _check_shapes(calibrator)
         report = note["fit_report"]
-        calibrator.fit_report_ = FitReport(**{**report, "warnings": tuple(report["warnings"])})
+        losses = {key: math.inf if report[key] is None else float(report[key]) for key in ("before", "after")}
+        calibrator.fit_report_ = FitReport(**{**report, **losses, "warnings": tuple(report["warnings"])})
     except ArtefactError:
         raise
-    except (KeyError, TypeError, ValueError, DriftcalError) as error:
-        raise ArtefactError(f"{path} must describe a calibrator; it does not fit this version: {error}") from error
+    except (KeyError, TypeError, ValueError, IndexError, DriftcalError) as error:
+        raise ArtefactError(
+            f"{path} must describe a calibrator; it does not fit this version: {error}. Save it again."
+        ) from error
     return calibrator
 
 
@@ -106,13 +110,18 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         raise ArtefactError(
             f"{path} must be a driftcal calibrator; it says {note.get('format')!r}. Pass a file written by save()."
         )
-    if not isinstance(note.get("version"), int) or note["version"] > _VERSION:
+    if type(note.get("version")) is not int or note["version"] != _VERSION:
         raise ArtefactError(
-            f"{path} must have format version {_VERSION} or below; it has {note.get('version')!r}. Update driftcal."
+            f"{path} must have format version {_VERSION}; it has {note.get('version')!r}. "
+            f"Update driftcal (this is {__version__}), or save the calibrator again."
         )
     digest = note.pop("digest", None)
     arrays = {name: value for name, value in file.arrays.items() if name != "empty"}
-    if digest != _digest(note, arrays):
+    try:
+        intact = digest == _digest(note, arrays)
+    except ValueError:  # NaN or infinity, which no artefact of ours holds
+        intact = False
+    if not intact:
         raise ArtefactError(f"{path} must match its own digest; it was altered or damaged. Copy or save it again.")
     return note, arrays
 
@@ -121,17 +130,45 @@ def _digest(note: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
     return fingerprint({"note": dict(note), **{f"array {name}": value for name, value in arrays.items()}})
 
 
+def _check_shapes(calibrator: Calibrator) -> None:
+    """Refuse numbers that a map could not use: compiled loops trust the shapes and the order of what they read."""
+    n = calibrator.n_features_in_
+    if calibrator.classes_.ndim != 1 or n < 2:
+        raise ValueError(f"classes must be a list of at least 2; it has shape {calibrator.classes_.shape}")
+    values = {name: np.asarray(getattr(calibrator, name)) for name in calibrator.fitted}
+    starts = values.pop("curve_starts_", None)
+    for name, value in values.items():
+        if value.dtype != np.float64 or not np.isfinite(value).all():
+            raise ValueError(f"{name} must hold finite float64 numbers")
+    if "temperature_" in values and not (values["temperature_"].ndim == 0 and values["temperature_"] > 0):
+        raise ValueError("temperature_ must be a positive number")
+    lengths: dict[str, tuple[int, ...]] = {"weights_": (3,), "slopes_": (n,), "intercepts_": (n,)}
+    if "bin_values_" in values:
+        bins = values["bin_values_"].shape[-1]
+        lengths |= {"bin_values_": (n, bins), "bin_edges_": (n, bins - 1)}
+    if starts is not None:
+        lengths |= dict.fromkeys(("curve_scores_", "curve_values_"), (int(starts[-1]),))
+        curves = 1 if isinstance(calibrator, IsotonicRegressionMulticlass) else n
+        if (
+            starts.dtype != np.int64
+            or starts.shape != (curves + 1,)
+            or starts[0] != 0
+            or not (np.diff(starts) > 0).all()
+        ):
+            raise ValueError("curve_starts_ must rise from 0, one step per curve")
+    for name, shape in lengths.items():
+        if name in values and values[name].shape != shape:
+            raise ValueError(f"{name} must have shape {shape}; it has {values[name].shape}")
+
+
 def _plain(value: Any) -> Any:
     """A constructor parameter as JSON can hold it."""
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):  # numpy, pandas
         return value.tolist()
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(item) for item in value] if isinstance(value, (tuple, list)) else value
 
 
 def _without_clock(report: FitReport) -> dict[str, Any]:
-    # seconds differ from run to run; the bytes of an artefact must not
-    return {**report.to_dict(), "seconds": 0.0, "before": _finite(report.before), "after": _finite(report.after)}
-
-
-def _finite(value: float) -> float:
-    return float(value) if math.isfinite(value) else 0.0
+    # seconds differ from run to run; the bytes of an artefact must not. JSON knows no infinity: null stands for it.
+    losses = {key: getattr(report, key) if math.isfinite(getattr(report, key)) else None for key in ("before", "after")}
+    return {**report.to_dict(), "seconds": 0.0, **losses}

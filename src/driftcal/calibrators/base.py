@@ -29,7 +29,8 @@ class _NotFitted(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ig
 class FitReport:
     """What a fit did: its loss on the tuning rows before and after, and what it took.
 
-    `loss` names the quantity that `before` (doing nothing) and `after` measure; they are means over the tuning rows.
+    `loss` names the quantity that `before` (doing nothing) and `after` measure; they are means over the tuning rows,
+    and infinite where a true class is masked.
     """
 
     loss: str
@@ -89,7 +90,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             raise InputError(f"{name} looks at logits only; features or reference was given. Leave them out.")
         started = time.perf_counter()
         rows = Rows(logits, y, sample_weight, classes=getattr(self, "classes", None))
-        before = dict(vars(self))
+        before = dict(self.__dict__)
         try:
             report = self._fit(rows)
             for name in self.fitted:
@@ -98,8 +99,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                         f"{name} must be finite after a fit; it is {getattr(self, name)}. Please report these logits."
                     )
         except BaseException:
-            vars(self).clear()  # a fit that fails leaves the calibrator as it was
-            vars(self).update(before)
+            self.__dict__.clear()  # a fit that fails leaves the calibrator as it was
+            self.__dict__.update(before)
             raise
         self.classes_: Array = rows.classes
         self.n_features_in_ = rows.n_classes
@@ -145,6 +146,15 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "classes_")
+
+
+@kernel
+def mask(logits: Logits, out: Float64) -> None:
+    """Give masked classes exactly 0."""
+    for i in range(out.shape[0]):
+        for c in range(out.shape[1]):
+            if logits[i, c] == -np.inf:
+                out[i, c] = 0.0
 
 
 @kernel

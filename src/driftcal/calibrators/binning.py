@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrators.base import Calibrator, FitReport, finish
+from driftcal.calibrators.base import Calibrator, FitReport, finish, mask
 from driftcal.calibrators.columns import LOG_ODDS, SOFTMAX, Column, for_each_column
 from driftcal.calibrators.platt import Line, fit_line, platt_kernel, platt_report, to_sigmoid
 from driftcal.errors import InputError
@@ -114,8 +114,7 @@ class PlattBinning(Calibrator):
     def _map(self, logits: Logits, out: Float64) -> None:
         platt_kernel(logits, out, self.slopes_, self.intercepts_)
         _look_up(out, self.bin_edges_, self.bin_values_)
-        if self.normalise:
-            finish(logits, out)
+        (finish if self.normalise else mask)(logits, out)
 
 
 def _check_bins(n_bins: int) -> None:

@@ -223,5 +223,6 @@ def apply_curves(probs: Float64, scores: Float64, values: Float64, starts: Array
                 value = values[last]
             else:
                 share = (p - scores[low - 1]) / (scores[low] - scores[low - 1])
-                value = values[low - 1] + share * (values[low] - values[low - 1])
+                # rounding must not lift it above the next block, or two classes could change places
+                value = min(values[low - 1] + share * (values[low] - values[low - 1]), values[low])
             probs[i, c] = value + strict * p

@@ -186,7 +186,7 @@ def fit_brier(rows: Rows, seen: Survey, t_max: float | None) -> tuple[float, flo
             high = start * 2.0 ** (best + 1)
 
             def loss(beta: float, every: int = 1) -> Sequence[float]:
-                return [*(rows.sums(_brier_sums, 3, beta, every=every) / rows.weight)]
+                return [float(part) for part in rows.sums(_brier_sums, 3, beta, every=every) / rows.weight]
 
             middle = start * 2.0**best
             if rows.preview > 1:

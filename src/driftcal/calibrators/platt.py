@@ -105,48 +105,34 @@ def fit_line(column: Column) -> Line:
     def loss(a: float, b: float) -> float:
         return _line_loss(x, labels, weights, c, a, b, hit, miss)
 
-    def newton_step(a: float, b: float) -> tuple[float, float, float, float] | None:
-        """Slopes of the loss at (a, b) and the step to the minimum of its quadratic model; None where all is flat."""
-        slope_a, slope_b, aa, ab, bb = _line_sums(x, labels, weights, c, a, b, centre, hit, miss)
-        # A ridge far below rounding keeps a class with a single x, where a and b cannot be told apart, solvable.
-        aa, bb = aa * (1 + 1e-13), bb * (1 + 1e-13)
-        determinant = aa * bb - ab * ab
-        if not determinant > 0:
-            return None
-        return (
-            slope_a,
-            slope_b,
-            (ab * slope_b - bb * slope_a) / determinant,
-            (ab * slope_a - aa * slope_b) / determinant,
-        )
+    def sums(a: float, b: float) -> tuple[float, float, float, float, float]:
+        return _line_sums(x, labels, weights, c, a, b, centre, hit, miss)
 
-    a, cut = 0.0, 1.0
+    a, damping = 0.0, 0.0
     total = positive + negative
     share = (positive * hit + negative * miss) / total if total > 0 else 0.5
     b = math.log(share / (1 - share)) if 0 < share < 1 else math.log((positive + 1) / (negative + 1))
     before = loss(1.0, 0.0)
     knowing_nothing = -total * (share * math.log(share) + (1 - share) * math.log1p(-share)) if 0 < share < 1 else 0.0
-    here = None
-    if before < knowing_nothing and not constant:  # start from the model as it is: nearer than the base rate
-        here = newton_step(1.0, centre)
-    if here is not None:
+    if before < knowing_nothing:  # start from the model as it is: nearer than the base rate
         a, b = 1.0, centre
-    elif not constant:
-        here = newton_step(a, b)
+    here = sums(a, b)
     for _ in range(ATTEMPTS):
-        if here is None:  # no spread at all: the constant is the answer
+        step = _newton_step(*here)
+        if constant or step is None:  # no spread at all: the constant is the answer
             break
-        slope_a, slope_b, step_a, step_b = here
-        promise = -(step_a * slope_a + step_b * slope_b)
-        if promise <= DECREMENT * total:
-            a, b = a + step_a, b + step_b  # exact to second order
+        if -(step[0] * here[0] + step[1] * here[1]) <= DECREMENT * total:
+            a, b = a + step[0], b + step[1]  # exact to second order
             break
-        there = newton_step(a + cut * step_a, b + cut * step_b)
+        step = _newton_step(*here, damping) or step
+        promise = -(step[0] * here[0] + step[1] * here[1])
+        there = sums(a + step[0], b + step[1])
         # The loss is convex: while its slope along the step is less than it was in size, the step went the right way.
-        if there is not None and abs(there[0] * step_a + there[1] * step_b) < promise:
-            a, b, cut, here = a + cut * step_a, b + cut * step_b, min(1.0, 4 * cut), there
+        if abs(there[0] * step[0] + there[1] * step[1]) < promise:
+            a, b, here = a + step[0], b + step[1], there
+            damping = damping / 16 if damping > 1e-9 else 0.0
         else:
-            cut /= 4
+            damping = max(8 * damping, 1e-9)
     else:
         raise DidNotConverge(
             f"Platt scaling of class number {c} did not settle in {ATTEMPTS} steps; slope and intercept stood at {a:.6g} "
@@ -157,6 +143,18 @@ def fit_line(column: Column) -> Line:
     certify("negative log-likelihood", before, after, bound=not smoothed)
     # Smoothed targets stop short of certainty; a model that is certain and right is left as it is.
     return Line(a, b, before, after, smoothed) if after <= before else Line(1.0, 0.0, before, before, smoothed)
+
+
+def _newton_step(
+    slope_a: float, slope_b: float, aa: float, ab: float, bb: float, damping: float = 0.0
+) -> tuple[float, float] | None:
+    """The step to the minimum of the quadratic model, shorter and steeper with `damping`; None where all is flat."""
+    # A ridge far below rounding keeps scores that hardly tell a and b apart solvable.
+    aa, bb = aa * (1 + 1e-13 + damping), bb * (1 + 1e-13 + damping)
+    determinant = aa * bb - ab * ab
+    if not determinant > 0:
+        return None
+    return (ab * slope_b - bb * slope_a) / determinant, (ab * slope_a - aa * slope_b) / determinant
 
 
 @kernel

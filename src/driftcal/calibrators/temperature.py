@@ -175,7 +175,7 @@ def fit_nll(rows: Rows, t_max: float | None = None) -> tuple[float, FitReport]:
         raise no_better_than_chance()
 
     def loss(beta: float, every: int = 1) -> Sequence[float]:
-        return (rows.sums(nll_sums, 3, beta, every=every) / rows.weight).tolist()
+        return [float(part) for part in rows.sums(nll_sums, 3, beta, every=every) / rows.weight]
 
     start = max(floor, 1 / seen.spread if seen.spread > FLAT else 1.0)
     if rows.preview > 1:
