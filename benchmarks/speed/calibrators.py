@@ -1,7 +1,7 @@
 """driftcal's calibrators and metrics beside their peers on the same logits, alternating in one run.
 
-    python -m benchmarks.speed.calibrators            # about 25 minutes, most of it the peers' at 1,000 classes
-    python -m benchmarks.speed.calibrators --rounds 1 --only ts,metrics
+python -m benchmarks.speed.calibrators            # about 25 minutes, most of it the peers' at 1,000 classes
+python -m benchmarks.speed.calibrators --rounds 1 --only ts,metrics
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ def histogram_peers(logits: np.ndarray, labels: np.ndarray) -> dict[str, Run]:
     probs = softmax(logits.astype(np.float64))
     one_hot = np.eye(logits.shape[1])[labels] if logits.shape[1] <= 10 else None
     peers: dict[str, Run] = {
-        "uncertainty-calibration": lambda: calibration.HistogramMarginalCalibrator(len(labels), num_bins=10).train_calibration(
-            probs, labels
-        )
+        "uncertainty-calibration": lambda: calibration.HistogramMarginalCalibrator(
+            len(labels), num_bins=10
+        ).train_calibration(probs, labels)
     }
     if one_hot is not None:
         from netcal.binning import HistogramBinning

@@ -1,0 +1,94 @@
+"""Fits and metrics on memory maps from 10,000 to 1,000,000 rows × 1,000 classes: seconds and anonymous memory.
+
+    python -m benchmarks.speed.scale FOLDER      # needs 4 GB of disk; about 5 minutes
+
+Every measurement is a process of its own, so that one does not inherit the memory of another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.speed.calibrators import make_logits
+from benchmarks.speed.measure import machine
+
+CLASSES = 1000
+ROWS = (10_000, 100_000, 1_000_000)
+TASKS = ("ts", "ets", "ir", "irm", "metrics")
+
+
+def make_map(folder: Path, rows: int) -> None:
+    """Logits as a .npy that numpy can map, written in chunks; labels beside it."""
+    path = folder / "logits.npy"
+    if path.exists() and np.load(path, mmap_mode="r").shape == (rows, CLASSES):
+        return
+    out = np.lib.format.open_memmap(path, "w+", np.float32, (rows, CLASSES))
+    labels = np.empty(rows, np.int64)
+    for start in range(0, rows, 10_000):
+        stop = min(start + 10_000, rows)
+        out[start:stop], labels[start:stop] = make_logits(stop - start, CLASSES, seed=start)
+    out.flush()
+    np.save(folder / "labels.npy", labels)
+
+
+def measure(folder: Path, rows: int, task: str) -> None:
+    """One task on the first `rows` rows; prints seconds and peak memory as JSON."""
+    import time
+
+    import driftcal
+    from benchmarks.speed.measure import PeakMemory
+
+    logits = np.load(folder / "logits.npy", mmap_mode="r")[:rows]
+    labels = np.load(folder / "labels.npy")[:rows]
+
+    def run(z: np.ndarray, y: np.ndarray) -> None:
+        if task == "metrics":
+            driftcal.metrics.evaluate(z, y)
+        else:
+            driftcal.make_calibrator(task).fit(z, y)
+
+    run(logits[:300], labels[:300])  # compiled code is loaded
+    with PeakMemory() as peak:
+        started = time.perf_counter()
+        run(logits, labels)
+        seconds = time.perf_counter() - started
+    print(json.dumps({"seconds": seconds, "megabytes": peak.megabytes}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--one", nargs=2, metavar=("ROWS", "TASK"), help="measure one task in this process")
+    options = parser.parse_args()
+    if options.one:
+        measure(options.folder, int(options.one[0]), options.one[1])
+        return
+    options.folder.mkdir(parents=True, exist_ok=True)
+    make_map(options.folder, ROWS[-1])
+    print(
+        "| task | "
+        + " | ".join(f"{rows:,} rows" for rows in ROWS)
+        + " | per row, last / first | peak anonymous memory |"
+    )
+    print("|---|" + "---:|" * (len(ROWS) + 2))
+    for task in TASKS:
+        found = []
+        for rows in ROWS:
+            command = [sys.executable, "-m", "benchmarks.speed.scale", str(options.folder), "--one", str(rows), task]
+            # the median of three for the short ones
+            runs = [json.loads(subprocess.check_output(command)) for _ in range(3 if rows < ROWS[-1] else 1)]
+            found.append(sorted(runs, key=lambda run: run["seconds"])[len(runs) // 2])
+        growth = found[-1]["seconds"] / found[0]["seconds"] * ROWS[0] / ROWS[-1]
+        cells = " | ".join(f"{run['seconds']:.2f} s" for run in found)
+        print(f"| {task} | {cells} | {growth:.2f}× | {max(run['megabytes'] for run in found):.0f} MB |", flush=True)
+    print(f"\n{machine()}")
+
+
+if __name__ == "__main__":
+    main()
