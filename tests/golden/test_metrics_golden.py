@@ -129,6 +129,23 @@ def test_risk_coverage_area_by_hand():
     assert metrics.area_under_risk_coverage([0, 0, 0], p) == pytest.approx(area / 3)
 
 
+@pytest.mark.parametrize("n", [1, 2, 5, 40])
+@pytest.mark.parametrize("errors", ["surest", "least sure", "random", "all"])
+def test_risk_coverage_area_is_the_mean_over_ranks_up_to_one_over_n(n, errors):
+    confidence = np.linspace(0.99, 0.6, n)
+    chosen = {
+        "surest": [0],
+        "least sure": [n - 1],
+        "all": slice(None),
+        "random": np.random.default_rng(0).random(n) < 0.3,
+    }
+    wrong = np.zeros(n)
+    wrong[chosen[errors]] = 1
+    mean_over_ranks = (wrong.cumsum() / np.arange(1, n + 1)).mean()
+    p = np.stack([confidence, 1 - confidence], axis=1)
+    assert metrics.area_under_risk_coverage(wrong.astype(int), p) == pytest.approx(mean_over_ranks, abs=1 / n)
+
+
 def test_floor_of_even_odds_is_the_mean_absolute_binomial():
     n = 30
     exact = sum(math.comb(n, k) * 0.5**n * abs(k / n - 0.5) for k in range(n + 1))

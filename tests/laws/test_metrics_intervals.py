@@ -201,5 +201,36 @@ def test_statistics_compare_and_refuse_strangers():
     assert np.nansum(one.histogram * np.abs(confidence - outcome)) == pytest.approx(one.ece)
 
 
+def test_differences_are_paired():
+    logits, y = make(400)
+    sure = metrics.evaluate(1.2 * logits, y, intervals=True, draws=200)
+    soft = metrics.evaluate(logits, y, intervals=True, draws=200)
+    value, interval = metrics.difference(sure, soft, "nll")
+    assert value == pytest.approx(sure.nll - soft.nll)
+    alone = sure.intervals["nll"]
+    assert interval.high - interval.low < 0.7 * (alone.high - alone.low)
+    assert metrics.difference(sure, sure)[1] == metrics.Interval(0.0, 0.0, 0.95)
+    with pytest.raises(InputError, match="intervals=True, the same draws"):
+        metrics.difference(sure, metrics.evaluate(logits, y))
+    with pytest.raises(UnknownName, match="metric in both evaluations 'eec'"):
+        metrics.difference(sure, soft, "eec")
+
+
+def test_sources_and_rows_are_refused_with_a_reason():
+    logits, y = make(10)
+    with pytest.raises(InputError, match="must be left out when Rows are given"):
+        metrics.evaluate(Rows(logits, y), y)
+    assert metrics.evaluate(Rows(logits, y)).to_dict() == metrics.evaluate(logits, y).to_dict()
+
+    class Nothing:
+        def __iter__(self):
+            return iter(())
+
+    with pytest.raises(InputError, match="yields nothing"):
+        metrics.evaluate(Nothing())
+    with pytest.raises(InputError, match="more than once"):
+        metrics.evaluate(pair for pair in [(logits, y)])
+
+
 def test_units_follow_names():
     assert units_of(["b", "a", "b", "c"], np.array([0, 1, 3]), 4).tolist() == [1, 0, 2]

@@ -10,7 +10,7 @@ from functools import partial
 
 from driftcal.metrics.bootstrap import Interval
 from driftcal.metrics.diagram import Reliability, draw_reliability, plot_reliability, prepare_reliability
-from driftcal.metrics.evaluation import Evaluation, evaluate, evaluate_probabilities
+from driftcal.metrics.evaluation import Evaluation, difference, evaluate, evaluate_probabilities
 from driftcal.metrics.functions import (
     accuracy,
     area_under_risk_coverage,
@@ -67,6 +67,7 @@ __all__ = [
     "brier_score",
     "classwise_calibration_error",
     "debiased_calibration_error",
+    "difference",
     "draw_reliability",
     "ece_floor",
     "equal_mass_calibration_error",

@@ -7,20 +7,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from driftcal.errors import InputError, need
+from driftcal.errors import InputError, UnknownName, need
 from driftcal.metrics.bootstrap import Interval, check_level, interval_of, units_of
 from driftcal.metrics.classwise import ClassScores
-from driftcal.metrics.scores import Scores, check_pair, is_positive, refuse_swapped
+from driftcal.metrics.scores import Scores, check_pair, is_positive, rows_of
 from driftcal.metrics.statistics import Statistics
 from driftcal.metrics.summary import DEBIASED_BINS, ERRORS, NAMES, RANGES, Summary, simulate_floor
-from driftcal.rows import Rows
 from driftcal.types import AnyArray, Float64
 
 #: Worlds simulated for the floor: its own error is then about one percent.
 FLOOR_DRAWS = 200
-_NO_INTERVALS: Mapping[str, Interval] = MappingProxyType({})
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -28,7 +24,8 @@ class Evaluation:
     """All metrics of a set of predictions; `print` it, or read the fields.
 
     `ece_floor` is the ECE that a perfectly calibrated model with the same confidences would show on this many rows.
-    `classwise_ece` and `marginal_debiased_ece` are None unless ``per_class=True``. `intervals` is empty unless asked for.
+    `classwise_ece` and `marginal_debiased_ece` are None unless ``per_class=True``. `intervals`, and the `replicates` of each
+    metric they come from, are empty unless asked for.
     """
 
     statistics: Statistics
@@ -53,7 +50,8 @@ class Evaluation:
     ece_floor: float
     classwise_ece: float | None = None
     marginal_debiased_ece: float | None = None
-    intervals: Mapping[str, Interval] = field(default_factory=lambda: _NO_INTERVALS)
+    intervals: Mapping[str, Interval] = field(default_factory=lambda: MappingProxyType({}))
+    replicates: Mapping[str, Float64] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def rows(self) -> int:
@@ -164,10 +162,8 @@ def evaluate(
     >>> round(result.ece, 3), round(result.nll, 3)
     (0.515, 1.295)
     """
-    refuse_swapped(y, logits, "(logits, y)")
-    positive = is_positive(logits)
-    rows = logits if isinstance(logits, Rows) else Rows(logits, y, sample_weight, classes=classes)
-    per_row = Scores.of_logits(rows, positive=positive)
+    rows = rows_of(logits, y, sample_weight, classes)
+    per_row = Scores.of_logits(rows, positive=is_positive(logits))
     per_column = ClassScores.of_logits(rows) if per_class else None
     options = _Options(n_bins, intervals, level, method, draws, groups, seed)
     return _evaluate(per_row, per_column, rows.n_classes, rows.n, options)
@@ -222,36 +218,67 @@ def _evaluate(per_row: Scores, per_column: ClassScores | None, n_classes: int, n
     if per_column is not None:
         values["classwise_ece"] = per_column.classwise_ece(options.n_bins)
         values["marginal_debiased_ece"] = per_column.marginal_debiased(DEBIASED_BINS)
+    drawn = _replicates(summary, per_column, n, options) if options.intervals else {}
     return Evaluation(
         statistics=statistics,
         n_classes=n_classes,
         ece_floor=float(simulate_floor(per_row, options.n_bins, FLOOR_DRAWS, options.seed).mean()),
-        intervals=_intervals(summary, per_column, n, values, options) if options.intervals else _NO_INTERVALS,
+        intervals=MappingProxyType(_intervals(summary, values, drawn, options) if drawn else {}),
+        replicates=MappingProxyType(drawn),
         **values,
     )
 
 
-def _intervals(
-    summary: Summary, per_column: ClassScores | None, n: int, values: dict[str, float], options: _Options
-) -> Mapping[str, Interval]:
+def _replicates(summary: Summary, per_column: ClassScores | None, n: int, options: _Options) -> dict[str, Float64]:
     scores, draws, seed = summary.scores, options.draws, options.seed
     units = units_of(options.groups, scores.kept, n)
-    drawn: dict[str, Float64] = dict(zip(NAMES, summary.replicates(units, draws, seed).T, strict=True))
-    calibrated = dict(zip(NAMES, summary.calibrated(draws, seed).T, strict=True))
+    drawn = dict(zip(NAMES, summary.replicates(units, draws, seed).T, strict=True))
     if per_column is not None:
         where = (units, scores.kept, draws, seed)
         drawn["classwise_ece"] = per_column.classwise_replicates(options.n_bins, *where)
         drawn["marginal_debiased_ece"] = per_column.marginal_replicates(DEBIASED_BINS, *where)
-    return MappingProxyType(
-        {
-            name: interval_of(
-                values[name],
-                np.asarray(replicates),
-                level=options.level,
-                method=options.method,
-                bounds=RANGES.get(name, (0, 1)),
-                calibrated=calibrated[name] if name in ERRORS else None,
-            )
-            for name, replicates in drawn.items()
-        }
-    )
+    return drawn
+
+
+def _intervals(
+    summary: Summary, values: dict[str, float], drawn: dict[str, Float64], options: _Options
+) -> dict[str, Interval]:
+    calibrated = dict(zip(NAMES, summary.calibrated(options.draws, options.seed).T, strict=True))
+    return {
+        name: interval_of(
+            values[name],
+            replicates,
+            level=options.level,
+            method=options.method,
+            bounds=RANGES.get(name, (0, 1)),
+            calibrated=calibrated[name] if name in ERRORS else None,
+        )
+        for name, replicates in drawn.items()
+    }
+
+
+def difference(first: Evaluation, second: Evaluation, metric: str = "ece") -> tuple[float, Interval]:
+    """How much larger a metric of the first evaluation is than that of the second, with a paired interval.
+
+    Both must hold ``intervals=True`` on the same images in the same order with the same seed and groups: an image drawn for
+    one is then drawn for the other, and what they share cancels.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> logits, y = rng.normal(size=(300, 3)), rng.integers(0, 3, 300)
+    >>> sure, soft = (evaluate(scale * logits, y, intervals=True, draws=200) for scale in (5, 1))
+    >>> change, interval = difference(sure, soft, "nll")
+    >>> interval.low > 0  # certainly worse
+    True
+    """
+    a, b = first.replicates, second.replicates
+    if metric not in first.metrics() or metric not in second.metrics():
+        raise UnknownName.of("metric in both evaluations", metric, first.metrics().keys() & second.metrics().keys())
+    if metric not in a or metric not in b or len(a[metric]) != len(b[metric]) or first.rows != second.rows:
+        raise InputError(
+            "both evaluations must hold as many replicates of the same rows; they hold "
+            f"{len(a.get(metric, ()))} of {first.rows} rows and {len(b.get(metric, ()))} of {second.rows}. "
+            "Evaluate both with intervals=True, the same draws, seed and groups."
+        )
+    value = getattr(first, metric) - getattr(second, metric)
+    return value, interval_of(value, a[metric] - b[metric], level=first.intervals[metric].level)

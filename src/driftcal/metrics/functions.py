@@ -215,7 +215,7 @@ def area_under_risk_coverage(y_true: AnyArray, probabilities: AnyArray, *, sampl
     """The error rate among the surest predictions, averaged over how many of them are kept.
 
     (1/W) ∫ errors(t)/t dt with rows from surest to least sure; equal confidences share their errors evenly. This is
-    the area itself; the mean over ranks of Geifman & El-Yaniv 2017 differs from it by less than (1 + log n)/n.
+    the area itself; the mean over ranks of Geifman & El-Yaniv 2017 differs from it by less than 1/n.
 
     >>> area_under_risk_coverage([1, 1], [0.9, 0.8])
     0.0

@@ -153,10 +153,23 @@ def is_positive(scores: Any) -> bool:
     if isinstance(scores, Rows):
         return False
     if checks.is_chunked(scores):
-        first = next(iter(scores))
+        first = next(iter(scores), None)
         return is_positive(first[0]) if isinstance(first, tuple) and len(first) > 0 else False
     shape = np.shape(scores)
     return len(shape) == 1 or (len(shape) > 1 and shape[-1] == 1)
+
+
+def rows_of(logits: AnyArray, y: AnyArray, sample_weight: AnyArray, classes: Sequence[Any] | None = None) -> Rows:
+    """Checked rows from logits and labels, or rows that were checked before."""
+    if not isinstance(logits, Rows):
+        refuse_swapped(y, logits, "(logits, y)")
+        return Rows(logits, y, sample_weight, classes=classes)
+    if y is not None or sample_weight is not None or classes is not None:
+        raise InputError(
+            "y, sample_weight and classes must be left out when Rows are given, which hold them; they were given. "
+            "Pass Rows alone, or logits and labels."
+        )
+    return logits
 
 
 def check_pair(

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from driftcal.errors import InputError
-from driftcal.metrics.scores import WIDTH, WORST_NLL, Scores, is_positive, refuse_swapped, score_row
+from driftcal.metrics.scores import WIDTH, WORST_NLL, Scores, is_positive, rows_of, score_row
 from driftcal.numerics import kernel
-from driftcal.rows import Rows
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
 
 # Sums over all rows and sums per bin, in the order of the fields of Statistics.
@@ -54,8 +53,7 @@ class Statistics:
         cls, logits: AnyArray, y: AnyArray = None, *, sample_weight: AnyArray = None, n_bins: int = 15
     ) -> Statistics:
         """One pass over logits: an array, a memory map, a source of chunks larger than memory, or :class:`Rows`."""
-        refuse_swapped(y, logits, "(logits, y)")
-        rows = logits if isinstance(logits, Rows) else Rows(logits, y, sample_weight)
+        rows = rows_of(logits, y, sample_weight)
         positive = is_positive(logits)
         shape = (1 + _PER_BIN, max(_TOTALS, n_bins))
         sums = rows.sums(_add_rows, shape, bin_edges(n_bins), positive)
