@@ -41,14 +41,13 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def temperature_peers(logits: np.ndarray, labels: np.ndarray) -> dict[str, Run]:
+    import torch
     from netcal.scaling import TemperatureScaling
     from probmetrics.calibrators import TemperatureScalingCalibrator
     from probmetrics.distributions import CategoricalLogits
     from sklearn.calibration import _TemperatureScaling
 
-    import torch
-
-    probs = softmax(logits)
+    probs = softmax(logits.astype(np.float64))  # on float32 netcal stops at once with T = 1
     distribution = CategoricalLogits(torch.from_numpy(logits))
     target = torch.from_numpy(labels)
     return {
@@ -153,16 +152,19 @@ PEERS: dict[str, Callable[[np.ndarray, np.ndarray], dict[str, Run]]] = {
 }
 
 
+def fit_run(task: str, logits: np.ndarray, labels: np.ndarray) -> Run:
+    return lambda: driftcal.make_calibrator(task).fit(logits, labels)
+
+
 def metrics_row(logits: np.ndarray, labels: np.ndarray, rounds: int) -> dict[str, Timing]:
     """All one-pass metrics of driftcal beside one bare softmax of the same array."""
     import torch
 
     tensor = torch.from_numpy(logits)
-    out = torch.empty_like(tensor)
     return alternate(
         {
             "driftcal": lambda: driftcal.metrics.Statistics.of(logits, labels),
-            "torch.softmax": lambda: torch.softmax(tensor, dim=1, out=out) if False else torch.softmax(tensor, dim=1),
+            "torch.softmax": lambda: torch.softmax(tensor, dim=1),
         },
         rounds,
     )
@@ -192,8 +194,9 @@ def main() -> None:
                     table = metrics_row(logits, labels, max(options.rounds, 15))
                 else:
                     driftcal.make_calibrator(task).fit(*small)
-                    ours: Run = lambda task=task: driftcal.make_calibrator(task).fit(logits, labels)  # noqa: E731
-                    table = alternate({"driftcal": ours, **PEERS[task](logits, labels)}, options.rounds)
+                    table = alternate(
+                        {"driftcal": fit_run(task, logits, labels), **PEERS[task](logits, labels)}, options.rounds
+                    )
             finally:
                 sys.stdout = kept
                 silence.close()
