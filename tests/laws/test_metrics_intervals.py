@@ -125,8 +125,16 @@ def test_bad_options_are_named():
         metrics.evaluate(logits, y, intervals=True, groups=[1, 2])
     with pytest.raises(UnknownName, match="interval method 'percentile'"):
         interval_of(0.5, np.ones(3), method="percentile")
-    with pytest.raises(InputError, match="n_bins must be a whole number"):
-        metrics.evaluate(logits, y, n_bins=0)
+    for n_bins in (0, -3, 2.5, 10.0, "15"):
+        for call in (
+            lambda m: metrics.evaluate(logits, y, n_bins=m),
+            lambda m: metrics.Statistics.of(logits, y, n_bins=m),
+            lambda m: metrics.classwise_calibration_error(y, softmax(logits), n_bins=m),
+            lambda m: metrics.equal_mass_calibration_error(y, softmax(logits), n_bins=m),
+            lambda m: metrics.ece_floor(y, softmax(logits), n_bins=m),
+        ):
+            with pytest.raises(InputError, match="n_bins must be a whole number"):
+                call(n_bins)
     with pytest.raises(UnknownName, match="did you mean 'marginal'"):
         metrics.debiased_calibration_error(y, softmax(logits), kind="marginals")
     with pytest.raises(InputError, match="bandwidth must be above 0"):
@@ -230,6 +238,21 @@ def test_sources_and_rows_are_refused_with_a_reason():
         metrics.evaluate(Nothing())
     with pytest.raises(InputError, match="more than once"):
         metrics.evaluate(pair for pair in [(logits, y)])
+
+
+def test_torch_and_pandas_are_welcome():
+    pandas, torch = pytest.importorskip("pandas"), pytest.importorskip("torch")
+    logits, y = make(30)
+    plain = metrics.evaluate(logits, y).to_dict()
+    assert metrics.evaluate(torch.from_numpy(logits).requires_grad_(), torch.from_numpy(y)).to_dict() == plain
+    assert metrics.evaluate(pandas.DataFrame(logits), pandas.Series(y)).to_dict() == plain
+    p = softmax(logits)
+    ece = metrics.expected_calibration_error(y, p)
+    assert metrics.expected_calibration_error(pandas.Series(y), pandas.DataFrame(p)) == ece
+    assert metrics.expected_calibration_error(torch.from_numpy(y), torch.from_numpy(p)) == ece
+    binary = metrics.expected_calibration_error(y > 2, p[:, 0])
+    assert metrics.expected_calibration_error(pandas.Series(y > 2), pandas.Series(p[:, 0])) == binary
+    assert metrics.expected_calibration_error((y > 2).tolist(), p[:, 0].tolist()) == binary
 
 
 def test_units_follow_names():

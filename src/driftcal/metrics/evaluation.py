@@ -11,7 +11,7 @@ from driftcal.errors import InputError, UnknownName, need
 from driftcal.metrics.bootstrap import Interval, check_level, interval_of, units_of
 from driftcal.metrics.classwise import ClassScores
 from driftcal.metrics.scores import Scores, check_pair, is_positive, rows_of
-from driftcal.metrics.statistics import Statistics
+from driftcal.metrics.statistics import Statistics, bin_edges
 from driftcal.metrics.summary import DEBIASED_BINS, ERRORS, NAMES, RANGES, Summary, simulate_floor
 from driftcal.types import AnyArray, Float64
 
@@ -208,6 +208,7 @@ class _Options:
 
 
 def _evaluate(per_row: Scores, per_column: ClassScores | None, n_classes: int, n: int, options: _Options) -> Evaluation:
+    bin_edges(options.n_bins)
     check_level(options.level)
     if options.draws < 2:
         raise InputError(f"draws must be at least 2; it is {options.draws}. The usual choice is 1000.")

@@ -179,6 +179,7 @@ def classwise_calibration_error(
     >>> round(classwise_calibration_error([0, 1], [[0.8, 0.2], [0.4, 0.6]]), 4)
     0.3
     """
+    bin_edges(n_bins)
     labels, p, weights, _ = check_pair(y_true, probabilities, sample_weight)
     return ClassScores.of_probabilities(labels, p, weights).classwise_ece(n_bins)
 
@@ -254,6 +255,7 @@ def ece_floor(
     >>> 0.3 < ece_floor([0, 1, 1], [0.5, 0.6, 0.7]) < 0.6
     True
     """
+    bin_edges(n_bins)
     if draws < 1:
         raise InputError(f"draws must be at least 1; it is {draws}. The usual choice is 1000.")
     scores = Scores.of_probabilities(y_true, probabilities, sample_weight)

@@ -55,8 +55,8 @@ class Statistics:
         """One pass over logits: an array, a memory map, a source of chunks larger than memory, or :class:`Rows`."""
         rows = rows_of(logits, y, sample_weight)
         positive = is_positive(logits)
-        shape = (1 + _PER_BIN, max(_TOTALS, n_bins))
-        sums = rows.sums(_add_rows, shape, bin_edges(n_bins), positive)
+        edges = bin_edges(n_bins)
+        sums = rows.sums(_add_rows, (1 + _PER_BIN, max(_TOTALS, n_bins)), edges, positive)
         return cls._of(sums[0], sums[1:, :n_bins], positive)
 
     @classmethod
@@ -69,8 +69,9 @@ class Statistics:
     @classmethod
     def of_scores(cls, scores: Scores, *, n_bins: int = 15) -> Statistics:
         """The same from the six numbers per row of :class:`Scores`."""
+        edges = bin_edges(n_bins)
         totals, bins = np.zeros(_TOTALS), np.zeros((_PER_BIN, n_bins))
-        add_columns(scores.columns, scores.weights, totals, bins, bin_edges(n_bins))
+        add_columns(scores.columns, scores.weights, totals, bins, edges)
         return cls._of(totals, bins, scores.positive)
 
     @classmethod
@@ -206,8 +207,8 @@ class BrierDecomposition:
 
 def bin_edges(n_bins: int) -> Float64:
     """0, 1/M, …, 1."""
-    if int(n_bins) != n_bins or n_bins < 1:
-        raise InputError(f"n_bins must be a whole number of at least 1; it is {n_bins}. The usual choice is 15.")
+    if not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
+        raise InputError(f"n_bins must be a whole number of at least 1; it is {n_bins!r}. The usual choice is 15.")
     return np.linspace(0, 1, int(n_bins) + 1)
 
 
