@@ -30,7 +30,7 @@ class Collector:
 
     With a `store` they are kept on disk under the fingerprints of model, data and shift, batch by batch: a run that was
     killed goes on where it was and ends with the same bytes. Without one they are kept in memory. Level 0 of every shift
-    is the same clean pass. `passes` counts (images evaluated) / n.
+    is the same clean pass. `evaluated` counts the inputs the model was asked about.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Collector:
             raise InputError(f"{source.name} must have rows to evaluate; it has none. Check the split.")
         self.model, self.source, self.store, self.seed = model, source, store, seed
         self.on_rows = on_rows
-        self.passes = 0.0
+        self.evaluated = 0
         self._memory: dict[Any, Logits] = {}
         model.prepare(source.inputs(source.indices[:16]))
         self._model_print = model.fingerprint
@@ -49,6 +49,11 @@ class Collector:
     def labels(self) -> Labels:
         """The label of each row."""
         return self.source.labels
+
+    @property
+    def passes(self) -> float:
+        """Inputs the model was asked about, as a multiple of the source."""
+        return self.evaluated / len(self.source)
 
     def logits(self, shift: Shift, level: float = 0, *, keep: bool = True) -> Logits:
         """float32 (n, C) of the source under `shift` at `level`; with ``keep=False`` memory does not hold on to them."""
@@ -66,7 +71,7 @@ class Collector:
         """The same for some rows only, computed anew: what a search looks at before it knows where to look."""
         part = Collector(self.model, self.source.subset(rows), seed=self.seed)
         logits = part.logits(shift, level)
-        self.passes += len(rows) / len(self.source)
+        self.evaluated += len(rows)
         return logits
 
     def key(self, shift: Shift, level: float) -> Key:
@@ -124,7 +129,7 @@ class Collector:
                     inputs = shift(inputs, level, seed=self.seed, indices=indices)
                 yield start, self.model.logits(inputs)
                 start += len(labels)
-                self.passes += len(labels) / n
+                self.evaluated += len(labels)
                 if self.on_rows is not None:
                     self.on_rows(what, start, n)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +14,10 @@ import numpy as np
 from driftcal.calibrators import Calibrator
 from driftcal.collect import Collector
 from driftcal.metrics.bootstrap import draw, interval_of
-from driftcal.metrics.scores import Scores
+from driftcal.metrics.ordered import Ordered
+from driftcal.metrics.scores import WORST_NLL, Scores
 from driftcal.metrics.statistics import Statistics, bin_edges
-from driftcal.metrics.summary import NAMES, Summary
+from driftcal.metrics.summary import DEBIASED_BINS
 from driftcal.perturb.shift import Shift
 from driftcal.results import POOLED, CalibratorInfo, ResultRow, Results, ShiftInfo
 from driftcal.types import Array, Float64, Labels
@@ -120,37 +122,37 @@ def _rows(
         (level, one, [one]) for level, one in zip(levels, scores, strict=True)
     ]
     cases.append((POOLED, pooled, scores))
-    result = []
-    for level, whole, parts in cases:
-        statistics = Statistics.of_scores(whole, n_bins=n_bins)
-        summary = dict(zip(NAMES, Summary.of_scores(whole, n_bins).of(whole.weights).tolist(), strict=True))
-        result.append(
-            ResultRow(
-                calibrator=name,
-                shift=shift,
-                level=level,
-                rows=statistics.rows,
-                ece=statistics.ece,
-                ece_floor=statistics.ece_floor,
-                accuracy=statistics.accuracy,
-                confidence=statistics.confidence,
-                gap=statistics.gap,
-                entropy=statistics.entropy,
-                nll=statistics.nll,
-                brier=statistics.brier,
-                mce=statistics.mce,
-                debiased_ece=summary["debiased_ece"],
-                clipped=statistics.clipped,
-                bins={
-                    "weight": statistics.bin_weight.tolist(),
-                    "confidence": statistics.bin_confidence.tolist(),
-                    "outcome": statistics.bin_outcome.tolist(),
-                },
-                intervals=resampler.intervals(statistics, parts) if resampler is not None else {},
-                group=group,
-            )
+    statistics = [Statistics.of_scores(whole, n_bins=n_bins) for _, whole, _ in cases]
+    intervals: Sequence[Mapping[str, Sequence[float]]] = [{}] * len(cases)
+    if resampler is not None:
+        intervals = resampler.intervals(statistics, [parts for _, _, parts in cases])
+    return [
+        ResultRow(
+            calibrator=name,
+            shift=shift,
+            level=level,
+            rows=found.rows,
+            ece=found.ece,
+            ece_floor=found.ece_floor,
+            accuracy=found.accuracy,
+            confidence=found.confidence,
+            gap=found.gap,
+            entropy=found.entropy,
+            nll=found.nll,
+            brier=found.brier,
+            mce=found.mce,
+            debiased_ece=math.sqrt(Ordered.of_scores(whole).debiased(whole.weights, DEBIASED_BINS)),
+            clipped=found.clipped,
+            bins={
+                "weight": found.bin_weight.tolist(),
+                "confidence": found.bin_confidence.tolist(),
+                "outcome": found.bin_outcome.tolist(),
+            },
+            intervals=between,
+            group=group,
         )
-    return result
+        for (level, whole, _), found, between in zip(cases, statistics, intervals, strict=True)
+    ]
 
 
 class _Resampler:
@@ -163,18 +165,36 @@ class _Resampler:
         self.edges = bin_edges(n_bins)
         self.noise = np.abs(np.random.default_rng(seed).standard_normal((draws, n_bins)))
 
-    def intervals(self, statistics: Statistics, parts: Sequence[Scores]) -> dict[str, list[float]]:
-        """(low, high) of the ECE, the signed gap and the mean scores; `parts` hold the same images in the same order."""
+    def intervals(
+        self, statistics: Sequence[Statistics], cases: Sequence[Sequence[Scores]]
+    ) -> list[dict[str, list[float]]]:
+        """(low, high) of the ECE, the signed gap and the mean scores of each case: levels of the same images, pooled."""
+        n, width = self.counts.shape[1], len(self.edges) - 1 + len(_SUMS)
+        tables: dict[int, Float64] = {}
+        for parts in cases:
+            for scores in parts:
+                if id(scores) not in tables:
+                    tables[id(scores)] = self._table(scores)
+        # one product for all cases: a small product costs more to start than to do
+        sums = self.counts @ np.concatenate(list(tables.values()), axis=1)
+        of = {key: sums[:, k * width : (k + 1) * width] for k, key in enumerate(tables)}
+        return [
+            self._read(found, np.sum([of[id(scores)] for scores in parts], axis=0) / (n * len(parts)))
+            for found, parts in zip(statistics, cases, strict=True)
+        ]
+
+    def _table(self, scores: Scores) -> Float64:
+        """Per image: what it adds to each bin's residual, then its scores."""
         n, n_bins = self.counts.shape[1], len(self.edges) - 1
-        images = np.arange(n)
-        # per image: what it adds to each bin's residual, then its scores
         table: Float64 = np.zeros((n, n_bins + len(_SUMS)))
-        for scores in parts:
-            index = np.clip(np.searchsorted(self.edges, scores.confidence) - 1, 0, n_bins - 1)
-            table[images, index] += scores.confidence - scores.outcome
-            clipped = np.minimum(scores.nll, -np.log(1e-15))
-            table[:, n_bins:] += np.stack([scores.correct, clipped, scores.brier, scores.entropy], axis=1)
-        replicates = self.counts @ table / (n * len(parts))
+        index = np.clip(np.searchsorted(self.edges, scores.confidence) - 1, 0, n_bins - 1)
+        table[np.arange(n), index] = scores.confidence - scores.outcome
+        clipped = np.minimum(scores.nll, WORST_NLL)
+        table[:, n_bins:] = np.stack([scores.correct, clipped, scores.brier, scores.entropy], axis=1)
+        return table
+
+    def _read(self, statistics: Statistics, replicates: Float64) -> dict[str, list[float]]:
+        n_bins = len(self.edges) - 1
         residuals = replicates[:, :n_bins]
         # what the ECE of a calibrated model with these confidences would be: an interval below that reaches 0
         calibrated = self.noise @ np.sqrt(statistics.bin_variance) / statistics.weight
