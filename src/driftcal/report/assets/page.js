@@ -1,0 +1,264 @@
+// The page: reads the recorded numbers, keeps what the reader chose, draws. It averages over shifts and measures nothing.
+(() => {
+  const { html, lines, bars, reliability, histogram, swatch, known } = Charts;
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const by = id => document.getElementById(id);
+  const POOLED = "all", MEAN = "mean";
+  const WORDS = {
+    ece: ["Calibration error (ECE)", "lower is better"], accuracy: ["Accuracy", "share of right answers"],
+    confidence: ["Mean confidence", "what the model says on average"], gap: ["Over-confidence (confidence − accuracy)", "0 is honest"],
+    entropy: ["Entropy", "0 is certain, higher is unsure"], nll: ["NLL", "lower is better"], brier: ["Brier score", "lower is better"],
+    mce: ["Largest error of a bin (MCE)", "lower is better"], debiased_ece: ["Debiased calibration error", "lower is better"],
+  };
+  const metricName = metric => (WORDS[metric] || [metric])[0];
+  const number = (value, digits = 3) => known(value) ? value.toFixed(digits).replace("-", "−") : "–";
+  const pair = range => range && known(range[0]) && known(range[1]) ? `[${number(range[0])}, ${number(range[1])}]` : "";
+
+  const index = new Map(), clean = new Map();
+  for (const row of data.rows) {
+    index.set([row.g, row.c, row.s, row.l].join(), row);
+    if (row.l === 0 && !clean.has(`${row.g},${row.c}`)) clean.set(`${row.g},${row.c}`, row);
+  }
+  const find = (c, s, l, g = state.group) => index.get([g, c, s, l].join()) || (l === 0 ? clean.get(`${g},${c}`) : undefined);
+  const value = (row, metric) => row ? row.v[data.metrics.indexOf(metric)] : undefined;
+  const range = (row, metric) => row ? row.i[data.metrics.indexOf(metric)] : undefined;
+
+  const state = {
+    group: 0, shift: data.shifts.length > 1 ? MEAN : 0, metric: "ece", shown: new Set(data.shown),
+    calibrator: data.featured, one: worstShift(), level: POOLED, sort: ["mean_ece", 1],
+  };
+  if (!data.summary[0].length) state.group = Math.max(0, data.summary.findIndex(list => list.length));
+
+  function worstShift() {
+    const line = data.summary.flat().find(entry => entry.calibrator === data.featured);
+    return Math.max(0, data.shifts.findIndex(shift => line && shift.name === line.worst_shift));
+  }
+  const chosen = () => data.calibrators.map((c, i) => ({ ...c, index: i })).filter(c => state.shown.has(c.index));
+  const levelLabel = (shift, level) => shift.labels[shift.levels.indexOf(level)] ?? String(level);
+  const topLevel = shift => shift.levels[shift.levels.length - 1];
+
+  function options(select, entries, current, change) {
+    select.replaceChildren(...entries.map(([key, text]) => html("option", { value: key, text, selected: String(key) === String(current) })));
+    select.onchange = () => change(select.value);
+  }
+
+  // ---- table ----
+  // key, heading, group of headings, +1 where lower is better and -1 where higher is
+  const COLUMNS = [
+    ["label", "Calibrator", "", 0], ["in_domain_ece", "in domain", "ECE", 1], ["mean_ece", "under drift", "ECE", 1], ["worst_ece", "worst shift", "ECE", 1],
+    ["in_domain_accuracy", "in domain", "Accuracy", -1], ["mean_accuracy", "under drift", "Accuracy", -1], ["mean_nll", "under drift", "NLL", 1], ["mean_brier", "under drift", "Brier", 1],
+  ];
+  const tuning = c => c.style === 0 ? "the model as it came" : `${c.style > 1 ? `drift: ${c.tuned}` : c.tuned}${c.keeps ? "" : "; may change answers"}`;
+  function drawTable() {
+    const entries = data.summary[state.group].map(entry => ({ ...entry, ...data.calibrators[entry.calibrator] }));
+    const [key, way] = state.sort;
+    entries.sort((a, b) => way * (typeof a[key] === "string" ? a[key].localeCompare(b[key]) : a[key] - b[key]));
+    const best = {};
+    const differs = name => new Set(entries.map(e => number(e[name]))).size > 1; // no prize when all tie
+    for (const [name, , , sense] of COLUMNS) if (sense && differs(name)) best[name] = number(sense * Math.min(...entries.map(e => sense * e[name]).filter(known)));
+    const small = {
+      label: e => [tuning(e)], in_domain_ece: e => [pair(e.in_domain_interval), `floor ${number(e.in_domain_floor)}`],
+      mean_ece: e => [`floor ${number(e.mean_floor)}`], worst_ece: e => [pair(e.worst_interval), e.worst_shift],
+    };
+    const cell = (entry, [name, , , sense]) => {
+      const isBest = sense && number(entry[name]) === best[name];
+      return html("td", {}, html("span", { class: isBest ? "best" : null, text: sense ? number(entry[name]) : entry[name] }, isBest ? html("span", { class: "unseen", text: " best" }) : null),
+        ...(small[name] ? small[name](entry).filter(Boolean).map(text => html("small", { text })) : []));
+    };
+    const groups = COLUMNS.map(c => c[2]).filter((g, i, all) => g !== all[i - 1]);
+    const top = groups.map(g => html("th", { scope: "colgroup", colspan: COLUMNS.filter(c => c[2] === g).length, text: g }));
+    const head = COLUMNS.map(([name, text, group]) => html("th", { scope: "col", "aria-sort": name === key ? (way > 0 ? "ascending" : "descending") : null },
+      html("button", { type: "button", text: text + (name === key ? (way > 0 ? " ↑" : " ↓") : ""), "data-key": name, "aria-label": `Sort by ${group} ${text}`, onclick: () => sortBy(name) })));
+    by("summary").replaceChildren(html("caption", { class: "unseen", text: "Calibrators in domain and under drift" }), html("thead", {}, html("tr", { class: "groups" }, ...top), html("tr", {}, ...head)),
+      html("tbody", {}, ...entries.map(entry => html("tr", { class: entry.calibrator === data.featured ? "chosen" : null }, ...COLUMNS.map(column => cell(entry, column))))));
+  }
+  function sortBy(name) {
+    state.sort = [name, name === state.sort[0] ? -state.sort[1] : COLUMNS.find(c => c[0] === name)[3] || 1];
+    drawTable();
+    by("summary").querySelector(`[data-key=${name}]`).focus();
+  }
+
+  function drawTrade() {
+    const entries = data.summary[state.group].filter(e => known(e.mean_ece) && known(e.in_domain_ece));
+    by("trade").hidden = !entries.length;
+    if (!entries.length) return;
+    lines(by("trade"), {
+      title: "What is gained under drift, and what it costs in domain", note: "Lower left is best. Hollow: tuned on clean data. Filled: tuned on drift. A thin line joins the two of a method. The axes need not begin at 0.",
+      label: "Scatter chart: ECE in domain against mean ECE under drift, one point per calibrator", joined: false, tall: 380,
+      xLabel: "ECE in domain", yLabel: "mean ECE under drift",
+      links: entries.flatMap(e => entries.filter(o => data.calibrators[e.calibrator].style === 1 && data.calibrators[o.calibrator].style > 1 && data.calibrators[o.calibrator].method === data.calibrators[e.calibrator].method)
+        .map(o => ({ colour: data.calibrators[e.calibrator].colour, from: [e.in_domain_ece, e.mean_ece], to: [o.in_domain_ece, o.mean_ece] }))),
+      series: entries.map(e => ({ ...data.calibrators[e.calibrator], points: [{ x: e.in_domain_ece, y: e.mean_ece,
+        lines: [{ name: "in domain", value: number(e.in_domain_ece), extra: pair(e.in_domain_interval) }, { name: "under drift", value: number(e.mean_ece), extra: `floor ${number(e.mean_floor)}` }] }] })),
+      table: { head: ["Calibrator", "ECE in domain", "Mean ECE under drift"], body: entries.map(e => [data.calibrators[e.calibrator].label, number(e.in_domain_ece), number(e.mean_ece)]) },
+    });
+  }
+
+  // ---- against level ----
+  function pointsOf(c, metric) {
+    if (state.shift !== MEAN) {
+      const shift = data.shifts[state.shift];
+      return shift.levels.map((level, i) => {
+        const row = find(c, state.shift, level), interval = range(row, metric);
+        const floor = metric === "ece" && row ? `floor ${number(row.f)}` : "";
+        return { x: i, y: value(row, metric), low: interval?.[0], high: interval?.[1], value: number(value(row, metric)), extra: [pair(interval), floor].filter(Boolean).join(" ") };
+      });
+    }
+    return sharedLevels().map((level, i) => {
+      const values = data.shifts.map((_, s) => value(find(c, s, level), metric)).filter(known);
+      const mean = values.length ? values.reduce((a, b) => a + b, 0) / values.length : undefined;
+      return { x: i, y: mean, value: number(mean), extra: values.length > 1 && level !== 0 ? `shifts ${number(Math.min(...values))} to ${number(Math.max(...values))}` : "" };
+    });
+  }
+  const sharedLevels = () => data.shifts.length ? data.shifts[0].levels.filter(level => data.shifts.every(s => s.levels.includes(level))) : [];
+
+  function drawLines() {
+    const mean = state.shift === MEAN, shift = data.shifts[state.shift], metric = state.metric;
+    const levels = mean ? sharedLevels() : shift ? shift.levels : [];
+    const label = level => mean ? String(level) : levelLabel(shift, level);
+    const series = chosen().map(c => ({ ...c, points: pointsOf(c.index, metric) })).filter(s => s.points.some(p => known(p.y)));
+    by("lines").hidden = !series.length;
+    if (!series.length) return;
+    const where = mean ? `mean over ${data.shifts.length} shifts` : shift.name;
+    lines(by("lines"), {
+      title: `${metricName(metric)} against the level of drift`, note: `${where}; ${(WORDS[metric] || ["", ""])[1]}. ${mean ? "" : "Shading: 95 % interval."}`,
+      label: `Line chart: ${metricName(metric)} by level, ${where}, for ${series.map(s => s.label).join(", ")}`,
+      series, xs: levels.map((level, i) => ({ at: i, label: label(level) })), xLabel: mean ? "level" : shift.name, yLabel: metricName(metric),
+      high: metric === "accuracy" || metric === "confidence" ? 1 : undefined, titleOf: i => mean ? `Level ${label(levels[i])}` : `${shift.name}: ${label(levels[i])}`,
+      table: { head: ["Level", ...series.map(s => s.label)], body: levels.map((level, i) => [label(level), ...series.map(s => [s.points[i].value, s.points[i].extra].filter(Boolean).join(" "))]) },
+    });
+  }
+
+  function barsOf(name, find, series) {
+    const metric = state.metric;
+    return { label: name, bars: series.map(c => { const row = find(c), r = range(row, metric); return { series: c, y: value(row, metric), low: r?.[0], high: r?.[1], value: number(value(row, metric)), extra: pair(r) }; }) };
+  }
+  function drawBars() {
+    const series = chosen(), rows = data.shifts.map((shift, s) => barsOf(shift.name, c => find(c.index, s, POOLED), series)).filter(row => row.bars.some(b => known(b.y)));
+    show(by("bars"), `${metricName(state.metric)}, shift by shift`, "All levels of a shift pooled. Thin lines: 95 % interval.", "Shift", rows, series);
+    const groups = data.groups.slice(1).map((name, g) => ({ label: name, bars: series.map(c => {
+      const line = data.summary[g + 1].find(e => e.calibrator === c.index);
+      return { series: c, y: line?.mean_ece, value: number(line?.mean_ece), extra: line ? `in domain ${number(line.in_domain_ece)}` : "" };
+    }) })).filter(row => row.bars.some(b => known(b.y)));
+    groups.sort((a, b) => Math.max(...b.bars.map(x => x.y || 0)) - Math.max(...a.bars.map(x => x.y || 0)));
+    const most = 40;
+    show(by("groups"), "ECE under drift, group by group", groups.length > most ? `The ${most} groups with the largest error of ${groups.length}; the table has all.` : "Mean over the shifts, largest error first.", "Group", groups, series, most, "mean ECE under drift");
+  }
+  function show(host, title, note, kind, rows, series, most = 60, xLabel = metricName(state.metric)) {
+    host.hidden = !rows.length || !series.length;
+    if (host.hidden) return;
+    bars(host, { title, note, label: `Bar chart: ${title}, for ${series.map(s => s.label).join(", ")}`, rows: rows.slice(0, most), xLabel,
+      table: { head: [kind, ...series.map(s => s.label)], body: rows.map(row => [row.label, ...row.bars.map(b => [b.value, b.extra].filter(Boolean).join(" "))]) } });
+  }
+
+  // ---- reliability and distribution ----
+  const binsOf = row => row ? row.b.map(([i, w, c, o]) => ({ low: i / data.bins, high: (i + 1) / data.bins, weight: w, confidence: c / w, outcome: o / w })) : [];
+  const binTable = bins => ({ head: ["Confidence", "Rows", "Said", "Right"], body: bins.map(b => [`${b.low.toFixed(2)} to ${b.high.toFixed(2)}`, b.weight.toLocaleString("en"), number(b.confidence), number(b.outcome)]) });
+
+  function drawReliability() {
+    const shift = data.shifts[state.one], name = data.calibrators[state.calibrator].label;
+    const panels = [["clean", find(state.calibrator, state.one, 0), "In domain"],
+      ["drifted", shift && find(state.calibrator, state.one, state.level), shift ? `${shift.name}, ${state.level === POOLED ? "all levels" : levelLabel(shift, state.level)}` : ""]];
+    for (const [id, row, where] of panels) {
+      const bins = binsOf(row);
+      by(id).hidden = !bins.length;
+      if (!bins.length) continue;
+      const gap = value(row, "gap"), ece = value(row, "ece");
+      const note = [html("span", { class: `key k-${gap > 0 ? "over" : "under"}` }), html("span", { text: `${gap > 0 ? "over" : "under"}-confident by ${number(Math.abs(gap))} on average. ECE ${number(ece)}, floor ${number(row.f)}. ${row.n.toLocaleString("en")} rows.` })];
+      reliability(by(id), { title: `${where}: ${name}`, note, label: `Reliability diagram, ${where}, ${name}: ECE ${number(ece)}, says ${number(value(row, "confidence"))}, right ${number(value(row, "accuracy"))}`, bins, table: binTable(bins) });
+    }
+  }
+
+  function drawHistograms() {
+    const host = by("histograms"), shift = data.shifts[state.one];
+    host.replaceChildren();
+    if (!shift) return;
+    const level = topLevel(shift), seen = chosen().map(c => ({ series: c, row: find(c.index, state.one, level) })).filter(e => e.row && e.row.b.length);
+    by("distribution").hidden = !seen.length;
+    by("distribution-lead").textContent = `${shift.name} at ${levelLabel(shift, level)}: how many predictions are stated with which confidence. An honest model says what it gets right: the two lines meet.`;
+    const bins = seen.map(e => binsOf(e.row));
+    const most = Math.max(0.05, ...bins.map(list => { const total = list.reduce((s, b) => s + b.weight, 0); return Math.max(...list.map(b => b.weight / total)); }));
+    seen.forEach(({ series, row }, i) => {
+      const figure = html("figure", { class: "panel" });
+      host.append(figure);
+      histogram(figure, { title: series.label, note: series.style === 0 ? "no calibration" : `tuned on ${series.tuned}`, series, bins: bins[i], most, said: value(row, "confidence"), right: value(row, "accuracy"),
+        label: `Histogram of confidence, ${series.label}, ${shift.name} at ${levelLabel(shift, level)}: says ${number(value(row, "confidence"))}, right ${number(value(row, "accuracy"))}`, table: binTable(bins[i]) });
+    });
+  }
+
+  function drawLadder() {
+    const steps = (data.ladder?.levels || []).filter(step => known(step.epsilon) && known(step.accuracy));
+    by("ladder").hidden = !steps.length;
+    if (!steps.length) return;
+    const noise = data.ladder.shift ? `${data.ladder.shift} noise` : "noise";
+    const extra = [known(data.ladder.passes) ? `It took ${number(data.ladder.passes, 1).replace(/\.0$/, "")} passes of the model over the validation data.` : "", ...(data.ladder.notes || [])];
+    by("ladder-lead").textContent = [`Algorithm 1 seeks levels of ${noise} at which accuracy falls in even steps from clean to chance; -P calibrators are tuned on all of them together.`, ...extra].filter(Boolean).join(" ");
+    const error = step => known(step.standard_error) ? 1.96 * step.standard_error : undefined;
+    const targets = steps.filter(step => known(step.target));
+    lines(by("ladder-chart"), {
+      title: "Accuracy against the strength of the noise", note: "Hollow squares: the accuracy that was aimed at. Filled circles: the accuracy that was reached, with its 95 % interval.", label: `Line chart: the ladder of ${steps.length} noise levels, accuracy ${number(steps[0].accuracy)} down to ${number(steps.at(-1).accuracy)}`,
+      whiskers: true, low: 0, high: 1, xLabel: "ε, variance of the noise", yLabel: "accuracy", titleOf: at => `ε = ${Number(at.toPrecision(3))}`,
+      series: [{ label: "target", colour: 2, style: 1, points: targets.map(s => ({ x: s.epsilon, y: s.target, value: number(s.target) })) },
+        { label: "reached", colour: 1, style: 2, points: steps.map(s => ({ x: s.epsilon, y: s.accuracy, low: known(error(s)) ? Math.max(0, s.accuracy - error(s)) : undefined, high: known(error(s)) ? Math.min(1, s.accuracy + error(s)) : undefined, value: number(s.accuracy), extra: known(error(s)) ? `± ${number(error(s))}` : "" })) }].filter(s => s.points.length),
+      table: { head: ["ε", "Target", "Reached", "Standard error"], body: steps.map(s => [String(Number(s.epsilon.toPrecision(4))), number(s.target), number(s.accuracy), number(s.standard_error, 4)]) },
+    });
+  }
+
+  // ---- controls ----
+  function drawChips() {
+    by("chips").replaceChildren(...data.calibrators.map((c, i) => html("label", { class: "chip" },
+      html("input", { type: "checkbox", checked: state.shown.has(i), onchange: event => { event.target.checked ? state.shown.add(i) : state.shown.delete(i); drawChosen(); } }), swatch(c), html("span", { text: c.label }))));
+    const pick = (text, test) => html("button", { type: "button", text, onclick: () => { state.shown = new Set(data.calibrators.map((c, i) => i).filter(i => test(data.calibrators[i], i))); drawChips(); drawChosen(); } });
+    by("quick").replaceChildren(pick("The main ones", (c, i) => data.shown.includes(i)), pick("All", () => true), pick("Tuned on drift", c => c.style >= 2 || c.style === 0), pick("Tuned on clean data", c => c.style < 2));
+  }
+  function drawLevels() {
+    const shift = data.shifts[state.one];
+    if (!shift) return;
+    if (state.level !== POOLED && !shift.levels.includes(state.level)) state.level = topLevel(shift);
+    options(by("level"), [...shift.levels.filter(l => l !== 0).map(l => [l, levelLabel(shift, l)]), [POOLED, "all levels pooled"]], state.level, key => { state.level = key === POOLED ? POOLED : Number(key); drawReliability(); });
+  }
+  function drawControls() {
+    options(by("shift"), [...(data.shifts.length > 1 && sharedLevels().length > 1 ? [[MEAN, "mean over shifts"]] : []), ...data.shifts.map((s, i) => [i, s.name])], state.shift, key => { state.shift = key === MEAN ? MEAN : Number(key); drawLines(); });
+    options(by("metric"), data.metrics.map(m => [m, metricName(m)]), state.metric, key => { state.metric = key; drawLines(); drawBars(); });
+    options(by("calibrator"), data.calibrators.map((c, i) => [i, c.label]), state.calibrator, key => { state.calibrator = Number(key); drawReliability(); });
+    options(by("shift-one"), data.shifts.map((s, i) => [i, s.name]), state.one, key => { state.one = Number(key); drawLevels(); drawReliability(); drawHistograms(); });
+    options(by("group"), data.groups.map((name, i) => [i, name === null ? "all data" : name]).filter(([i]) => data.summary[i].length), state.group, key => { state.group = Number(key); drawAll(); });
+    by("group-field").hidden = data.groups.length < 2;
+    drawLevels();
+    drawChips();
+  }
+  function drawChosen() { drawLines(); drawBars(); drawHistograms(); }
+  function drawAll() { drawTable(); drawTrade(); drawChosen(); drawReliability(); }
+
+  // ---- theme, copying, printing ----
+  const root = document.documentElement, theme = by("theme");
+  const remembered = { get() { try { return localStorage.getItem("driftcal-theme"); } catch { return null; } }, set(v) { try { localStorage.setItem("driftcal-theme", v); } catch { /* private mode */ } } };
+  const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const label = () => { theme.textContent = dark() ? "Light" : "Dark"; theme.setAttribute("aria-label", `Switch to ${dark() ? "light" : "dark"} colours`); };
+  if (["light", "dark"].includes(remembered.get())) root.dataset.theme = remembered.get();
+  theme.hidden = false;
+  theme.onclick = () => { root.dataset.theme = dark() ? "light" : "dark"; remembered.set(root.dataset.theme); label(); };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", label);
+  label();
+
+  const copy = by("copy");
+  if (copy) {
+    copy.hidden = false;
+    copy.onclick = async () => {
+      const text = by("command");
+      getSelection().selectAllChildren(text);
+      let done = false;
+      try { await navigator.clipboard.writeText(text.textContent); done = true; } catch { try { done = document.execCommand("copy"); } catch { /* selected: the reader can copy */ } }
+      copy.textContent = done ? "Copied" : "Selected";
+      setTimeout(() => { copy.textContent = "Copy"; }, 1600);
+    };
+  }
+  const repaint = width => document.querySelectorAll("figure").forEach(f => f.repaint && !f.hidden && f.repaint(width(f)));
+  addEventListener("beforeprint", () => repaint(f => f.closest(".pair") ? 320 : 660));
+  addEventListener("afterprint", () => repaint(f => f.querySelector(".plot").clientWidth));
+
+  by("app").hidden = false;
+  drawControls();
+  drawAll();
+  drawLadder();
+})();

@@ -1,0 +1,198 @@
+"""One self-contained page: numbers, words, styles and script in a single file that loads nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from driftcal.files import write_atomic
+from driftcal.report.numbers import Line, is_drift_tuned, is_uncalibrated, lines_of, page_data
+from driftcal.report.words import GLOSSARY, Story, percent, tell
+from driftcal.results import Results
+
+_ASSETS = resources.files("driftcal.report") / "assets"
+
+
+def write_html(results: Results, path: str | os.PathLike[str], *, title: str | None = None) -> Path:
+    """Write the report as one HTML file that works offline; returns its path.
+
+    The same results give the same bytes. Names from models, files and classes appear as text, whatever is in them.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return write_atomic(target, to_html(results, title=title).encode())
+
+
+def to_html(results: Results, *, title: str | None = None) -> str:
+    """The page that :func:`write_html` writes."""
+    about, story = results.about, tell(results)
+    script = f'"use strict";\n{_asset("charts.js")}\n{_asset("page.js")}'
+    style = _asset("report.css")
+    parts = {
+        "policy": _policy(script, style),
+        "title": text(title or about.get("title") or f"Calibration under {results.suite} drift"),
+        "style": style,
+        "script": script,
+        "headline": text(story.headline),
+        "cards": _cards(story),
+        "notes": _list(story.notes),
+        "ladder_link": '<a href="#ladder">Ladder</a>' if (results.ladder or {}).get("levels") else "",
+        "plain_table": _plain_table(lines_of(results)),
+        "provenance": _provenance(results),
+        "glossary": _definitions(GLOSSARY.items(), "glossary"),
+        "version": text(f" {versions['driftcal']}") if "driftcal" in (versions := _mapping(about, "versions")) else "",
+        "data": json_block(page_data(results)),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("page.html"))
+
+
+def json_block(value: Any) -> str:
+    """JSON that can stand inside a script element: no character of it can end the element or start a comment.
+
+    >>> json_block("</script><!--")
+    '"\\\\u003c/script\\\\u003e\\\\u003c!--"'
+    """
+    plain = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def text(value: object) -> str:
+    """Any value as HTML text; characters that UTF-8 or HTML cannot hold are written as escapes.
+
+    >>> text('<img src=x onerror="alert(1)">')
+    '&lt;img src=x onerror=&quot;alert(1)&quot;&gt;'
+    """
+    plain = str(value).encode("utf-8", "backslashreplace").decode()
+    return escape(re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", lambda match: f"\\x{ord(match[0]):02x}", plain))
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+def _policy(script: str, style: str) -> str:
+    """Allow this script and this style, by their hash, and nothing from anywhere else."""
+    hashes = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in (script, style)]
+    return (
+        f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _cards(story: Story) -> str:
+    if not story.cards:
+        return ""
+    return f'<div class="cards">{"".join(_card(line, line is story.cards[-1]) for line in story.cards)}</div>'
+
+
+def _card(line: Line, featured: bool) -> str:
+    info, summary = line.info, line.summary
+    kind = f"tuned on {info.tuned_on}"
+    if is_uncalibrated(info):
+        kind = "the model as it came"
+    elif is_drift_tuned(info):
+        kind = f"tuned on {info.tuned_on} drift"
+    facts = [
+        ("ECE in domain", f"{summary.in_domain_ece:.3f}"),
+        (f"Worst shift, {summary.worst_shift}", f"{summary.worst_ece:.3f}"),
+        ("Says under drift", percent(line.mean_confidence)),
+        ("Is right under drift", percent(summary.mean_accuracy)),
+    ]
+    label = "No calibration" if is_uncalibrated(info) and info.label.casefold() == "base" else info.label
+    return (
+        f'<div class="card{" featured" if featured else ""}"><h3>{text(label)}</h3><p class="kind">{text(kind)}</p>'
+        f'<p class="big">{summary.mean_ece:.3f}<small>ECE under drift</small></p>{_definitions(facts, "short")}</div>'
+    )
+
+
+def _plain_table(lines: Iterable[Line]) -> str:
+    """For readers without script."""
+    head = ("Calibrator", "ECE in domain", "ECE under drift", "Worst shift", "Accuracy under drift")
+    body = "".join(
+        f"<tr><td>{text(line.info.label)}</td>"
+        + "".join(
+            f"<td>{value:.3f}</td>"
+            for value in (
+                line.summary.in_domain_ece,
+                line.summary.mean_ece,
+                line.summary.worst_ece,
+                line.summary.mean_accuracy,
+            )
+        )
+        + "</tr>"
+        for line in lines
+    )
+    columns = "".join(f'<th scope="col">{name}</th>' for name in head)
+    return (
+        f'<div class="scroll"><table class="data"><thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
+
+
+def _provenance(results: Results) -> str:
+    about = results.about
+    blocks = []
+    if about.get("command"):
+        blocks.append(
+            f'<div class="command"><pre id="command">{text(about["command"])}</pre>'
+            '<button type="button" id="copy" hidden>Copy</button></div>'
+        )
+    shifts = ", ".join(shift.name for shift in results.shifts)
+    facts = [("Method", _known(about.get("method"))), ("Why this method", _known(about.get("explanation")))]
+    facts.append(("Model", _described(about.get("model"))))
+    facts += [(f"{name.capitalize()} data", _described(entry)) for name, entry in _mapping(about, "data").items()]
+    facts.append(("Suite", text(f"{results.suite}: {shifts}")))
+    facts.append(("Bins of the ECE", text(results.n_bins)))
+    facts.append(("Seed", _known(about.get("seed"))))
+    facts.append(("Versions", text(", ".join(f"{k} {v}" for k, v in _mapping(about, "versions").items()))))
+    listed = "".join(f"<dt>{text(name)}</dt><dd>{value}</dd>" for name, value in facts if value)
+    blocks.append(f'<dl class="facts">{listed}</dl>')
+    warned = [f"{info.label}: {note}" for info in results.calibrators for note in info.warnings]
+    for name, entries in (("Class names", about.get("class_names") or ()), ("Notes from fitting", warned)):
+        if len(entries):
+            items = "".join(f"<li><bdi>{text(entry)}</bdi></li>" for entry in entries)
+            blocks.append(f"<details><summary>{name} ({len(entries)})</summary><ul>{items}</ul></details>")
+    return f'<div class="panel">{"".join(blocks)}</div>'
+
+
+def _known(value: Any) -> str:
+    return "" if value is None else text(value)
+
+
+def _described(entry: Any) -> str:
+    """A model or a data set as HTML: its name, what is known about it, its fingerprint."""
+    if not isinstance(entry, Mapping):
+        return "" if entry is None else text(entry)
+    counted = {"rows": "rows", "classes": "classes"}
+    words = [str(entry["name"])] if entry.get("name") is not None else []
+    for key, value in entry.items():
+        if key in ("name", "fingerprint") or value is None:
+            continue
+        if key in counted and isinstance(value, int):
+            words.append(f"{value:,} {counted[key]}")
+        else:
+            words.append(str(value) if key == "framework" else f"{key} {value}")
+    code = f"<code>{text(entry['fingerprint'])}</code>" if entry.get("fingerprint") else ""
+    return text(", ".join(words)) + code
+
+
+def _definitions(entries: Iterable[tuple[str, Any]], kind: str) -> str:
+    body = "".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in entries)
+    return f'<dl class="{kind}">{body}</dl>'
+
+
+def _list(notes: Iterable[str]) -> str:
+    body = "".join(f"<li>{text(note)}</li>" for note in notes)
+    return f'<ul class="notes">{body}</ul>' if body else ""
+
+
+def _mapping(about: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = about.get(key)
+    return value if isinstance(value, Mapping) else {}

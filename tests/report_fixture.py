@@ -1,0 +1,173 @@
+"""Results as an evaluation records them, made from scikit-learn's digits: what the tests of the report draw."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+from driftcal.calibrators import make_calibrator
+from driftcal.metrics import evaluate
+from driftcal.perturb import get_shift
+from driftcal.results import POOLED, CalibratorInfo, ResultRow, Results, ShiftInfo
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+BREAKOUT = "</script><script>alert(2)</script><!--"
+ODD_NAME = "a \"quoted\" 'file' name\nwith a new line & <b>tags</b> \u2028.onnx"
+
+_LABELS = {"ts": "TS", "ets": "ETS", "irm": "IRM", "ir": "IR", "ts-ir": "TS-IR", "ps": "PS", "hb": "HB", "pbmc": "PBMC"}
+_METRICS = ("ece", "accuracy", "gap", "entropy", "nll", "brier", "mce", "debiased_ece")
+
+
+@functools.cache
+def digits_results(
+    methods: tuple[str, ...] = ("ts", "irm"),
+    shifts: tuple[str, ...] = ("rot_right", "xyshift", "xyzoom"),
+    levels: tuple[int, ...] = (0, 2, 5, 9),
+    *,
+    grouped: bool = False,
+    draws: int = 40,
+) -> Results:
+    """A small evaluation: methods with and without -P, on shifts and levels, by group when asked."""
+    images, labels = load_digits(return_X_y=True)
+    images = (images / 16).astype(np.float32).reshape(-1, 8, 8, 1)
+    order = np.random.default_rng(0).permutation(len(labels))
+    train, validation, test = np.split(order, [500, 1100])
+    model = LogisticRegression(C=100, max_iter=3000).fit(images[train].reshape(len(train), -1), labels[train])
+
+    def logits(part: Any, shift: str, level: float) -> Any:
+        shifted = get_shift(shift)(images[part], level, seed=1, indices=part)
+        return model.decision_function(shifted.reshape(len(part), -1))
+
+    epsilons = np.linspace(0, 1, 6) ** 2
+    ladder = [logits(validation, "gaussian", float(e)) for e in epsilons]
+    accuracies = [float((z.argmax(1) == labels[validation]).mean()) for z in ladder]
+    infos, fitted = [CalibratorInfo("base", "Base", "base", "nothing", True)], {"base": make_calibrator("base")}
+    fitted["base"].fit(ladder[0], labels[validation])
+    for method in methods:
+        keeps = method in ("ts", "ets", "irm")
+        fitted[method] = make_calibrator(method).fit(ladder[0], labels[validation])
+        fitted[f"{method}-p"] = make_calibrator(method).fit(
+            np.concatenate(ladder), np.tile(labels[validation], len(ladder))
+        )
+        infos.append(CalibratorInfo(method, _LABELS[method], method, "clean rows", keeps))
+        infos.append(CalibratorInfo(f"{method}-p", f"{_LABELS[method]}-P", method, "gaussian", keeps))
+
+    y = labels[test]
+    groups = {None: np.ones(len(y), bool)}
+    if grouped:
+        groups |= {f"digit {k}": y == k for k in range(4)}
+    rows = []
+    for shift in shifts:
+        shifted = {level: logits(test, shift, level) for level in levels}
+        for info in infos:
+            found = {level: fitted[info.name].predict_log_proba(z) for level, z in shifted.items()}
+            for group, members in groups.items():
+                for level in (*levels, POOLED):
+                    chosen = levels if level == POOLED else (level,)
+                    stack = np.concatenate([found[lv][members] for lv in chosen])
+                    truth = np.tile(y[members], len(chosen))
+                    rows.append(_row(info.name, shift, level, group, stack, truth, draws if group is None else 0))
+    return Results(
+        suite="affine",
+        n_bins=15,
+        calibrators=tuple(infos),
+        shifts=tuple(ShiftInfo(name, levels, _words(name, levels)) for name in shifts),
+        rows=tuple(rows),
+        ladder={
+            "shift": "gaussian",
+            "levels": [
+                {"epsilon": float(e), "target": float(t), "accuracy": a, "standard_error": (a * (1 - a) / 600) ** 0.5}
+                for e, t, a in zip(
+                    epsilons, np.linspace(accuracies[0], accuracies[-1], len(epsilons)), accuracies, strict=True
+                )
+            ],
+            "passes": 41.0,
+            "notes": ["Accuracy fell steadily with the noise."],
+        },
+        about={
+            "title": "Digits under affine drift",
+            "seed": 0,
+            "command": "driftcal evaluate digits.onnx irm.safetensors test.npz --suite affine --seed 0 -o run/",
+            "model": {"name": "digits.onnx", "framework": "onnx", "fingerprint": "3f" * 32, "classes": 10},
+            "data": {
+                "validation": {"name": "val.npz", "rows": 600, "classes": 10, "fingerprint": "a1" * 32},
+                "test": {"name": "test.npz", "rows": len(y), "classes": 10, "fingerprint": "b2" * 32},
+            },
+            "versions": {"driftcal": "0.1.0", "python": "3.11.9", "numpy": np.__version__},
+            "method": f"{methods[-1]}-p",
+            "explanation": "IRM keeps every prediction and had the lowest error over the ladder in cross-validation.",
+            "class_names": [f"digit {k}" for k in range(10)],
+        },
+    )
+
+
+def hostile_results() -> Results:
+    """The small evaluation with names that try to be markup, script, formulas and LaTeX."""
+    plain = digits_results()
+    names = {"base": HOSTILE, "ts": BREAKOUT, "irm-p": '=HYPERLINK("http://x")', "rot_right": f"rot{HOSTILE}"}
+    return replace(
+        plain,
+        calibrators=tuple(
+            replace(c, name=names.get(c.name, c.name), label=names.get(c.name, c.label), warnings=(HOSTILE,))
+            for c in plain.calibrators
+        ),
+        shifts=tuple(
+            replace(s, name=names.get(s.name, s.name), labels=tuple(HOSTILE for _ in s.labels)) for s in plain.shifts
+        ),
+        rows=tuple(
+            replace(
+                r,
+                calibrator=names.get(r.calibrator, r.calibrator),
+                shift=names.get(r.shift, r.shift),
+                group=group,
+            )
+            for r in plain.rows
+            for group in (None, HOSTILE)
+        ),
+        ladder={**(plain.ladder or {}), "shift": HOSTILE, "notes": [BREAKOUT]},
+        about={
+            **plain.about,
+            "title": f"Report of {HOSTILE}",
+            "command": f"driftcal evaluate {ODD_NAME!s} {BREAKOUT}",
+            "model": {"name": ODD_NAME, "framework": BREAKOUT, "fingerprint": "3f" * 32, "classes": 3},
+            "class_names": [HOSTILE, BREAKOUT, "$x_1$ & 50% \u202e", "normal"],
+            "explanation": BREAKOUT,
+            "method": '=HYPERLINK("http://x")',
+        },
+    )
+
+
+def _words(name: str, levels: tuple[int, ...]) -> tuple[str, ...]:
+    forms = {"rot": "{}°", "she": "{}°", "xys": "{} px", "xsh": "{} px", "ysh": "{} px"}
+    scale = 2 if name.endswith("shift") else 10
+    if name.endswith("zoom"):
+        return tuple(f"×{1 - level / 10:.1f}" for level in levels)
+    return tuple(forms[name[:3]].format(scale * level) for level in levels)
+
+
+def _row(name: str, shift: str, level: float | str, group: str | None, log_probs: Any, y: Any, draws: int) -> ResultRow:
+    seen = evaluate(log_probs, y, intervals=draws > 0, draws=max(draws, 2), classes=range(10))
+    statistics = seen.statistics
+    confidence = float(statistics.bin_confidence.sum() / statistics.weight)
+    return ResultRow(
+        calibrator=name,
+        shift=shift,
+        level=level,
+        rows=seen.rows,
+        ece_floor=seen.ece_floor,
+        confidence=confidence,
+        clipped=seen.clipped,
+        bins={
+            "weight": statistics.bin_weight.tolist(),
+            "confidence": statistics.bin_confidence.tolist(),
+            "outcome": statistics.bin_outcome.tolist(),
+        },
+        intervals={k: (i.low, i.high) for k, i in seen.intervals.items() if k in _METRICS},
+        group=group,
+        **{k: getattr(seen, k) for k in _METRICS},
+    )
