@@ -43,6 +43,7 @@ _PUBLIC: dict[str, str] = {
     "TemperatureIsotonicRegression": "driftcal.calibrators",
     "TemperatureScaling": "driftcal.calibrators",
     "tune": "driftcal.tuning",
+    "write_report": "driftcal.report",
 }
 
 # modules that are public as a whole
