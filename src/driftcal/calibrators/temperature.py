@@ -144,13 +144,15 @@ class Survey:
 def survey(rows: Rows, t_max: float | None) -> Survey:
     """Look at the rows once; raise where no temperature can be the best, by any loss."""
     seen = Survey(*(rows.sums(survey_sums, 5) / rows.weight).tolist())
+    if seen.spread < FLAT:  # all temperatures are the same
+        if t_max is None:
+            raise no_better_than_chance()
+        return seen
     if seen.wrong == 0:
         raise NoFiniteOptimum(
             "the best temperature is 0: the model is right on every tuning row, so no temperature explains its errors. "
             "Tune on more rows or on perturbed ones, or keep the model as it is (method 'base')."
         )
-    if seen.spread < FLAT and t_max is None:
-        raise no_better_than_chance()
     return seen
 
 

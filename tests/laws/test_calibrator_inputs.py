@@ -1,0 +1,245 @@
+"""Every way to hand in the same logits and labels gives the same calibrator; edge cases have defined answers."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import driftcal
+from driftcal.calibrators import CALIBRATORS, make_calibrator
+from driftcal.errors import LabelsError, NoFiniteOptimum
+from driftcal.numerics import softmax
+
+NAMES = sorted(CALIBRATORS)
+NEED_T = ("ts", "ets", "ts-ir")
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Logits that float16 holds exactly, and labels without the last class."""
+    rng = np.random.default_rng(7)
+    logits = (rng.normal(size=(70, 5)) * 3).astype(np.float16).astype(np.float64)
+    y = np.where(rng.random(70) < 0.6, logits[:, :4].argmax(axis=1), rng.integers(0, 4, 70))
+    return logits, y
+
+
+def memory_map(logits, tmp_path):
+    np.save(tmp_path / "logits.npy", logits.astype(np.float32))
+    return np.load(tmp_path / "logits.npy", mmap_mode="r")
+
+
+def torch_tensor(logits, _):
+    torch = pytest.importorskip("torch")
+    return torch.tensor(logits, dtype=torch.float32, requires_grad=True)
+
+
+def read_only(logits, _):
+    logits = logits.copy()
+    logits.flags.writeable = False
+    return logits
+
+
+class FakeTensor:
+    """What a tensor of another framework looks like: no array until it is detached and on the CPU."""
+
+    def __init__(self, values):
+        self.values, self.dtype = values, values.dtype
+
+    def detach(self):
+        return self
+
+    cpu = detach
+
+    def numpy(self):
+        return self.values
+
+
+WAYS = {
+    "float16": lambda z, _: z.astype(np.float16),
+    "float32": lambda z, _: z.astype(np.float32),
+    "big-endian": lambda z, _: z.astype(">f8"),
+    "big-endian float32": lambda z, _: z.astype(">f4"),
+    "long double": lambda z, _: z.astype(np.longdouble),
+    "Fortran order": lambda z, _: np.asfortranarray(z),
+    "negative strides": lambda z, _: z[::-1, ::-1].copy()[::-1, ::-1],
+    "every other row": lambda z, _: np.repeat(z, 2, axis=0)[::2],
+    "read-only": read_only,
+    "list": lambda z, _: z.tolist(),
+    "tuple of rows": lambda z, _: tuple(map(tuple, z)),
+    "pandas": lambda z, _: pd.DataFrame(z, columns=list("abcde"), index=range(70, 0, -1)),
+    "memory map": memory_map,
+    "torch": torch_tensor,
+    "tensor-like": lambda z, _: FakeTensor(z),
+    "map of rows": lambda z, _: z.reshape(7, 2, 5, 5),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", NAMES)
+def test_any_container_and_dtype_gives_the_same_result(name, way, data, tmp_path):
+    logits, y = data
+    given = WAYS[way](logits, tmp_path)
+    wanted = make_calibrator(name).fit(logits, y).predict_proba(logits)
+    found = make_calibrator(name).fit(given, y.reshape(7, 2, 5) if way == "map of rows" else y).predict_proba(given)
+    assert found.dtype == np.float64
+    assert found.shape == ((7, 2, 5, 5) if way == "map of rows" else wanted.shape)
+    np.testing.assert_allclose(found.reshape(wanted.shape), wanted, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8", "uint64"])
+def test_whole_numbers_are_logits_too(name, dtype, data):
+    logits, y = np.round(data[0] * 3) + 60, data[1]
+    wanted = make_calibrator(name).fit(logits, y).predict_proba(logits)
+    whole = logits.astype(dtype)
+    assert np.array_equal(make_calibrator(name).fit(whole, y).predict_proba(whole), wanted)
+
+
+NAMES_OF_CLASSES = ["zebra", "ant", "bee", "cat", "dog"]
+LABELS = {
+    "int": lambda y: y,
+    "uint8": lambda y: y.astype(np.uint8),
+    "float": lambda y: y.astype(float),
+    "list": lambda y: y.tolist(),
+    "column": lambda y: y[:, None],
+    "pandas": lambda y: pd.Series(y, index=range(len(y), 0, -1)),
+    "nullable pandas": lambda y: pd.Series(y, dtype="Int64"),
+    "object": lambda y: y.astype(object),
+    "one-hot": lambda y: np.eye(5, dtype=int)[y],
+    "one-hot float": lambda y: np.eye(5)[y],
+    "one-hot bool": lambda y: np.eye(5, dtype=bool)[y],
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("name", NAMES)
+def test_any_kind_of_labels_gives_the_same_result(name, kind, data):
+    logits, y = data
+    wanted = make_calibrator(name).fit(logits, y)
+    found = make_calibrator(name).fit(logits, LABELS[kind](y))
+    assert np.array_equal(found.predict_proba(logits), wanted.predict_proba(logits))
+    assert found.classes_.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series, pd.Categorical, lambda v: np.array(v, object)])
+def test_names_of_classes(kind, data):
+    logits, y = data
+    names = kind([NAMES_OF_CLASSES[c] for c in y])
+    for name in NAMES:
+        cal = make_calibrator(name, classes=NAMES_OF_CLASSES).fit(logits, names)
+        wanted = make_calibrator(name).fit(logits, y)
+        assert np.array_equal(cal.predict_proba(logits), wanted.predict_proba(logits))
+        assert cal.predict(logits).tolist() == [NAMES_OF_CLASSES[c] for c in wanted.predict(logits)]
+
+
+def test_names_without_an_order_are_sorted_and_must_be_complete(data):
+    logits, y = data
+    four = logits[:, :4]
+    names = np.array(["a", "b", "c", "d"])
+    assert driftcal.IsotonicRegression().fit(four, names[y]).classes_.tolist() == ["a", "b", "c", "d"]
+    with pytest.raises(LabelsError, match="classes="):
+        driftcal.IsotonicRegression().fit(logits, np.append(names, "e")[y])
+    other = make_calibrator("ts", classes=[10, 20, 30, 40]).fit(four, 10 * (y + 1))
+    assert set(other.predict(four)) <= {10, 20, 30, 40}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_binary_shapes_agree(name):
+    rng = np.random.default_rng(3)
+    score = (rng.normal(size=90) * 3).astype(np.float32)
+    y = (score + rng.normal(size=90) * 4 > 0).astype(int)
+    two = np.stack([np.full(90, 7.0), score.astype(float) + 7.0], axis=1)
+    found = [make_calibrator(name).fit(z, y).predict_proba(z) for z in (score, score[:, None], two)]
+    assert found[0].shape == (90, 2)
+    assert np.array_equal(found[0], found[1])
+    np.testing.assert_allclose(found[0], found[2], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_masked_classes_get_exactly_0_at_fit_and_at_prediction(name, data):
+    logits, y = data[0].copy(), data[1]
+    logits[:, 4] = -np.inf  # nobody's class
+    logits[np.arange(70), (y + 1) % 4] = np.where(np.arange(70) % 3 == 0, -np.inf, logits[np.arange(70), (y + 1) % 4])
+    cal = make_calibrator(name).fit(logits, y)
+    p = cal.predict_proba(logits)
+    assert (p[np.isneginf(logits)] == 0).all()
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-13)
+    alone = np.array([[-np.inf, -np.inf, 3.0, -np.inf, -np.inf]])
+    assert cal.predict_proba(alone).tolist() == [[0, 0, 1, 0, 0]]
+    assert cal.predict_log_proba(alone).tolist() == [[-np.inf, -np.inf, 0, -np.inf, -np.inf]]
+    if name in ("ir", "irm", "hb", "pbmc", "ps", "base"):  # a masked class may even be the true one
+        make_calibrator(name).fit(np.vstack([logits, alone]), np.append(y, 0))
+
+
+def test_raw_marginals_of_pbmc_keep_masked_classes_at_0(data):
+    logits = data[0].copy()
+    logits[::4, 4] = -np.inf
+    p = driftcal.PlattBinning(normalise=False).fit(logits, data[1]).predict_proba(logits)
+    assert (p[::4, 4] == 0).all()
+    assert np.abs(p.sum(axis=1) - 1).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("logits", "y"),
+    [
+        ([[3.0, 1.0, 0.0]], [0]),
+        ([[3.0, 1.0, 0.0]], [2]),
+        (np.random.default_rng(0).normal(size=(20, 3)) * 9, np.zeros(20, int)),
+        (np.eye(3)[[0, 1, 2, 0]] * 1e4, [0, 1, 2, 0]),
+        (np.eye(3)[[0, 1, 2, 0]] * 1e4, [1, 2, 0, 2]),
+        (np.zeros((8, 3)), [0, 1, 2, 0, 1, 2, 0, 0]),
+        (np.full((8, 3), -1e4), [0] * 8),
+        (np.random.default_rng(0).choice([-1e4, 1e4], size=(20, 3)), np.arange(20) % 3),
+    ],
+    ids=["one row right", "one row wrong", "one class", "all right", "all wrong", "flat", "flat, one class", "±1e4"],
+)
+def test_degenerate_rows_have_a_defined_answer_or_the_right_error(name, logits, y):
+    try:
+        cal = make_calibrator(name).fit(logits, y)
+    except NoFiniteOptimum as error:
+        assert name in NEED_T
+        assert "best temperature" in str(error)  # noqa: PT017
+        return
+    p = cal.predict_proba(logits)
+    assert ((p >= 0) & (p <= 1)).all()
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", NEED_T)
+def test_a_cap_answers_where_the_best_temperature_is_infinite(name):
+    logits = np.random.default_rng(0).normal(size=(30, 3))
+    cal = make_calibrator(name, t_max=5).fit(logits, logits.argmin(axis=1))
+    assert 0 < cal.temperature_ <= 5
+    assert make_calibrator(name, t_max=5).fit(np.zeros((9, 3)), np.arange(9) % 3).predict_proba(
+        [[1.0, 0, 0]]
+    ).shape == (1, 3)
+
+
+def test_squared_error_has_a_temperature_where_the_likelihood_has_none():
+    # A few rows are certain and wrong: the likelihood wants T → ∞, the squared error still trusts the many.
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(200, 3))
+    y = logits.argmax(axis=1)
+    logits[:8] *= 1e4
+    y[:8] = logits[:8].argmin(axis=1)
+    y[8] = logits[8].argmin()
+    with pytest.raises(NoFiniteOptimum, match="no better than chance"):
+        make_calibrator("ts").fit(logits, y)
+    assert make_calibrator("ets").fit(logits, y).temperature_ < 1
+
+
+def test_an_empty_class_and_huge_width():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(6, 3_000)).astype(np.float32)
+    y = np.array([5, 9, 2_999, 5, 1, 0])
+    for name in ("base", "ir", "irm", "hb", "ps", "pbmc"):
+        p = make_calibrator(name).fit(logits, y).predict_proba(logits)
+        np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
+
+
+def test_a_single_row_of_weight_decides_alone():
+    logits = np.random.default_rng(0).normal(size=(9, 3))
+    y = logits.argmax(axis=1)
+    p = driftcal.IsotonicRegression().fit(logits, y, sample_weight=np.arange(9) == 4).predict_proba(logits)
+    assert np.isfinite(p).all()
+    assert driftcal.Identity().fit(logits, y).predict_proba(logits) == pytest.approx(softmax(logits))
