@@ -19,9 +19,12 @@ LAYERS = {
         "evaluation": 2.2,
         "calibrated": 2.3,
         "tuning": 2.4,
+        "rivalry": 2.5,
+        "runs": 2.6,
     },  # a crossing may use the ones before it
     "bench": 3,
     **dict.fromkeys(["report", "deploy"], 4),
+    **dict.fromkeys(["demo", "inspection"], 4.5),
     **dict.fromkeys(["cli", "__main__"], 5),
 }
 #: files that belong to another name's stage

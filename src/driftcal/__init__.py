@@ -37,6 +37,7 @@ _PUBLIC: dict[str, str] = {
     "Preprocessing": "driftcal.models",
     "register_shift": "driftcal.perturb",
     "Results": "driftcal.results",
+    "rivals": "driftcal.rivalry",
     "Source": "driftcal.sources",
     "Store": "driftcal.store",
     "TabularNoise": "driftcal.perturb",

@@ -21,8 +21,8 @@ from driftcal.types import Array, Labels, Logits
 #: Seconds of work that a kill may cost.
 _PART_SECONDS = 2.0
 
-#: Called with (what is being computed, rows done of it, rows in all), after every batch.
-OnRows = Callable[[str, int, int], None]
+#: Called after every batch with what is being computed and how many rows of it were just done.
+OnRows = Callable[[str, int], None]
 
 
 class Collector:
@@ -120,7 +120,6 @@ class Collector:
         return store.finish(key, n).logits
 
     def _compute(self, shift: Shift, level: float, gaps: list[tuple[int, int]]) -> Iterator[tuple[int, Logits]]:
-        n = len(self.source)
         what = f"{shift.name} {level:g}" if level else "clean"
         for low, high in gaps:
             start = low
@@ -131,7 +130,7 @@ class Collector:
                 start += len(labels)
                 self.evaluated += len(labels)
                 if self.on_rows is not None:
-                    self.on_rows(what, start, n)
+                    self.on_rows(what, len(labels))
 
 
 def shift_identity(shift: Shift) -> str:

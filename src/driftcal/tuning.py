@@ -78,7 +78,12 @@ def tune(
         ladder=ladder,
         explanation=_explain(choice, words, ladder),
         class_names=source.class_names,
-        about={"seed": seed, "validation": source.describe(), "versions": versions(), "passes": collector.passes},
+        about={
+            "seed": seed,
+            "categorical": [int(column) for column in categorical],
+            "validation": source.describe(),
+            "versions": versions(),
+        },
     )
 
 
@@ -90,7 +95,8 @@ def climb(
         return None, [collector.logits(get_shift("gaussian"), 0)]
 
     def answers(level: float, rows: Array | None) -> Logits:
-        return collector.logits(noise, level, keep=False) if rows is None else collector.some(noise, level, rows)
+        # the clean logits are needed again; of the others the search itself keeps those it will use
+        return collector.logits(noise, level, keep=level == 0) if rows is None else collector.some(noise, level, rows)
 
     if noise.levels is not None:
         return _table_ladder(collector, noise)

@@ -1,0 +1,78 @@
+"""Several methods side by side: each tuned on the clean validation rows and on the levels that Algorithm 1 found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from driftcal.calibrated import CalibratedModel, as_source, as_store
+from driftcal.calibrators import CALIBRATORS
+from driftcal.collect import Collector, OnRows
+from driftcal.errors import InputError, UnknownName
+from driftcal.evaluation import Contender
+from driftcal.perturb.shift import Shift
+from driftcal.sources import Source
+from driftcal.store import Store
+from driftcal.tuning import fit_or_keep, shift_for
+from driftcal.types import AnyArray
+
+
+def rivals(
+    tuned: CalibratedModel,
+    x_val: AnyArray,
+    y_val: AnyArray = None,
+    *,
+    methods: Sequence[str] = tuple(CALIBRATORS),
+    t_max: float | None = None,
+    store: Store | str | None = None,
+    on_rows: OnRows | None = None,
+) -> list[Contender]:
+    """The model as it is, then every method twice: tuned on clean rows, and (``-p``) on the levels `tuned` was tuned on.
+
+    Takes the validation data of `tuned` and returns what ``driftcal.evaluate(..., contenders=...)`` compares. Levels are
+    read from `tuned`, not searched again. The calibrator of `tuned` itself is always among them.
+    """
+    for method in methods:
+        if method not in CALIBRATORS:
+            raise UnknownName.of("method", method, CALIBRATORS)
+    source = validation_of(tuned, as_source(x_val, y_val, class_names=tuned.class_names or None))
+    collector = Collector(tuned.model, source, store=as_store(store), seed=tuned.about["seed"], on_rows=on_rows)
+    logits = [collector.logits(shift, level) for shift, level in ladder_conditions(tuned, source)]
+    clean, ladder = logits[0], np.concatenate(logits)
+    labels = np.tile(source.labels, len(logits))
+    own = {contender.name: contender for contender in tuned.contenders}
+    found = {"base": own["base"]}
+    for method in dict.fromkeys([*methods, tuned.method]):
+        if method == "base":
+            continue
+        calibrator, words = fit_or_keep(method, clean, source.labels, t_max)
+        found[method] = Contender(method, method, calibrator, "clean rows", [words] if words else [])
+        if tuned.ladder is not None:
+            name = f"{method}-p"
+            calibrator, words = fit_or_keep(method, ladder, labels, t_max)
+            on = str(tuned.ladder["shift"])
+            found[name] = own.get(name) or Contender(name, method, calibrator, on, [words] if words else [])
+    return list(found.values())
+
+
+def validation_of(tuned: CalibratedModel, source: Source) -> Source:
+    """The labelled rows of `source`, if they are those that `tuned` was tuned on."""
+    labelled = source.labelled()
+    recorded: dict[str, Any] = tuned.about.get("validation", {})
+    if recorded.get("fingerprint") != labelled.fingerprint:
+        raise InputError(
+            f"the validation data must be those the calibrator was tuned on: {recorded.get('name')!r} with "
+            f"{recorded.get('rows')} rows; {source.name!r} has other rows or labels. Methods tuned on different data "
+            "cannot be compared: give the same data, or tune again."
+        )
+    return labelled
+
+
+def ladder_conditions(tuned: CalibratedModel, source: Source) -> list[tuple[Shift, float]]:
+    """The shift and level of each rung `tuned` was tuned on, the clean one first."""
+    if tuned.ladder is None:
+        return [(shift_for("gaussian", source), 0.0)]
+    shift = shift_for(str(tuned.ladder["shift"]), source, tuned.about.get("categorical", ()))
+    return [(shift, float(level["epsilon"])) for level in tuned.ladder["levels"]]

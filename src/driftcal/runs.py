@@ -1,0 +1,200 @@
+"""A tuning or an evaluation before it runs: what it will compute, about how long that takes, and then the run itself."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from driftcal.calibrated import CalibratedModel, as_store, evaluate
+from driftcal.calibrators.artefact import notes as artefact_notes
+from driftcal.collect import Collector, OnRows
+from driftcal.errors import InputError
+from driftcal.models import Model, open_model
+from driftcal.perturb import get_suite
+from driftcal.perturb.shift import Shift
+from driftcal.results import Results
+from driftcal.rivalry import ladder_conditions, rivals, validation_of
+from driftcal.sources import Source, open_source
+from driftcal.store import Store
+from driftcal.tuning import shift_for, tune
+
+Conditions = Sequence[tuple[Shift, float]]
+Place = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One data set of a plan: how many passes over its rows the model still has to make."""
+
+    data: str
+    rows: int
+    conditions: int
+    passes: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would compute now. `seconds` reckons from one batch; what is stored already costs nothing.
+
+    `passes` is exact where `at_most` is None. A search for levels stops as soon as it can: then `passes` is the fewest
+    it can take and `at_most` the most.
+    """
+
+    parts: Sequence[Part]
+    seconds: float
+    at_most: float | None = None
+
+    @property
+    def passes(self) -> float:
+        """Model passes, each over all rows of its data set."""
+        return sum(part.passes for part in self.parts)
+
+    @property
+    def inputs(self) -> int:
+        """How many inputs the model will be asked about."""
+        return sum(round(part.passes * part.rows) for part in self.parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "passes": self.passes,
+            "at_most": self.at_most,
+            "inputs": self.inputs,
+            "seconds": round(self.seconds, 1),
+            "parts": [vars(part) for part in self.parts],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class TuningRun:
+    """`driftcal.tune`, to be planned before it is run; `options` are its keywords."""
+
+    model: Model
+    validation: Source
+    options: Mapping[str, Any] = field(default_factory=dict)
+    store: Place | None = None
+
+    def plan(self) -> Plan:
+        """The fewest and the most passes that Algorithm 1 can take."""
+        source = self.validation.labelled()
+        collector = Collector(self.model, source, store=_store_if_there(self.store), seed=self.options.get("seed", 0))
+        wish, levels = self.options.get("shift", "gaussian"), self.options.get("levels", 10)
+        if wish is None:
+            known: Conditions = [(shift_for("gaussian", source), 0.0)]
+            extra, most = 0.0, None
+        else:
+            shift = shift_for(wish, source, self.options.get("categorical", ()))
+            searched = shift.levels is None
+            known = [(shift, float(level)) for level in ((0,) if shift.levels is None else shift.levels)]
+            extra = float(levels - 1) if searched else 0.0
+            # each of the inner levels may be tried 8 times, and the floor is found in about as many steps
+            most = 1.0 + 8.0 * levels if searched else None
+        passes = collector.missing(known) + extra
+        part = Part(source.name, len(source), len(known) + round(extra), passes)
+        return Plan([part], passes * _seconds_per_pass(collector, [known[-1]]), most)
+
+    def run(self, *, on_rows: OnRows | None = None) -> CalibratedModel:
+        """Algorithm 1 and the fit."""
+        return tune(self.model, self.validation, store=self.store, on_rows=on_rows, **self.options)
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationRun:
+    """`driftcal.evaluate`, to be planned before it is run; `methods` are compared when there are validation data."""
+
+    tuned: CalibratedModel
+    test: Source
+    suite: str = "affine"
+    validation: Source | None = None
+    methods: Sequence[str] = ()
+    seed: int = 0
+    n_bins: int = 15
+    group: str | None = None
+    t_max: float | None = None
+    store: Place | None = None
+
+    @classmethod
+    def open(
+        cls,
+        model: Any,
+        calibrator: Place,
+        test: Any,
+        *,
+        validation: Any = None,
+        methods: Sequence[str] = (),
+        force: bool = False,
+        model_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> EvaluationRun:
+        """From a model, a saved calibrator and data, given as the command line names them."""
+        if methods and validation is None:
+            raise InputError(
+                "comparing methods needs the validation data they are to be tuned on; there are none. Give the data of tune."
+            )
+        recorded = artefact_notes(calibrator)["notes"].get("model") or {}
+        source = open_source(test)
+        wish = {key: recorded[key] for key in ("preprocessing", "outputs") if key in recorded}
+        opened = open_model(model, **{**wish, **(model_options or {})})
+        opened.prepare(source.inputs(source.indices[:16]))
+        tuned = CalibratedModel.load(calibrator, opened, force=force)
+        data = None if validation is None else validation_of(tuned, open_source(validation))
+        return cls(tuned, source.labelled(), validation=data, methods=tuple(methods), **options)
+
+    def plan(self) -> Plan:
+        """Exactly the passes that `run` will make now."""
+        store = _store_if_there(self.store)
+        conditions = [(shift, float(level)) for shift in get_suite(self.suite).shifts for level in shift.levels]
+        parts, seconds = [], 0.0
+        work: list[tuple[Source, int, Conditions]] = [(self.test, self.seed, conditions)]
+        if self._compares and self.validation is not None:
+            known = ladder_conditions(self.tuned, self.validation)
+            work.insert(0, (self.validation, int(self.tuned.about["seed"]), known))
+        for source, seed, wanted in work:
+            collector = Collector(self.tuned.model, source, store=store, seed=seed)
+            passes = collector.missing(wanted)
+            distinct = len({collector.key(shift, level).digest for shift, level in wanted})
+            parts.append(Part(source.name, len(source), distinct, passes))
+            seconds += passes * _seconds_per_pass(collector, wanted) if passes else 0.0
+        return Plan(parts, seconds)
+
+    def run(self, *, on_rows: OnRows | None = None, about: Mapping[str, Any] | None = None) -> Results:
+        """All contenders on all shifts and levels."""
+        contenders = None
+        if self._compares:
+            contenders = rivals(
+                self.tuned, self.validation, methods=self.methods, t_max=self.t_max, store=as_store(self.store),
+                on_rows=on_rows,
+            )  # fmt: skip
+        return evaluate(
+            self.tuned, self.test, suite=self.suite, seed=self.seed, n_bins=self.n_bins, group=self.group,
+            contenders=contenders, store=self.store, on_rows=on_rows, about=about,
+        )  # fmt: skip
+
+    @property
+    def _compares(self) -> bool:
+        """With validation data at hand, the method's clean-tuned twin is compared even when nothing else is."""
+        return self.validation is not None
+
+
+def _store_if_there(place: Place | None) -> Store | None:
+    """A plan writes nothing: a store that does not exist yet is an empty one."""
+    return None if place is None or not Path(place).is_dir() else as_store(place)
+
+
+def _seconds_per_pass(collector: Collector, conditions: Iterable[tuple[Shift, float]]) -> float:
+    """From one batch, through the model and through a few of the shifts."""
+    source, model = collector.source, collector.model
+    inputs, labels, indices = next(source.batches(model.batch_size))
+    model.logits(inputs)
+    listed = list(conditions)
+    shifted = listed[:: max(1, len(listed) // 4)]
+    for shift, level in shifted:  # the first call of a shift may compile it
+        shift(inputs[:1], level, indices=indices[:1])
+    begun = time.perf_counter()
+    for shift, level in shifted:
+        model.logits(shift(inputs, level, seed=collector.seed, indices=indices))
+    return (time.perf_counter() - begun) / max(1, len(shifted)) * len(source) / len(labels)
