@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from driftcal.report.figures import write_figures
 from driftcal.report.html import write_html
 from driftcal.report.tables import FORMATS, to_csv, to_json, to_latex, to_markdown
 from driftcal.results import Results
@@ -18,4 +19,4 @@ def write_report(
     return write_html(found, path, title=title)
 
 
-__all__ = ["FORMATS", "to_csv", "to_json", "to_latex", "to_markdown", "write_html", "write_report"]
+__all__ = ["FORMATS", "to_csv", "to_json", "to_latex", "to_markdown", "write_figures", "write_html", "write_report"]

@@ -190,14 +190,16 @@
     const steps = (data.ladder?.levels || []).filter(step => known(step.epsilon) && known(step.accuracy));
     by("ladder").hidden = !steps.length;
     if (!steps.length) return;
-    const noise = data.ladder.shift ? `${data.ladder.shift} noise` : "noise";
-    const extra = [known(data.ladder.passes) ? `It took ${number(data.ladder.passes, 1).replace(/\.0$/, "")} passes of the model over the validation data.` : "", ...(data.ladder.notes || [])];
-    by("ladder-lead").textContent = [`Algorithm 1 seeks levels of ${noise} at which accuracy falls in even steps from clean to chance; -P calibrators are tuned on all of them together.`, ...extra].filter(Boolean).join(" ");
+    const given = data.ladder.solver === "table", gaussian = data.ladder.shift === "gaussian";
+    const noise = gaussian ? "gaussian noise" : data.ladder.shift || "noise", sentence = text => text && text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+    const passes = known(data.ladder.passes) ? `It took ${number(data.ladder.passes, 1).replace(/\.0$/, "")} passes of the model over the validation data.` : "";
+    const how = given ? `The calibrators tuned on drift saw all levels of ${noise} together.` : `Algorithm 1 seeks levels of ${noise} at which accuracy falls in even steps from clean to chance; the calibrators tuned on drift saw all of them together.`;
+    by("ladder-lead").textContent = [how, passes, ...(data.ladder.notes || []).map(sentence)].filter(Boolean).join(" ");
     const error = step => known(step.standard_error) ? 1.96 * step.standard_error : undefined;
-    const targets = steps.filter(step => known(step.target));
+    const targets = steps.filter(step => known(step.target) && !given);
     lines(by("ladder-chart"), {
-      title: "Accuracy against the strength of the noise", note: "Hollow squares: the accuracy that was aimed at. Filled circles: the accuracy that was reached, with its 95 % interval.", label: `Line chart: the ladder of ${steps.length} noise levels, accuracy ${number(steps[0].accuracy)} down to ${number(steps.at(-1).accuracy)}`,
-      whiskers: true, low: 0, high: 1, xLabel: "ε, variance of the noise", yLabel: "accuracy", titleOf: at => `ε = ${Number(at.toPrecision(3))}`,
+      title: "Accuracy against the strength of the drift", note: `${targets.length ? "Hollow squares: the accuracy that was aimed at. " : ""}Filled circles: the accuracy that was reached, with its 95 % interval.`, label: `Line chart: the ladder of ${steps.length} noise levels, accuracy ${number(steps[0].accuracy)} down to ${number(steps.at(-1).accuracy)}`,
+      whiskers: true, low: 0, high: 1, xLabel: gaussian ? "ε, variance of the noise" : "level", yLabel: "accuracy", titleOf: at => `${gaussian ? "ε =" : "level"} ${Number(at.toPrecision(3))}`,
       series: [{ label: "target", colour: 2, style: 1, points: targets.map(s => ({ x: s.epsilon, y: s.target, value: number(s.target) })) },
         { label: "reached", colour: 1, style: 2, points: steps.map(s => ({ x: s.epsilon, y: s.accuracy, low: known(error(s)) ? Math.max(0, s.accuracy - error(s)) : undefined, high: known(error(s)) ? Math.min(1, s.accuracy + error(s)) : undefined, value: number(s.accuracy), extra: known(error(s)) ? `± ${number(error(s))}` : "" })) }].filter(s => s.points.length),
       table: { head: ["ε", "Target", "Reached", "Standard error"], body: steps.map(s => [String(Number(s.epsilon.toPrecision(4))), number(s.target), number(s.accuracy), number(s.standard_error, 4)]) },

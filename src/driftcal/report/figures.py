@@ -1,0 +1,240 @@
+"""Figures for a paper, by matplotlib: what the page shows, as PDF, SVG and PNG."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from driftcal.errors import UnknownName
+from driftcal.files import write_atomic
+from driftcal.report.ink import COLOURS, GREY, INK, OVER, UNDER, bar, canvas, clip, look_of, styled
+from driftcal.report.numbers import Line, find_base, find_featured, find_twin, lines_of
+from driftcal.results import POOLED, ResultRow, Results
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: The kinds of file a figure can be written as.
+KINDS = ("pdf", "svg", "png")
+
+# Lines that fit a panel; more would hide each other.
+_MOST_LINES = 5
+_METADATA: dict[str, dict[str, Any]] = {
+    "pdf": {"CreationDate": None, "Producer": None, "Creator": "driftcal"},
+    "svg": {"Date": None, "Creator": "driftcal"},
+    "png": {"Software": "driftcal"},
+}
+
+
+def write_figures(results: Results, folder: str | os.PathLike[str], formats: Sequence[str] = KINDS) -> list[Path]:
+    """Write every figure the results allow into `folder`, in each of `formats`; returns the paths.
+
+    ``mean_ece``, ``ece_by_level``, ``accuracy_by_level``, ``shifts``, ``reliability`` and, where there is one,
+    ``ladder``. Sizes are those of one or two columns of a paper. The same results give the same bytes.
+    """
+    for kind in formats:
+        if kind not in KINDS:
+            raise UnknownName.of("figure format", kind, KINDS)
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    lines = lines_of(results)
+    written = []
+    with styled():
+        for name, draw in FIGURES.items():
+            figure = draw(results, lines) if lines else None
+            if figure is None:
+                continue
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # laid out once, for all formats
+            for kind in formats:
+                data = BytesIO()
+                figure.savefig(data, format=kind, dpi=300, metadata=_METADATA[kind])
+                written.append(write_atomic(target / f"{name}.{kind}", data.getvalue()))
+    return written
+
+
+def draw_mean_ece(results: Results, lines: Sequence[Line]) -> Figure:
+    """Bars: the mean ECE under drift of every calibrator; a dot marks its ECE in domain."""
+    ordered = sorted(lines, key=lambda line: -line.summary.mean_ece)
+    figure, ax = canvas(3.4, 0.7 + 0.2 * len(ordered))
+    for i, line in enumerate(ordered):
+        bar(ax, i, 0.72, line.summary.mean_ece, line.info, results)
+    ax.plot(
+        [line.summary.in_domain_ece for line in ordered],
+        range(len(ordered)),
+        "o",
+        color="white",
+        markeredgecolor=INK,
+        markersize=4.5,
+        label="in domain",
+    )
+    ax.set_yticks(range(len(ordered)), [clip(line.info.label) for line in ordered])
+    ax.set(xlabel="mean ECE under drift", xlim=(0, None), ylim=(-0.6, len(ordered) - 0.4))
+    ax.grid(axis="y", visible=False)
+    ax.legend(loc="upper right")
+    return figure
+
+
+def draw_ece_by_level(results: Results, lines: Sequence[Line]) -> Figure:
+    """Lines: the ECE against the level of drift, mean over the shifts."""
+    return _by_level(results, lines, "ece", "ECE, mean over shifts")
+
+
+def draw_accuracy_by_level(results: Results, lines: Sequence[Line]) -> Figure:
+    """Lines: accuracy and mean confidence against the level of drift, mean over the shifts."""
+    figure = _by_level(results, lines, "confidence", "confidence, mean over shifts")
+    ax = figure.axes[0]
+    base = find_base(lines) or lines[0]
+    levels = _shared_levels(results)
+    accuracy = [_mean_at(results, base.info.name, level, "accuracy") for level in levels]
+    ax.plot(range(len(levels)), accuracy, color=INK, linewidth=2.2, label="accuracy", zorder=1.5)
+    ax.set(ylabel="accuracy, confidence", ylim=(0, 1))
+    ax.legend()
+    return figure
+
+
+def draw_shifts(results: Results, lines: Sequence[Line]) -> Figure:
+    """Bars: the pooled ECE shift by shift, with intervals."""
+    chosen = _main(results, lines)
+    figure, ax = canvas(3.4, 0.8 + len(results.shifts) * (0.12 + 0.11 * len(chosen)))
+    thick = 0.82 / len(chosen)
+    rows = {(row.calibrator, row.shift): row for row in results.rows if row.level == POOLED and row.group is None}
+    for i, shift in enumerate(results.shifts):
+        for k, line in enumerate(chosen):
+            row = rows.get((line.info.name, shift.name))
+            if row is None:
+                continue
+            place = i + (k - (len(chosen) - 1) / 2) * thick
+            bar(ax, place, thick * 0.86, row.ece, line.info, results, label=line.info.label if i == 0 else None)
+            if "ece" in row.intervals:
+                ax.plot(row.intervals["ece"], [place, place], color=INK, linewidth=0.8)
+    ax.set_yticks(range(len(results.shifts)), [clip(shift.name) for shift in results.shifts])
+    ax.set(xlabel="ECE, all levels pooled", xlim=(0, None), ylim=(len(results.shifts) - 0.45, -0.55))
+    ax.grid(axis="y", visible=False)
+    figure.legend(loc="outside upper center", ncols=min(3, len(chosen)))
+    return figure
+
+
+def draw_reliability(results: Results, lines: Sequence[Line]) -> Figure | None:
+    """Two rows of diagrams: in domain above, the worst shift of the featured calibrator below."""
+    chosen = _main(results, lines, most=3)
+    featured = find_featured(lines, results.about.get("method")) or chosen[-1]
+    shift = featured.summary.worst_shift
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2.2 * len(chosen) + 0.4, 5.0), layout="constrained")
+    grid = figure.subplots(2, len(chosen), squeeze=False, sharex=True, sharey=True)
+    for k, line in enumerate(chosen):
+        cases: tuple[tuple[float | str, str], ...] = ((0, "in domain"), (POOLED, shift))
+        for i, (level, where) in enumerate(cases):
+            row = _find(results, line.info.name, shift, level)
+            if row is None:
+                return None
+            _diagram(grid[i][k], row, results.n_bins)
+            grid[i][k].set_title(f"{clip(line.info.label)}, {clip(where)}")
+        grid[1][k].set_xlabel("confidence")
+    for i in range(2):
+        grid[i][0].set_ylabel("accuracy")
+    return figure
+
+
+def draw_ladder(results: Results, lines: Sequence[Line]) -> Figure | None:
+    """Algorithm 1's levels: the accuracy aimed at and the accuracy reached."""
+    steps = (results.ladder or {}).get("levels") or []
+    if not steps:
+        return None
+    figure, ax = canvas(3.4, 2.3)
+    noise = [step["epsilon"] for step in steps]
+    if all(step.get("target") is not None for step in steps) and (results.ladder or {}).get("solver") != "table":
+        targets = [step["target"] for step in steps]
+        ax.plot(noise, targets, "s", color=COLOURS[1], markerfacecolor="white", markersize=6, label="target")
+    errors = [1.96 * (step.get("standard_error") or 0) for step in steps]
+    ax.errorbar(
+        noise,
+        [step["accuracy"] for step in steps],
+        yerr=errors,
+        color=COLOURS[0],
+        marker="o",
+        markersize=3,
+        linewidth=1,
+        label="reached, 95 % interval",
+    )
+    gaussian = (results.ladder or {}).get("shift") == "gaussian"
+    ax.set(xlabel="ε, variance of the noise" if gaussian else "level", ylabel="accuracy", ylim=(0, 1))
+    ax.legend()
+    return figure
+
+
+#: name of the file -> function that draws it, or gives None where the results hold nothing for it
+FIGURES: dict[str, Callable[[Results, Sequence[Line]], Figure | None]] = {
+    "mean_ece": draw_mean_ece,
+    "ece_by_level": draw_ece_by_level,
+    "accuracy_by_level": draw_accuracy_by_level,
+    "shifts": draw_shifts,
+    "reliability": draw_reliability,
+    "ladder": draw_ladder,
+}
+
+
+def _main(results: Results, lines: Sequence[Line], most: int = _MOST_LINES) -> list[Line]:
+    """No calibration, the featured calibrator and its clean-tuned twin; all of them when they are few."""
+    if len(lines) <= most:
+        return list(lines)
+    featured, base = find_featured(lines, results.about.get("method")), find_base(lines)
+    twin = find_twin(lines, featured) if featured else None
+    names = [line.info.name for line in (base, twin, featured) if line is not None]
+    return [line for line in lines if line.info.name in names]
+
+
+def _by_level(results: Results, lines: Sequence[Line], metric: str, label: str) -> Figure:
+    levels = _shared_levels(results)
+    figure, ax = canvas(3.4, 2.5)
+    for line in _main(results, lines):
+        values = [_mean_at(results, line.info.name, level, metric) for level in levels]
+        ax.plot(range(len(levels)), values, label=clip(line.info.label), **look_of(line.info, results))
+    ax.set_xticks(range(len(levels)), [f"{level:g}" for level in levels])
+    ax.set(xlabel="level of drift", ylabel=label, ylim=(0, None))
+    ax.legend()
+    return figure
+
+
+def _shared_levels(results: Results) -> list[float]:
+    """The levels that every shift has; those of the first where they share none."""
+    if not results.shifts:
+        return [0]
+    first = results.shifts[0].levels
+    return [level for level in first if all(level in shift.levels for shift in results.shifts)] or list(first)
+
+
+def _mean_at(results: Results, name: str, level: float, metric: str) -> float:
+    found = [row for shift in results.shifts if (row := _find(results, name, shift.name, level)) is not None]
+    return sum(getattr(row, metric) for row in found) / len(found) if found else float("nan")
+
+
+def _find(results: Results, name: str, shift: str, level: float | str) -> ResultRow | None:
+    same = [row for row in results.rows if (row.calibrator, row.level, row.group) == (name, level, None)]
+    return next((row for row in same if row.shift == shift), same[0] if same and level == 0 else None)
+
+
+def _diagram(ax: Axes, row: ResultRow, n_bins: int) -> None:
+    total = sum(row.bins["weight"]) or 1
+    largest = max(row.bins["weight"])
+    for i, (weight, confidence, outcome) in enumerate(
+        zip(row.bins["weight"], row.bins["confidence"], row.bins["outcome"], strict=True)
+    ):
+        if weight <= 0:
+            continue
+        said, right, left, width = confidence / weight, outcome / weight, i / n_bins, 1 / n_bins
+        strength = 0.15 + 0.6 * (weight / largest) ** 0.5  # bins of few rows are pale: they say little
+        colour = OVER if said > right else UNDER
+        ax.bar(left, said - right, width * 0.92, right, align="edge", color=colour, alpha=strength, linewidth=0)
+        ax.plot([left, left + width * 0.92], [right, right], color=INK, linewidth=1.2, solid_capstyle="butt")
+        ax.bar(left, 0.16 * weight / total, width * 0.92, -0.2, align="edge", color=GREY, linewidth=0)
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.9, linestyle=(0, (4, 3)))
+    ax.set(xlim=(0, 1), ylim=(-0.2, 1), aspect="equal", yticks=[0, 0.25, 0.5, 0.75, 1])
+    words = f"ECE {row.ece:.3f}\nfloor {row.ece_floor:.3f}"
+    ax.text(0.04, 0.97, words, transform=ax.transAxes, va="top", fontsize=7, color=INK)
