@@ -139,8 +139,10 @@ class Search:
     def best_for(self, target: float) -> float:
         """The evaluated level nearest to a target; of those within tolerance of the last target, the lowest."""
         if self.targets and target == self.targets[-1] and len(self.targets) > 1:
-            low = max(target, min(self.accuracy.values()))
-            return min(level for level, a in self.accuracy.items() if a <= low + self.tolerance)
+            limit = max(target + self.tolerance, min(self.accuracy.values()))
+            if limit > target + self.tolerance:  # out of reach: as good as the lowest, up to the tolerance
+                limit += self.tolerance
+            return min(level for level, a in self.accuracy.items() if a <= limit)
         return min(self.accuracy, key=lambda level: (abs(self.accuracy[level] - target), level))
 
     def met(self, i: int) -> bool:
@@ -151,6 +153,9 @@ class Search:
         """Drop the logits no target will use."""
         if self.targets:
             wanted = {self.best_for(t) for t in self.targets} | {0.0}
+            # the last target may yet move to any level at least as low as its present one
+            low = self.accuracy[self.best_for(self.targets[-1])]
+            wanted |= {level for level, accuracy in self.accuracy.items() if accuracy <= low}
             self.logits = {level: rows for level, rows in self.logits.items() if level in wanted}
 
     def space(self, n_levels: int, floor: float, lowest_level: float) -> None:
