@@ -22,6 +22,10 @@ def as_array(values: AnyArray, name: str, error: type[InputError] = InputError) 
         values = values.numpy()
     elif hasattr(values, "to_numpy"):
         values = values.to_numpy()
+    if hasattr(values, "toarray"):
+        raise error(
+            f"{name} must be dense; a sparse {type(values).__name__} was given, and sparse input is not supported. Call its toarray()."
+        )
     if np.ma.is_masked(values):
         raise error(
             f"{name} must not have masked entries; numpy would read what lies under the mask. Fill or drop them."
@@ -275,6 +279,7 @@ def is_chunked(logits: AnyArray) -> bool:
     if (
         isinstance(logits, (list, tuple, str, bytes, np.ndarray, dict))
         or hasattr(logits, "__array__")
+        or hasattr(logits, "toarray")
         or hasattr(logits, "detach")
     ):
         return False

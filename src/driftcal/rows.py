@@ -111,15 +111,19 @@ class Rows:
         `state` is what no rows amount to; `merge(into, other)` adds one state to another. With `every` > 1 only each
         so-manieth block is read: a cheap look before the exact passes.
         """
-        lanes = [state.copy() for _ in range(LANES)]
+        lanes: list[Array | None] = [None] * LANES  # filled when first used: a state can be as large as the data
 
-        def run(lane: Array, block: Block) -> None:
-            function(block.logits, block.labels, block.weights, lane, *args)
+        def run(lane: int, block: Block) -> None:
+            into = lanes[lane]
+            if into is None:
+                into = lanes[lane] = state.copy()
+            function(block.logits, block.labels, block.weights, into, *args)
 
-        _run(run, lanes, islice(self.blocks(), 0, None, every))
-        for lane in lanes[1:]:
-            merge(lanes[0], lane)
-        return lanes[0]
+        _run(run, range(LANES), islice(self.blocks(), 0, None, every))
+        first, *others = [lane for lane in lanes if lane is not None]
+        for other in others:
+            merge(first, other)
+        return first
 
     def sums(self, function: Callable[..., None], shape: int | tuple[int, ...], *args: Any, every: int = 1) -> Float64:
         """The sums that ``function(logits, labels, weights, sums, *args)`` adds up over all rows."""
@@ -171,7 +175,7 @@ class Rows:
         self.weight = float(self.class_weights.sum())
         if self.weight == 0:
             raise WeightsError(
-                "sample_weight must have a positive sum; all weights are 0. Leave it out to weight all rows alike."
+                "sample_weight must have a positive sum; all weights are zero. Leave it out to weight all rows alike."
             )
         if not 1 / HUGE <= self.weight <= HUGE:
             raise WeightsError(

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
 import driftcal
 from driftcal import errors as e
@@ -59,6 +60,7 @@ CASES = {
     "text as logits": (fit(Z.astype(str)), e.LogitsError, "logits", "real numbers", "dtype <U", "Convert the columns"),
     "complex logits": (fit(Z + 1j), e.LogitsError, "logits", "real numbers", "complex128", "Convert"),
     "bool logits": (fit(Z > 0), e.LogitsError, "logits", "real numbers", "bool", "Convert"),
+    "sparse logits": (fit(scipy.sparse.csr_array(Z)), e.LogitsError, "logits", "must be dense", "csr_array", "toarray()"),
     "a numpy mask": (fit(np.ma.masked_less(Z, 0)), e.LogitsError, "logits", "must not have masked entries", "under the mask", "Fill or drop"),
     "probabilities as logits": (fit(P), e.LogitsError, "logits", "unnormalised", "sums to 1", "from_probabilities"),
     "label too large": (fit(y=changed(Y, 3, 12)), e.LabelsError, "labels", "0..2", "row 3 holds 12", "subtract 1"),
@@ -81,7 +83,7 @@ CASES = {
     "negative weight": (fit(sample_weight=changed(np.ones(12), 9, -1.0)), e.WeightsError, "sample_weight", "at least 0", "row 9 holds -1.0", "Use 0"),
     "NaN weight": (fit(sample_weight=changed(np.ones(12), 9, np.nan)), e.WeightsError, "sample_weight", "finite", "row 9 holds nan", "Use 0"),
     "too few weights": (fit(sample_weight=[1, 2]), e.WeightsError, "sample_weight", "one number per row", "12 rows", "Leave it out"),
-    "all weights 0": (fit(sample_weight=np.zeros(12)), e.WeightsError, "sample_weight", "positive sum", "all weights are 0", "Leave it out"),
+    "all weights 0": (fit(sample_weight=np.zeros(12)), e.WeightsError, "sample_weight", "positive sum", "all weights are zero", "Leave it out"),
     "weights of 1e300": (fit(sample_weight=np.full(12, 1e300)), e.WeightsError, "sample_weight", "sum to a number between", "1.2e+301", "one factor"),
     "weights of 1e-300": (fit(sample_weight=np.full(12, 1e-300)), e.WeightsError, "sample_weight", "sum to a number between", "1.2e-299", "only their ratios"),
     "features": (fit(features=Z), e.InputError, "TemperatureScaling", "logits only", "features or reference was given", "Leave them out"),
