@@ -122,12 +122,13 @@ def cut(claims: Float64, sums: Float64, n_bins: int, whole: bool, ends: Array) -
         n_bins = int(min(np.float64(n_bins), mass))
     size = math.floor(mass / n_bins)
     extra = mass - n_bins * size
+    slack = 0.0 if whole else 1e-11 * mass  # running sums of fractional weights are rounded
     found = 0
     position = 0
     for b in range(1, n_bins):
         target = b * size + min(np.float64(b), extra) if whole else b * mass / n_bins
-        last = _first_above(sums[0, 1:], target, position, True)  # the row that fills the bin
-        after = _first_above(sums[0, 1:], target, last, False)  # the row that comes next
+        last = _first_above(sums[0, 1:], target - slack, position, True)  # the row that fills the bin
+        after = _first_above(sums[0, 1:], target + slack, last, False)  # the row that comes next
         if after >= n:
             break
         edge = (claims[last] + claims[after]) / 2
