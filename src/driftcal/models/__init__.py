@@ -60,7 +60,6 @@ def open_model(
     """
     if isinstance(what, Model):
         return what
-    steps = Preprocessing.from_dict(preprocessing) if isinstance(preprocessing, Mapping) else preprocessing
     if threads is not None and threads < 1:
         raise InputError(f"threads must be at least 1; it is {threads}.")
     label = name
@@ -70,6 +69,10 @@ def open_model(
         if isinstance(what, Model):
             return what
     backend = _backend(what, device=device, threads=threads, weights=weights, outputs=outputs, name=name)
+    # a mapping, such as a command line makes, may leave the layout to the framework
+    steps = preprocessing
+    if isinstance(steps, Mapping):
+        steps = Preprocessing.from_dict({"layout": backend.layout, **steps})
     if label is None:
         label = Path(what).name if isinstance(what, str | os.PathLike) else type(what).__name__
     return Model(backend, preprocessing=steps, outputs=outputs, batch_size=batch_size, name=label)

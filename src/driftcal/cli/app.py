@@ -1,0 +1,79 @@
+"""All commands in pipeline order, and what becomes of errors: 0 done, 1 failed, 2 misused."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from driftcal import __version__
+from driftcal.cli.demo import demo
+from driftcal.cli.evaluate import evaluate
+from driftcal.cli.inspect import inspect
+from driftcal.cli.report import report
+from driftcal.cli.shifts import shifts
+from driftcal.cli.talk import printable
+from driftcal.cli.tune import tune
+from driftcal.errors import DriftcalError, UnknownName
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Honest classifier confidence, in domain and while the data drifts.
+
+    \b
+    See it work on bundled data, in about a minute:
+      driftcal demo
+    \b
+    Your own model, from validation data to a report:
+      driftcal tune model.onnx val.npz -o cal.safetensors
+      driftcal evaluate model.onnx cal.safetensors test.npz -o run
+      driftcal report run -o report.html
+
+    Every command has --json (data on stdout), --quiet (nothing on stderr but errors) and --dry-run (what would be done).
+    Exit code: 0 done, 1 failed, 2 misused.
+    """
+
+
+for _command in (demo, tune, evaluate, report, shifts, inspect):
+    app.command()(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The console entry point: a driftcal error is one line on stderr."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the run
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        app(words, prog_name="driftcal", obj=shlex.join(["driftcal", *words]))
+    except BrokenPipeError:  # the reader, e.g. `head`, has seen enough
+        with contextlib.suppress(OSError):
+            sys.stdout.close()
+        sys.exit(1)
+    except (DriftcalError, OSError) as error:
+        print(f"driftcal: {printable(str(error))}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, UnknownName) else 1)

@@ -1,0 +1,122 @@
+"""Options that several commands share, each said once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print data as JSON on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No talk and no progress on stderr, only errors.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do none of it.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all noise and of random shifts.")]
+Bins = Annotated[int, typer.Option(min=1, help="Bins of the calibration error.")]
+TMax = Annotated[
+    float | None,
+    typer.Option("--t-max", help="Cap on the temperature; 5 reproduces the paper's code.", show_default="no cap"),
+]
+StoreDir = Annotated[
+    Path | None,
+    typer.Option("--store", metavar="DIR", help="Keep the model's answers here: a killed run goes on where it was."),
+]
+
+
+def numbers(text: str | None, option: str) -> tuple[float, ...]:
+    """``0.5,0.25`` as numbers."""
+    try:
+        return tuple(float(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        raise typer.BadParameter(
+            f"must be numbers with commas between, such as 0.485,0.456,0.406; it is {text!r}.", param_hint=option
+        ) from None
+
+
+def words(text: str | None) -> tuple[str, ...]:
+    """``ts,irm`` as names."""
+    return tuple(part.strip() for part in text.split(",") if part.strip()) if text else ()
+
+
+def _size(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    sides = text.lower().split("x")
+    try:
+        height, width = (int(side) for side in (sides * 2 if len(sides) == 1 else sides))
+    except ValueError:
+        raise typer.BadParameter(f"must be 224 or 224x320; it is {text!r}.", param_hint="--size") from None
+    return height, width
+
+
+def _model_options(
+    outputs: Annotated[
+        str | None,
+        typer.Option(help="What the model ends in: logits, or probabilities after a softmax.", show_default="logits"),
+    ] = None,
+    mean: Annotated[
+        str | None, typer.Option(help="Subtracted from each channel, e.g. 0.485,0.456,0.406.", metavar="A,B,C")
+    ] = None,
+    std: Annotated[
+        str | None, typer.Option(help="Each channel is divided by it, e.g. 0.229,0.224,0.225.", metavar="A,B,C")
+    ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(help="Axes the model wants: NCHW, NHWC or flat.", show_default="the framework's usual one"),
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(help="Scale images to this before the model.", metavar="SIDE or HxW")
+    ] = None,
+    bgr: Annotated[bool, typer.Option("--bgr", help="The model wants blue first.")] = False,
+    scale: Annotated[
+        float | None, typer.Option(help="Multiply pixels in [0, 1], 255 for models that want bytes.", show_default="1")
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            help="Weights for the torch module that package.module:factory makes.", metavar="FILE.safetensors"
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(min=1, help="Inputs per call of the model.", show_default="what fits memory, up to 256"),
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, …; auto takes a GPU where there is one.")] = "auto",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of the model's framework.", show_default="all cores")
+    ] = None,
+) -> dict[str, Any]:
+    """What `driftcal.open_model` wants to know beside the model; only what was said."""
+    found: dict[str, Any] = {
+        "outputs": outputs, "weights": weights, "batch_size": batch_size, "threads": threads,
+        "device": None if device == "auto" else device,
+    }  # fmt: skip
+    steps: dict[str, Any] = {
+        "mean": numbers(mean, "--mean") or None, "std": numbers(std, "--std") or None, "layout": layout,
+        "size": _size(size), "channels": "BGR" if bgr else None, "scale": scale,
+    }  # fmt: skip
+    steps = {name: value for name, value in steps.items() if value is not None}
+    if steps:
+        found["preprocessing"] = steps
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def with_model_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a model; it gets them together as `model_options`.
+
+    The command's own parameters come first in its help, the shared ones after them.
+    """
+    shared = inspect.signature(_model_options, eval_str=True).parameters
+    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "model_options"]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        about_model = {name: given.pop(name) for name in shared}
+        command(**given, model_options=_model_options(**about_model))
+
+    run.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
+    run.__annotations__ = {}
+    del run.__wrapped__
+    return run

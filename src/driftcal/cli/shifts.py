@@ -1,0 +1,51 @@
+"""driftcal shifts"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from driftcal.cli import options
+from driftcal.cli.talk import Talk
+
+
+def shifts(
+    contact_sheet: Annotated[
+        Path | None,
+        typer.Option(help="Draw all shifts × levels for this image instead of listing them.", metavar="IMAGE"),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the contact sheet goes.")] = Path("shifts.png"),
+    suite: Annotated[
+        str | None, typer.Option(help="Only this suite: affine, imagenet-c, cifar10-c, h-tuning or all.")
+    ] = None,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    dry_run: options.DryRun = False,
+) -> None:
+    """List the shifts and suites, or draw them all for one image.
+
+    \b
+      driftcal shifts
+      driftcal shifts --suite affine --json
+    \b
+    What would they do to this photograph?
+      driftcal shifts --contact-sheet photo.png -o shifts.png
+    """
+    from driftcal import perturb
+    from driftcal.perturb import catalogue
+    from driftcal.perturb.contact_sheet import save_contact_sheet
+
+    talk = Talk(as_json, quiet)
+    chosen = list(perturb.get_suite(suite).shifts) if suite else perturb.drawable()
+    if contact_sheet is None:
+        listed = {shift.name: shift for shift in chosen} if suite else perturb.SHIFTS
+        talk.give(catalogue.catalogue(listed), *catalogue.catalogue_text(listed).splitlines())
+    else:
+        path = output if dry_run else save_contact_sheet(contact_sheet, output, chosen, seed=seed)
+        cells = sum(10 if shift.levels is None else len(shift.levels) for shift in chosen)
+        verb = "would draw" if dry_run else "drew"
+        talk.say(f"{verb} {len(chosen)} shifts, {cells} images")
+        talk.give({"contact_sheet": str(path)}, str(path))

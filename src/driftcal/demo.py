@@ -1,0 +1,125 @@
+"""The whole pipeline on real data: Algorithm 1, every calibrator with and without -P, the affine suite, a report."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driftcal.calibrated import CalibratedModel
+from driftcal.calibrators import CALIBRATORS
+from driftcal.collect import OnRows
+from driftcal.errors import InputError
+from driftcal.models import Model, open_model
+from driftcal.perturb import get_suite
+from driftcal.report import write_report
+from driftcal.results import Results
+from driftcal.runs import EvaluationRun, Part, Plan, TuningRun
+from driftcal.sources import Source, open_source
+
+#: Rows of the digits: what the classifier learns from, what calibrators are tuned on, what they are tested on.
+_DIGITS = (597, 600, 600)
+
+
+@dataclass(frozen=True)
+class DemoOutcome:
+    """What the demo leaves behind."""
+
+    results: Results
+    tuned: CalibratedModel
+    folder: Path
+    report: Path
+
+
+@dataclass(frozen=True, eq=False)
+class Demo:
+    """A model and two halves of labelled data, ready to be planned or run into `folder`."""
+
+    model: Model
+    validation: Source
+    test: Source
+    folder: Path
+    methods: Sequence[str] = tuple(CALIBRATORS)
+    seed: int = 0
+    n_bins: int = 15
+    title: str = "driftcal demo"
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        data: str = "digits",
+        model: Any = None,
+        rows: int | None = None,
+        seed: int = 0,
+        n_bins: int = 15,
+        model_options: Mapping[str, Any] | None = None,
+    ) -> Demo:
+        """scikit-learn's digits with a network trained on the spot, or your data with your model.
+
+        Your data are halved by ``numpy.random.default_rng(0).permutation``: validation first, then test. `rows` takes
+        only so many of each half.
+        """
+        source = open_source(data).labelled()
+        if model is None:
+            if data != "digits":
+                raise InputError(
+                    f"data {data!r} need a model; there is none. Give a file or package.module:factory; only the digits bring one."
+                )
+            train, validation, test = source.split(*_DIGITS, seed=0)
+            opened = open_model(train_digits(train), name="small neural network")
+            title = "driftcal demo: handwritten digits"
+        else:
+            validation, test = source.split(len(source) // 2, seed=0)[:2]
+            opened = open_model(model, **(model_options or {}))
+            title = f"driftcal demo: {opened.name} on {source.name}"
+        if rows is not None:
+            validation, test = (
+                part.subset(np.arange(min(rows, len(part))), note={"first": rows}) for part in (validation, test)
+            )
+        return cls(opened, validation, test, Path(folder), seed=seed, n_bins=n_bins, title=title)
+
+    @property
+    def _tuning(self) -> TuningRun:
+        return TuningRun(self.model, self.validation, {"seed": self.seed}, self.folder / "store")
+
+    def plan(self) -> Plan:
+        """The fewest and the most passes it can take on an empty folder."""
+        tuning = self._tuning.plan()
+        conditions = 1 + sum(1 for _, level in get_suite("affine") if level)
+        per_input = tuning.seconds / max(1, tuning.inputs)
+        part = Part(self.test.name, len(self.test), conditions, conditions)
+        seconds = tuning.seconds + per_input * conditions * len(self.test)
+        most = None if tuning.at_most is None else tuning.at_most + conditions
+        return Plan([*tuning.parts, part], seconds, most)
+
+    def run(self, *, on_rows: OnRows | None = None, about: Mapping[str, Any] | None = None) -> DemoOutcome:
+        """Tune, compare, save and report; the model's answers stay in a store, so a second run is quick."""
+        tuned = self._tuning.run(on_rows=on_rows)
+        tuned.save(self.folder / "calibrator.safetensors")
+        evaluation = EvaluationRun(
+            tuned, self.test, validation=self.validation, methods=self.methods, seed=self.seed, n_bins=self.n_bins,
+            store=self.folder / "store",
+        )  # fmt: skip
+        results = evaluation.run(on_rows=on_rows, about={"title": self.title, **(about or {})})
+        results.save(self.folder)
+        return DemoOutcome(results, tuned, self.folder, write_report(results, self.folder / "report.html"))
+
+
+def train_digits(train: Source) -> Any:
+    """A small neural network for scikit-learn's digits: right in domain, and far too sure of itself when they drift."""
+    from sklearn.neural_network import MLPClassifier
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    network = MLPClassifier((64,), learning_rate_init=0.005, max_iter=120, tol=0, n_iter_no_change=120, random_state=0)
+    inputs = train.inputs().reshape(len(train), -1).astype(np.float64)
+    # one thread: these matrices are small, and the same network comes out on a busy machine
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore")  # it stops after a fixed number of epochs, and that is meant
+        return network.fit(inputs, train.labels)
