@@ -58,7 +58,8 @@ def to_csv(results: Results, what: str = "summary") -> str:
     records = records_of(results, what)
     columns = list(dict.fromkeys(key for record in records for key in record))
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    # Text is always quoted: a carriage return inside a name would end the line otherwise.
+    writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(columns)
     writer.writerows([_cell(record.get(column)) for column in columns] for record in records)
     return out.getvalue()

@@ -49,18 +49,22 @@ def tell(results: Results) -> Story:
         *_drift_tuning(lines),
         *_accuracy(base, featured),
     ]
-    return Story(_headline(base, twin, featured), tuple(notes), tuple(by_id[i] for i in cards))
+    return Story(
+        _headline(base, twin, featured, _apart(results, base, featured)), tuple(notes), tuple(by_id[i] for i in cards)
+    )
 
 
-def _headline(base: Line | None, twin: Line | None, featured: Line) -> str:
+def _headline(base: Line | None, twin: Line | None, featured: Line, apart: tuple[int, int, int]) -> str:
     name, here = featured.info.label, featured.summary
     if base is None or base is featured:
-        subject = f"{name} states" if base is None else "Without calibration, the model states"
+        subject = f"{name} states" if base is None else "without calibration, the model states"
         drift, clean = numbers(here.mean_ece, here.in_domain_ece)
-        return f"Under drift, {subject[0].lower() if base else subject[0]}{subject[1:]} confidence that is off by {drift} on average; in domain by {clean}."
+        return f"Under drift, {subject} confidence that is off by {drift} on average; in domain by {clean}."
     ours, plain = numbers(here.mean_ece, base.summary.mean_ece)
     if ours == plain:
         first = f"Under drift, {name} changes nothing that shows: confidence is off by {ours} on average with it and without."
+    elif here.mean_ece < base.summary.mean_ece and apart[2] and not apart[0]:
+        first = f"Under drift, {name} gains little and not beyond chance: its confidence is off by {ours} on average; without calibration it is {plain}."
     elif here.mean_ece < base.summary.mean_ece:
         first = f"Under drift, {name} states confidence that is off by {ours} on average; without calibration it is {plain}."
     else:
@@ -86,26 +90,26 @@ def _said_and_right(base: Line | None, featured: Line) -> list[str]:
     return [f"{note}; {featured.info.label} says {ours}{'' if hits == right else f' and is right {hits}'}."]
 
 
-def _beyond_chance(results: Results, base: Line | None, featured: Line) -> list[str]:
-    """On how many shifts the intervals of the pooled ECE lie apart: recorded numbers, counted."""
+def _apart(results: Results, base: Line | None, featured: Line) -> tuple[int, int, int]:
+    """On how many shifts the pooled ECE is better, worse, and comparable: better where the recorded intervals lie apart."""
     if base is None or base is featured:
-        return []
+        return 0, 0, 0
     seen = {
         (row.calibrator, row.shift): row.intervals["ece"]
         for row in results.rows
         if row.level == POOLED and row.group is None and "ece" in row.intervals
     }
-    pairs = [
-        (seen[featured.info.name, shift.name], seen[base.info.name, shift.name])
-        for shift in results.shifts
-        if (featured.info.name, shift.name) in seen and (base.info.name, shift.name) in seen
-    ]
-    if not pairs:
-        return []
-    better = sum(ours[1] < plain[0] for ours, plain in pairs)
-    worse = sum(plain[1] < ours[0] for ours, plain in pairs)
-    note = f"Beyond chance (intervals apart), {featured.info.label} is better on {better} of {len(pairs)} shifts"
-    return [f"{note} and worse on {worse}."]
+    ours, plain = (
+        {s: pair for (c, s), pair in seen.items() if c == name} for name in (featured.info.name, base.info.name)
+    )
+    both = [(ours[shift], plain[shift]) for shift in ours if shift in plain]
+    return sum(a[1] < b[0] for a, b in both), sum(b[1] < a[0] for a, b in both), len(both)
+
+
+def _beyond_chance(results: Results, base: Line | None, featured: Line) -> list[str]:
+    better, worse, shifts = _apart(results, base, featured)
+    note = f"Beyond chance (intervals apart), {featured.info.label} is better on {better} of {shifts} shifts"
+    return [f"{note} and worse on {worse}."] if shifts else []
 
 
 def _drift_tuning(lines: Sequence[Line]) -> list[str]:
