@@ -187,9 +187,7 @@ def sweep_of(claims: Float64, sums: Float64, whole: bool) -> tuple[float, int]:
     """Raise the number of equal-mass bins until an outcome falls below its left neighbour's; take the one before."""
     n = claims.shape[0]
     mass = sums[0, n]
-    most = min(MOST_BINS, n)
-    if whole:
-        most = int(min(np.float64(most), mass))
+    most = int(min(np.float64(MOST_BINS), mass if whole else np.float64(n)))
     ends = np.empty(most + 1, np.int64)
     best = abs(sums[1, n] - sums[2, n]) / mass
     bins = 1
