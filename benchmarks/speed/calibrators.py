@@ -18,7 +18,11 @@ import numpy as np
 import driftcal
 from benchmarks.speed.measure import Timing, alternate, machine
 
-SIZES = ((50_000, 10), (20_000, 1000))
+#: Platt scaling and histogram binning at 1,000 classes are left out: their peers take one to eight minutes a round.
+SIZES = {
+    (50_000, 10): ("ts", "ets", "ir", "irm", "ps", "hb", "pbmc", "metrics"),
+    (20_000, 1000): ("ts", "ets", "ir", "irm", "pbmc", "metrics"),
+}
 #: task -> how many times faster than the fastest peer we want to be at 20,000 x 1000
 BARS = {"ts": 10, "ets": 20, "ir": 15, "irm": 25, "pbmc": 100}
 
@@ -182,10 +186,10 @@ def main() -> None:
     print(f"Median of {options.rounds} alternating rounds. " + ", ".join(f"{n} {version(n)}" for n in names) + ".\n")
     print("| rows × classes | task | driftcal | MB | peer | seconds | MB | ratio | wanted |")
     print("|---|---|---:|---:|---|---:|---:|---:|---:|")
-    for n, n_classes in SIZES:
+    for (n, n_classes), tasks in SIZES.items():
         logits, labels = make_logits(n, n_classes)
         small = make_logits(200, n_classes)
-        for task in wanted:
+        for task in (task for task in tasks if task in wanted):
             silence = open(os.devnull, "w")  # noqa: SIM115
             sys.stdout, kept = silence, sys.stdout  # peers print
             try:
@@ -202,8 +206,7 @@ def main() -> None:
                 silence.close()
             mine = table.pop("driftcal")
             for peer, timing in table.items():
-                bar = BARS.get(task) if n_classes == 1000 else (1 if task != "metrics" else None)
-                wish = f"≥ {bar}×" if bar else ("≥ 1/4×" if n_classes == 1000 else "")
+                wish = "≥ 0.25×" if task == "metrics" else f"≥ {BARS[task] if n_classes == 1000 else 1}×"
                 print(
                     f"| {n:,} × {n_classes} | {task} | {mine.seconds:.3f} s | {mine.memory:.0f} | {peer} | {timing.seconds:.3f} s "
                     f"| {timing.memory:.0f} | {timing.seconds / mine.seconds:.2f}× | {wish} |",
