@@ -259,6 +259,7 @@
   addEventListener("beforeprint", () => repaint(f => f.closest(".pair") ? 320 : 660));
   addEventListener("afterprint", () => repaint(f => f.querySelector(".plot").clientWidth));
 
+  if (!data.summary[state.group].length) return; // nothing was measured
   by("app").hidden = false;
   drawControls();
   drawAll();

@@ -1,0 +1,333 @@
+"""The report in headless Chromium: no error, no request, every control works, names are text, phones fit."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from report_fixture import BREAKOUT, HOSTILE, digits_results, hostile_results
+from selenium import webdriver
+from selenium.webdriver import ActionChains, Keys
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from driftcal.report import write_html
+
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+MISSING = (
+    "the report is tested in Chromium, and {} was not found. Install it: apt-get install -y chromium chromium-driver "
+    "(Debian), or put a chromium and its chromedriver on the PATH."
+)
+
+
+def executable(*names: str) -> str:
+    for name in names:
+        if found := shutil.which(name):
+            return found
+    pytest.fail(MISSING.format(" or ".join(names)), pytrace=False)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    binary = executable("chromium", "chromium-browser", "google-chrome")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable("chromedriver")))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reports")
+    plain = digits_results()
+    return {
+        "plain": write_html(plain, folder / "plain.html"),
+        "grouped": write_html(digits_results(grouped=True), folder / "grouped.html"),
+        "hostile": write_html(hostile_results(), folder / "a 'quoted' & odd#name?.html"),
+        "bare": write_html(
+            replace(
+                plain,
+                about={},
+                ladder=None,
+                calibrators=plain.calibrators[:1],
+                rows=tuple(replace(row, intervals={}) for row in plain.rows),
+            ),
+            folder / "bare.html",
+        ),
+        "empty": write_html(replace(plain, rows=(), calibrators=(), shifts=()), folder / "empty.html"),
+    }
+
+
+@pytest.fixture
+def visit(browser, pages):
+    """Open a page at a width and in a colour scheme; at the end: no console message, no request but the file itself."""
+    opened: list[Path] = []
+
+    def go(name: str, width: int = 1280, scheme: str = "light"):
+        screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        wishes = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}  # clicks wait for no scrolling
+        media = [{"name": name, "value": value} for name, value in wishes.items()]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+        opened.append(pages[name])
+        browser.get(pages[name].as_uri())
+        return browser
+
+    for kind in ("browser", "performance"):
+        browser.get_log(kind)
+    yield go
+    assert browser.get_log("browser") == []
+    asked = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = {entry["params"]["request"]["url"] for entry in asked if entry["method"] == "Network.requestWillBeSent"}
+    allowed = {path.as_uri() for path in opened}
+    assert {url for url in urls if not url.startswith("data:")} == allowed
+    browser.get("about:blank")
+
+
+def find(browser, selector: str):
+    return browser.find_element(By.CSS_SELECTOR, selector)
+
+
+def texts(browser, selector: str) -> list[str]:
+    return [element.text for element in browser.find_elements(By.CSS_SELECTOR, selector)]
+
+
+def hidden_text(browser, selector: str) -> str:
+    return browser.execute_script("return document.querySelector(arguments[0]).textContent", selector)
+
+
+def hover(browser, selector: str, x: float = 0.5, y: float = 0.5) -> str:
+    chart = find(browser, selector)
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", chart)
+    box = chart.rect
+    moves = ActionChains(browser, duration=20)
+    moves.move_to_element_with_offset(chart, int((x - 0.5) * box["width"]), int((y - 0.5) * box["height"])).perform()
+    tip = chart.find_element(By.XPATH, "../div[@class='tip']")
+    WebDriverWait(browser, 5).until(lambda _: tip.is_displayed())
+    return tip.text
+
+
+@pytest.mark.parametrize("name", ["plain", "grouped", "hostile", "bare", "empty"])
+@pytest.mark.parametrize("width", [1280, 390, 360])
+def test_opens_without_error_request_or_sideways_scrolling(visit, name, width):
+    browser = visit(name, width)
+    wide, room = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert wide <= room
+    assert find(browser, "h1").text
+    if name not in ("empty",):
+        assert browser.find_elements(By.CSS_SELECTOR, "#lines svg path.curve")
+
+
+def test_headline_and_table_show_the_recorded_numbers(visit):
+    browser = visit("plain")
+    summary = {line.calibrator: line for line in digits_results().summary()}
+    assert f"{summary['irm-p'].mean_ece:.2f}" in find(browser, "h1").text
+    rows = [[cell.text for cell in row.find_elements(By.TAG_NAME, "td")] for row in find(browser, "#summary tbody").find_elements(By.TAG_NAME, "tr")]  # fmt: skip
+    assert len(rows) == 5
+    shown = {row[0].splitlines()[0]: row for row in rows}
+    assert f"{summary['base'].mean_ece:.3f}" in shown["Base"][2]
+    assert "floor" in shown["Base"][1]
+    assert "[" in shown["Base"][1]
+
+
+def test_table_sorts_by_click_and_by_key(visit):
+    browser = visit("plain")
+
+    def column(place: int) -> list[float]:
+        cells = browser.find_elements(By.CSS_SELECTOR, f"#summary tbody td:nth-child({place}) > span")
+        return [float(cell.text.split()[0]) for cell in cells]
+
+    assert column(3) == sorted(column(3))
+    find(browser, "#summary [data-key=in_domain_ece]").click()
+    assert column(2) == sorted(column(2))
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert column(2) == sorted(column(2), reverse=True)
+    assert find(browser, "#summary [aria-sort]").get_attribute("aria-sort") == "descending"
+
+
+def test_selectors_change_the_charts(visit):
+    browser = visit("plain")
+    seen = set()
+    for metric in ("ece", "accuracy", "confidence", "entropy", "nll", "brier", "gap"):
+        Select(find(browser, "#metric")).select_by_value(metric)
+        seen.add((find(browser, "#lines figcaption").text, find(browser, "#bars figcaption").text))
+    assert len(seen) == 7
+    Select(find(browser, "#shift")).select_by_visible_text("xyzoom")
+    assert "xyzoom" in find(browser, "#lines figcaption").text
+    assert "×0.5" in texts(browser, "#lines svg text")
+    lines = len(browser.find_elements(By.CSS_SELECTOR, "#lines path.curve"))
+    browser.find_elements(By.CSS_SELECTOR, "#chips input")[1].click()
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#lines path.curve")) == lines + 1
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#histograms figure")) == lines + 1
+    for place in range(5):
+        box = browser.find_elements(By.CSS_SELECTOR, "#chips input")[place]
+        if box.is_selected():
+            box.click()
+    assert not find(browser, "#lines").is_displayed()
+    find(browser, "#quick button").click()
+    assert find(browser, "#lines").is_displayed()
+
+
+def test_reliability_follows_calibrator_shift_and_level(visit):
+    browser = visit("plain")
+    Select(find(browser, "#calibrator")).select_by_visible_text("TS")
+    Select(find(browser, "#shift-one")).select_by_visible_text("rot_right")
+    Select(find(browser, "#level")).select_by_visible_text("90°")
+    row = digits_results().row("ts", "rot_right", 9)
+    caption = find(browser, "#drifted figcaption").text
+    assert "rot_right, 90°: TS" in caption
+    assert f"ECE {row.ece:.3f}" in caption
+    assert "over-confident" in caption
+    assert "In domain: TS" in find(browser, "#clean figcaption").text
+    assert "rot_right at 90°" in find(browser, "#distribution-lead").text
+
+
+def test_hovering_shows_values_with_intervals(visit):
+    browser = visit("plain")
+    assert "shifts" in hover(browser, "#lines svg", 0.99)
+    Select(find(browser, "#shift")).select_by_visible_text("rot_right")
+    tip = hover(browser, "#lines svg", 0.98)
+    row = digits_results().row("irm-p", "rot_right", 9)
+    low, high = row.intervals["ece"]
+    assert "rot_right: 90°" in tip
+    assert f"{row.ece:.3f}" in tip
+    assert f"[{low:.3f}, {high:.3f}]" in tip
+    assert "xyshift" in hover(browser, "#bars svg", 0.5, 0.45)
+    assert "said" in hover(browser, "#drifted svg", 0.9)
+    assert "share of rows" in hover(browser, "#histograms svg", 0.9)
+    assert "target" in hover(browser, "#ladder-chart svg", 0.5)
+    assert "in domain" in hover(browser, "#trade svg", 0.1, 0.1)
+
+
+def test_everything_is_reached_and_read_by_keyboard(visit):
+    browser = visit("plain")
+    reached = set()
+    for _ in range(120):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        element = browser.switch_to.active_element
+        holder = browser.execute_script("const f = arguments[0].closest('figure'); return f && f.id", element)
+        reached.add(element.get_attribute("id") or (f"{holder} {element.tag_name}" if holder else element.tag_name))
+        if element.tag_name == "svg" and holder == "lines":
+            element.send_keys(Keys.END)
+            spoken = hidden_text(browser, "#lines [aria-live]")
+            assert "IRM-P" in spoken
+            element.send_keys(Keys.HOME, Keys.ARROW_RIGHT, Keys.ARROW_LEFT)
+            assert hidden_text(browser, "#lines [aria-live]") != spoken
+            element.send_keys(Keys.ESCAPE)
+            assert not find(browser, "#lines .tip").is_displayed()
+    charts = {f"{name} svg" for name in ("trade", "lines", "bars", "clean", "drifted", "ladder-chart")}
+    assert charts | {"theme", "shift", "metric", "calibrator", "shift-one", "level", "copy"} <= reached
+
+
+def test_every_chart_has_a_label_and_a_table(visit):
+    browser = visit("grouped")
+    figures = [f for f in browser.find_elements(By.CSS_SELECTOR, "figure") if f.is_displayed()]
+    assert len(figures) >= 9
+    for figure in figures:
+        chart = figure.find_element(By.CSS_SELECTOR, ".plot > svg")
+        assert chart.get_attribute("role") == "img"
+        assert len(chart.get_attribute("aria-label")) > 30
+        assert figure.find_elements(By.CSS_SELECTOR, "details table tbody tr")
+    assert find(browser, "html").get_attribute("lang") == "en"
+    assert browser.execute_script(
+        "return [...document.querySelectorAll('select, input')].every(e => e.labels.length && e.labels[0].textContent.trim())"
+    )
+
+
+def test_groups_can_be_chosen(visit):
+    browser = visit("grouped")
+    assert "digit 2" in texts(browser, "#groups svg text")
+    Select(find(browser, "#group")).select_by_visible_text("digit 2")
+    expected = next(s for s in digits_results(grouped=True).summary("digit 2") if s.calibrator == "base")
+    shown = hidden_text(browser, "#summary tbody")
+    assert f"{expected.mean_ece:.3f}" in shown
+    browser = visit("plain")
+    assert not find(browser, "#group-field").is_displayed()
+    assert not find(browser, "#groups").is_displayed()
+
+
+def test_hostile_names_are_text_everywhere(visit):
+    browser = visit("hostile")
+    assert not browser.find_elements(By.CSS_SELECTOR, "img, main b, main script")
+    for selector in ("#summary", "#chips", "#shift", "#group", "#calibrator", "#ladder-lead"):
+        assert HOSTILE in hidden_text(browser, selector) or BREAKOUT in hidden_text(browser, selector), selector
+    assert HOSTILE in hidden_text(browser, "#provenance")
+    assert HOSTILE in browser.title
+    for place in range(len(browser.find_elements(By.CSS_SELECTOR, "#group option"))):
+        Select(find(browser, "#group")).select_by_index(place)
+    assert HOSTILE in hover(browser, "#lines svg", 0.98)
+    assert browser.execute_script("return document.querySelectorAll('script').length") == 2
+
+
+def test_policy_blocks_what_might_be_smuggled_in(browser, pages):
+    browser.get(pages["plain"].as_uri())
+    blocked = browser.execute_async_script(
+        """
+        const done = arguments[0], seen = [];
+        addEventListener("securitypolicyviolation", event => {
+          seen.push(event.effectiveDirective);
+          if (seen.length === 3) done(seen.sort());
+        });
+        const image = document.createElement("img"), script = document.createElement("script");
+        image.src = "https://127.0.0.1:9/pixel.png";
+        script.textContent = "window.smuggled = true";
+        document.body.append(image, script);
+        fetch("https://127.0.0.1:9/").catch(() => {});
+        """
+    )
+    assert blocked == ["connect-src", "img-src", "script-src-elem"]
+    assert not browser.execute_script("return window.smuggled")
+
+
+def test_colours_follow_the_system_and_the_button(visit):
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    browser = visit("plain", scheme="dark")
+    dark = browser.execute_script(ground)
+    find(browser, "#theme").click()
+    light = browser.execute_script(ground)
+    assert dark != light
+    browser.refresh()
+    assert browser.execute_script(ground) == light  # remembered
+    browser.execute_script("localStorage.clear()")
+    browser = visit("plain", scheme="light")
+    assert browser.execute_script(ground) == light
+
+
+def test_command_is_copied(visit):
+    browser = visit("plain")
+    find(browser, "#copy").click()
+    WebDriverWait(browser, 5).until(lambda _: find(browser, "#copy").text in ("Copied", "Selected"))
+    assert browser.execute_script("return getSelection().toString()").startswith("driftcal evaluate")
+
+
+def test_prints_in_light_with_charts(visit):
+    browser = visit("plain", scheme="dark")
+    printed = browser.print_page()
+    assert len(printed) > 20_000
+    assert browser.find_elements(By.CSS_SELECTOR, "#lines svg path.curve")
+
+
+def test_without_script_the_numbers_are_there(visit):
+    visit("plain")  # starts the browser's logs
+    browser = visit("plain")
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.refresh()
+        assert f"{digits_results().summary()[0].mean_ece:.3f}" in find(browser, "noscript, main").text
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
