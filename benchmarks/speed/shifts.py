@@ -1,0 +1,146 @@
+"""Images per second and core of all 28 shifts, beside imagecorruptions and per-image scipy in the same run.
+
+    pip install imagecorruptions-imaug==1.1.5
+    python -m benchmarks.speed.shifts
+
+Seconds are CPU seconds, all threads added, so that other programs on the machine do not count: the figures are per core,
+and ours, which works on all cores at once, gains on the wall clock by as much again as there are cores. Rounds alternate
+between the two sides; a shift's figure is the median over rounds of the mean over its levels. Ours gets batches of float32,
+the peers one image at a time, as they work. At 32 pixels both use the 224-pixel parameters, the only ones imagecorruptions
+has. Writes SHIFTS.md and shifts.json beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import time
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from scipy.ndimage import affine_transform
+from sklearn.datasets import load_sample_images
+
+import driftcal
+from driftcal.perturb.affine import AFFINE, affine_map
+from driftcal.perturb.corruption import CORRUPTIONS
+
+SIZES = {32: (500, 4), 224: (12, 1)}  # side -> images in our batch, images given to the peer
+
+
+def photographs(n: int, side: int) -> np.ndarray:
+    rng, crops = np.random.default_rng(0), []
+    for i in range(n):
+        whole = load_sample_images().images[i % 2]
+        y, x = rng.integers(0, whole.shape[0] - side), rng.integers(0, whole.shape[1] - side)
+        crops.append(whole[y : y + side, x : x + side])
+    return np.stack(crops)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
+
+
+def scipy_per_image(image: np.ndarray, name: str, level: int) -> np.ndarray:
+    """The faster of the two ways to ask scipy for an image: channel by channel."""
+    matrix, offset = affine_map(name, level, *image.shape[:2])
+    channels = (affine_transform(image[..., c], matrix, offset, order=1, mode="nearest") for c in range(3))
+    return np.stack(list(channels), axis=-1)
+
+
+def measure(name: str, side: int, rounds: int) -> dict[str, float | int | str]:
+    import imagecorruptions
+
+    many, few = SIZES[side]
+    whole = photographs(many, side)
+    batch = whole.astype(np.float32) / np.float32(255)
+    affine = name in AFFINE
+    shift = driftcal.get_shift(name) if affine else driftcal.get_shift(name, table="imagenet-c")
+    levels = (1, 3, 5, 7, 9) if affine else (1, 2, 3, 4, 5)
+
+    def peer(level: int) -> None:
+        for i in range(few):
+            if affine:
+                scipy_per_image(batch[i], name, level)
+            else:
+                imagecorruptions.corrupt(whole[i], severity=level, corruption_name=name)
+
+    for level in levels:  # compile, fill caches
+        shift(batch, level)
+        peer(level)
+    ours, theirs = [], []
+    for _ in range(rounds):
+        mine, its = 0.0, 0.0
+        for level in levels:
+            mine += seconds(lambda level=level: shift(batch, level)) / many
+            its += seconds(lambda level=level: peer(level)) / few
+        ours.append(mine / len(levels))
+        theirs.append(its / len(levels))
+    return {
+        "shift": name,
+        "side": side,
+        "ours_per_second": 1 / float(np.median(ours)),
+        "peer": "scipy" if affine else "imagecorruptions-imaug",
+        "peer_per_second": 1 / float(np.median(theirs)),
+        "times_faster": float(np.median(np.array(theirs) / np.array(ours))),
+    }
+
+
+def as_markdown(rows: list[dict], record: dict) -> str:
+    def geometric(side: int, names: dict) -> float:
+        ratios = [row["times_faster"] for row in rows if row["side"] == side and row["shift"] in names]
+        return float(np.exp(np.mean(np.log(ratios))))
+
+    lines = ["# Speed of the shifts: images per second and core", "", __doc__.split("\n\n")[2].replace("\n", " "), ""]
+    lines += ["| shift | peer | ours, 32 px | peer, 32 px | × | ours, 224 px | peer, 224 px | × |", "|---" * 8 + "|"]
+    for name in [*AFFINE, *CORRUPTIONS]:
+        small, large = (next(r for r in rows if r["shift"] == name and r["side"] == side) for side in (32, 224))
+        cells = [f"{name}", str(small["peer"])]
+        for row in (small, large):
+            cells += [f"{row['ours_per_second']:,.0f}", f"{row['peer_per_second']:,.0f}", f"{row['times_faster']:.1f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", "| geometric mean | 32 px | 224 px |", "|---|---|---|"]
+    for label, names in (("nine affine shifts", AFFINE), ("19 corruptions", CORRUPTIONS)):
+        lines.append(f"| {label} | {geometric(32, names):.1f}× | {geometric(224, names):.1f}× |")
+    slowest = min((row["times_faster"], row["shift"], row["side"]) for row in rows)
+    lines += ["", f"Least gain: {slowest[1]} at {slowest[2]} px, {slowest[0]:.1f}×."]
+    facts = ", ".join(f"{key} {value}" for key, value in record.items())
+    return "\n".join([*lines, "", f"Made with: {facts}.", ""])
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent)
+    arguments = parser.parse_args()
+    begin = time.perf_counter()
+    rows = []
+    for side in SIZES:
+        for name in [*AFFINE, *CORRUPTIONS]:
+            rows.append(measure(name, side, arguments.rounds))
+            print(f"{side:>4} {name:<18} {rows[-1]['times_faster']:8.1f} x", flush=True)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    record = {
+        "driftcal": driftcal.__version__,
+        "commit": commit.stdout.strip(),
+        "Python": platform.python_version(),
+        **{package: version(package) for package in ("numpy", "scipy", "numba", "imagecorruptions-imaug")},
+        "machine": platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "seconds": round(time.perf_counter() - begin),
+    }
+    (arguments.output / "shifts.json").write_text(json.dumps({**record, "rows": rows}, indent=1) + "\n")
+    (arguments.output / "SHIFTS.md").write_text(as_markdown(rows, record))
+
+
+if __name__ == "__main__":
+    main()
