@@ -1,0 +1,150 @@
+"""A run that is killed at any moment goes on where it was and ends with the same bytes."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import driftcal
+from driftcal.collect import Collector
+from driftcal.perturb import get_shift
+from driftcal.store import Store
+
+HERE = Path(__file__).parent
+KILLS = 20
+ONE_THREAD = dict.fromkeys(("DRIFTCAL_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+
+
+def arguments(model="kill_server:make", output="run"):
+    """Paths are relative, so that the recorded command is the same in every folder."""
+    return [
+        "evaluate", model, "cal.safetensors", "test.npz", "--suite", "h-tuning", "--batch-size", "8", "-o", output, "-q",
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    """A calibrator for the tiny model, and test data."""
+    folder = tmp_path_factory.mktemp("material")
+    sys.path.insert(0, str(HERE))
+    try:
+        import kill_server
+    finally:
+        sys.path.remove(str(HERE))
+    rng = np.random.default_rng(1)
+    x = rng.random((40, 8, 8, 1), np.float32)
+    y = (x.reshape(40, -1) @ kill_server.WEIGHTS).argmax(axis=1)
+    y[::4] = (y[::4] + 1) % 4
+    np.savez(folder / "test.npz", x=x, y=y, class_names=list("abcd"))
+    model = driftcal.open_model("kill_server:make", batch_size=8)
+    driftcal.tune(model, folder / "test.npz", method="ts", levels=3).save(folder / "cal.safetensors")
+    return folder
+
+
+class Runner:
+    """The fork server."""
+
+    def __init__(self, folder, warm_up):
+        code = f"import os, sys; os.chdir({str(folder)!r}); sys.argv = ['', {json.dumps(warm_up)!r}]; import kill_server; kill_server.serve(__import__('json').loads(sys.argv[1]))"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": str(HERE)},
+        )  # fmt: skip
+        while (line := self.process.stdout.readline()) != "ready\n":
+            assert line, "the fork server died"
+
+    def run(self, words, kill_after=None):
+        """The exit status of one command, killed after some seconds if it is not done by then."""
+        self.process.stdin.write(json.dumps(words) + "\n")
+        self.process.stdin.flush()
+        child = int(self.process.stdout.readline())
+        if kill_after is not None:
+            time.sleep(kill_after)
+            os.kill(child, signal.SIGKILL)
+        self.process.stdin.write("wait\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(20)
+        self.process.stdout.close()
+
+
+def contents(run):
+    """The bytes of results and of everything stored, but not of a dead writer's hidden leftovers."""
+    files = [path for path in sorted(run.rglob("*")) if path.is_file() and not path.name.startswith(".")]
+    return {str(path.relative_to(run)): path.read_bytes() for path in files}
+
+
+def test_twenty_kills_end_with_the_same_bytes(material, tmp_path):
+    os.symlink(material / "test.npz", tmp_path / "test.npz")
+    os.symlink(material / "cal.safetensors", tmp_path / "cal.safetensors")
+    words = arguments()
+    runner = Runner(tmp_path, words)
+    try:
+        expected = contents(tmp_path / "run")
+        assert len([name for name in expected if name.startswith("store/logits/")]) == 21
+        (tmp_path / "run").rename(tmp_path / "undisturbed")
+        begun = time.monotonic()
+        assert runner.run(words) == 0
+        whole = time.monotonic() - begun
+        assert contents(tmp_path / "run") == expected
+        rng, killed, found_parts, found_whole = random.Random(0), 0, 0, 0
+        for trial in range(KILLS):
+            (tmp_path / "run").rename(tmp_path / f"trial{trial}")
+            while (status := runner.run(words, kill_after=whole * rng.random())) == 0:
+                (tmp_path / "run").rename(tmp_path / f"faster{trial}-{time.monotonic_ns()}")  # it was done before
+            killed += os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+            left = contents(tmp_path / "run")
+            found_parts += any(name.startswith("store/parts/") for name in left)
+            found_whole += any(name.startswith("store/logits/") for name in left)
+            assert runner.run(words) == 0
+            assert contents(tmp_path / "run") == expected, f"kill {trial} after which {sorted(left)} were there"
+        assert killed == KILLS
+        assert found_whole >= KILLS // 4, "the kills came too early to test anything"
+        assert found_parts >= 1, "no kill left a half-done condition"
+    finally:
+        runner.close()
+
+
+def test_answers_of_another_model_are_never_reused(material, tmp_path):
+    sys.path.insert(0, str(HERE))
+    try:
+        import kill_server
+    finally:
+        sys.path.remove(str(HERE))
+    store, source, shift = Store(tmp_path), driftcal.open_source(material / "test.npz"), get_shift("shear")
+    first = Collector(driftcal.open_model(kill_server.make(), batch_size=8), source, store=store)
+    other = Collector(driftcal.open_model(kill_server.make_other(), batch_size=8), source, store=store)
+    conditions = [(shift, level) for level in range(4)]
+    seen = first.logits(shift, 3)
+    assert first.missing(conditions) == 3
+    assert other.missing(conditions) == 4
+    assert not np.array_equal(other.logits(shift, 3), seen)
+    assert other.passes == 1
+    again = Collector(driftcal.open_model(kill_server.make(), batch_size=8), source, store=store)
+    assert np.array_equal(again.logits(shift, 3), seen)
+    assert again.passes == 0
+
+
+def test_the_calibrator_of_another_model_is_refused(material, tmp_path, monkeypatch, capsys):
+    from driftcal.cli import main
+
+    monkeypatch.chdir(material)
+    monkeypatch.syspath_prepend(str(HERE))
+    with pytest.raises(SystemExit) as end:
+        main(arguments("kill_server:make_other", str(tmp_path / "run")))
+    assert end.value.code == 1
+    assert "was tuned for another model" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "results.json").exists()
