@@ -108,7 +108,7 @@ def fit_line(column: Column) -> Line:
     def sums(a: float, b: float) -> tuple[float, float, float, float, float]:
         return _line_sums(x, labels, weights, c, a, b, centre, hit, miss)
 
-    a, damping = 0.0, 0.0
+    a, cut, damping = 0.0, 1.0, 0.0
     total = positive + negative
     share = (positive * hit + negative * miss) / total if total > 0 else 0.5
     b = math.log(share / (1 - share)) if 0 < share < 1 else math.log((positive + 1) / (negative + 1))
@@ -124,15 +124,17 @@ def fit_line(column: Column) -> Line:
         if -(step[0] * here[0] + step[1] * here[1]) <= DECREMENT * total:
             a, b = a + step[0], b + step[1]  # exact to second order
             break
-        step = _newton_step(*here, damping) or step
-        promise = -(step[0] * here[0] + step[1] * here[1])
-        there = sums(a + step[0], b + step[1])
+        step_a, step_b = _newton_step(*here, damping) or step
+        promise = -(step_a * here[0] + step_b * here[1])
+        there = sums(a + cut * step_a, b + cut * step_b)
         # The loss is convex: while its slope along the step is less than it was in size, the step went the right way.
-        if abs(there[0] * step[0] + there[1] * step[1]) < promise:
-            a, b, here = a + step[0], b + step[1], there
-            damping = damping / 16 if damping > 1e-9 else 0.0
-        else:
-            damping = max(8 * damping, 1e-9)
+        if abs(there[0] * step_a + there[1] * step_b) < promise:
+            a, b, here = a + cut * step_a, b + cut * step_b, there
+            cut, damping = min(1.0, 4 * cut), damping / 1000
+        elif cut > 1e-3:
+            cut /= 4
+        else:  # the direction itself is bad: two rows far apart in size leave a and b hard to tell apart
+            cut, damping = 1.0, max(1000 * damping, 1e-9)
     else:
         raise DidNotConverge(
             f"Platt scaling of class number {c} did not settle in {ATTEMPTS} steps; slope and intercept stood at {a:.6g} "

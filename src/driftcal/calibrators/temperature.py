@@ -240,7 +240,7 @@ def newton(
         if slope == 0 or size <= tolerance or high - low <= 4 * EPSILON * beta:
             return _settle(beta, step, value, slope, curvature, low, high, asked)
         # What the fourth-order step leaves is of the order of the product of both steps' squares.
-        if before[3] < 0.05 and size < 1e-3 and (before[3] * size) ** 2 < EPSILON:
+        if before[3] < 0.05 and size < 1e-3 and slope != before[1] and (before[3] * size) ** 2 < EPSILON:
             return _settle(
                 beta, _hermite_step(beta, slope, curvature, *before[:3]), value, slope, curvature, low, high, asked
             )

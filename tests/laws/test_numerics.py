@@ -1,0 +1,58 @@
+"""The written-out exp and log are right to an ulp or so, and softmax keeps what it promises at the edges."""
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.special import log_softmax as scipy_log_softmax
+from scipy.special import softmax as scipy_softmax
+
+from driftcal import numerics
+from driftcal.numerics import log_odds_row, log_softmax, softmax
+
+mpmath.mp.dps = 40
+
+
+def ulps(found, exact):
+    return float(abs(found - exact) / mpmath.mpf(float(np.spacing(float(exact)))))
+
+
+def test_exp_and_log_to_about_one_ulp():
+    rng = np.random.default_rng(0)
+    for x in [*-(10.0 ** rng.uniform(-18, 2.84, 600)), -0.0, -1e-300, -708.0, -1.5 * np.log(2), -np.log(2) / 2]:
+        assert ulps(numerics.exp(x), mpmath.exp(mpmath.mpf(float(x)))) <= 1.5
+    for x in [*10.0 ** rng.uniform(-300, 300, 600), 1.0, *(1 + rng.normal(size=200) * 1e-6), 2**0.5, 0.5**0.5]:
+        assert ulps(numerics.log(x), mpmath.log(mpmath.mpf(float(x)))) <= 2 or abs(numerics.log(x)) < 1e-300
+
+
+def test_exp_never_exceeds_1_below_0_and_ends_at_exactly_0():
+    assert numerics.exp(0.0) == 1.0
+    assert all(numerics.exp(-(2.0**-k)) <= 1.0 for k in range(70))
+    assert 0 < numerics.exp(-745.0) < 1e-322
+    assert [numerics.exp(x) for x in (-746.0, -1e4, -1e300, numerics.MASKED)] == [0.0] * 4
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_classes", [2, 3, 7, 8, 9, 31, 1000])
+def test_softmax_is_scipys(n_classes, dtype):
+    z = (np.random.default_rng(0).normal(size=(13, n_classes)) * 8).astype(dtype)
+    for scale in (1.0, 0.03, 7.5):
+        wide = scale * (z.astype(float) - z.astype(float).max(axis=1, keepdims=True))
+        np.testing.assert_allclose(softmax(z, scale), scipy_softmax(wide, axis=1), rtol=2e-13, atol=1e-320)
+        np.testing.assert_allclose(log_softmax(z, scale), scipy_log_softmax(wide, axis=1), rtol=1e-14, atol=1e-15)
+
+
+def test_log_odds_without_cancellation():
+    rows = np.array([[0.0, -1e-9, -40.0], [800.0, 0.0, -5.0], [5.0, 5.0, 5.0], [1e4, -1e4, 0.0], [-np.inf, 1.0, 0.5]])
+    for row in rows:
+        found = np.empty(3)
+        log_odds_row(row, found)
+        for c in range(3):
+            others = [mpmath.mpf(float(v)) for k, v in enumerate(row) if k != c and v > -np.inf]
+            if row[c] == -np.inf:
+                assert found[c] == numerics.MASKED
+                continue
+            exact = mpmath.mpf(float(row[c])) - mpmath.log(mpmath.fsum(mpmath.exp(v) for v in others))
+            assert abs(found[c] - exact) <= 1e-14 * max(1, abs(exact))
+    alone = np.empty(3)
+    log_odds_row(np.array([-np.inf, 2.0, -np.inf]), alone)
+    assert alone.tolist() == [numerics.MASKED, -numerics.MASKED, numerics.MASKED]
