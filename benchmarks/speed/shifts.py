@@ -35,9 +35,9 @@ SIZES = {32: (500, 4), 224: (12, 1)}  # side -> images in our batch, images give
 
 
 def photographs(n: int, side: int) -> np.ndarray:
-    rng, crops = np.random.default_rng(0), []
+    rng, crops, both = np.random.default_rng(0), [], load_sample_images().images
     for i in range(n):
-        whole = load_sample_images().images[i % 2]
+        whole = both[i % 2]
         y, x = rng.integers(0, whole.shape[0] - side), rng.integers(0, whole.shape[1] - side)
         crops.append(whole[y : y + side, x : x + side])
     return np.stack(crops)

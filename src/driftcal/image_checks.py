@@ -50,7 +50,7 @@ def _reshape(array: Array) -> str:
 def as_block(array: Array, first: int) -> Images:
     """Part of an image array as contiguous float32 in [0, 1]; `first` is the number of its first image."""
     if array.dtype == np.uint8:
-        return np.asarray(array * np.float32(1 / 255), np.float32)
+        return np.divide(array, np.float32(255), dtype=np.float32)
     block = np.ascontiguousarray(array, np.float32)
     if block.size and not (block.min() >= 0 and block.max() <= 1):
         bad = int(np.argmax([not (image.min() >= 0 and image.max() <= 1) for image in block]))

@@ -122,7 +122,7 @@ def test_black_and_white_images_are_no_trouble(name: str, value: float) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_bytes_and_other_floats_are_welcome(name: str) -> None:
     images = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), np.uint8)
-    level, floats = strongest(name), images * np.float32(1 / 255)
+    level, floats = strongest(name), images / np.float32(255)
     out = get_shift(name)(images, level)
     assert np.array_equal(out, get_shift(name)(floats, level))
     assert np.array_equal(out, get_shift(name)(floats.astype(np.float64), level))
