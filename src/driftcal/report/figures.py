@@ -148,15 +148,14 @@ def draw_ladder(results: Results, lines: Sequence[Line]) -> Figure | None:
     if not steps:
         return None
     figure, ax = canvas(3.4, 2.3)
-    noise = [step["epsilon"] for step in steps]
+    places = range(len(steps))  # the strengths span decades: one place for each
     if all(step.get("target") is not None for step in steps) and (results.ladder or {}).get("solver") != "table":
         targets = [step["target"] for step in steps]
-        ax.plot(noise, targets, "s", color=COLOURS[1], markerfacecolor="white", markersize=6, label="target")
-    errors = [1.96 * (step.get("standard_error") or 0) for step in steps]
+        ax.plot(places, targets, "s", color=COLOURS[1], markerfacecolor="white", markersize=6, label="target")
     ax.errorbar(
-        noise,
+        places,
         [step["accuracy"] for step in steps],
-        yerr=errors,
+        yerr=[1.96 * (step.get("standard_error") or 0) for step in steps],
         color=COLOURS[0],
         marker="o",
         markersize=3,
@@ -164,6 +163,7 @@ def draw_ladder(results: Results, lines: Sequence[Line]) -> Figure | None:
         label="reached, 95 % interval",
     )
     gaussian = (results.ladder or {}).get("shift") == "gaussian"
+    ax.set_xticks(places, [f"{step['epsilon']:.3g}" for step in steps], rotation=45)
     ax.set(xlabel="ε, variance of the noise" if gaussian else "level", ylabel="accuracy", ylim=(0, 1))
     ax.legend()
     return figure

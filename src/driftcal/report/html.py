@@ -170,17 +170,32 @@ def _described(entry: Any) -> str:
     """A model or a data set as HTML: its name, what is known about it, its fingerprint."""
     if not isinstance(entry, Mapping):
         return "" if entry is None else text(entry)
-    counted = {"rows": "rows", "classes": "classes"}
-    words = [str(entry["name"])] if entry.get("name") is not None else []
-    for key, value in entry.items():
-        if key in ("name", "fingerprint") or value is None:
-            continue
-        if key in counted and isinstance(value, int):
-            words.append(f"{value:,} {counted[key]}")
-        else:
-            words.append(str(value) if key == "framework" else f"{key} {value}")
+    words = [str(entry[key]) for key in ("name", "framework") if entry.get(key) is not None]
+    words += [f"{entry[key]:,} {key}" for key in ("rows", "classes") if isinstance(entry.get(key), int)]
+    known = {"name", "framework", "rows", "classes", "fingerprint"}
+    words += [phrase for key, value in entry.items() if key not in known and (phrase := _phrase(key, value))]
     code = f"<code>{text(entry['fingerprint'])}</code>" if entry.get("fingerprint") else ""
     return text(", ".join(words)) + code
+
+
+def _phrase(key: str, value: Any) -> str:
+    """A detail in words, nothing for what is not set.
+
+    >>> _phrase("input_shape", [8, 8, 1]), _phrase("preprocessing", {"mean": [], "layout": "NHWC"}), _phrase("size", None)
+    ('input shape 8 × 8 × 1', 'preprocessing (layout NHWC)', '')
+    """
+    if not value and value is not False:
+        return ""
+    name = key.replace("_", " ")
+    if isinstance(value, Mapping):
+        inner = [phrase for k, v in value.items() if (phrase := _phrase(str(k), v))]
+        return f"{name} ({', '.join(inner)})" if inner else ""
+    if isinstance(value, list | tuple):
+        if all(isinstance(part, Mapping) for part in value):
+            steps = (", ".join(_phrase(str(k), v) for k, v in part.items()) for part in value)
+            return f"{name} ({'; '.join(steps)})"
+        return f"{name} {(' × ' if 'shape' in key else ', ').join(map(str, value))}"
+    return f"{name} {value}"
 
 
 def _definitions(entries: Iterable[tuple[str, Any]], kind: str) -> str:

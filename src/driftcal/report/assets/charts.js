@@ -167,21 +167,21 @@ const Charts = (() => {
     const draw = width => {
       const height = Math.round(Math.min(spec.tall || 340, Math.max(230, width * 0.62)));
       const node = canvas(width, height), box = { left: 46, right: width - 12, top: 26, bottom: height - 46 };
-      const yTicks = ticks(low, high, width < 480 ? 4 : 6), top = high;
+      const top = high === spec.high ? high : high + 0.03 * (high - low), yTicks = ticks(low, top, width < 480 ? 4 : 6);
       const x = scale(x0, x1, box.left + 14, box.right - 14), y = scale(low, top, box.bottom, box.top);
       yAxis(node, box, y, yTicks, spec.yLabel);
       xAxis(node, box, x, spec.xs || ticks(x0, x1, width < 480 ? 4 : 8), spec.xLabel);
       for (const link of spec.links || []) node.append(svg("path", { class: `link s${link.colour}`, d: `M${x(link.from[0])} ${y(link.from[1])}L${x(link.to[0])} ${y(link.to[1])}` }));
       const layers = spec.series.map(series => {
         const layer = svg("g", { class: look(series) }), seen = series.points.filter(p => known(p.y));
-        if (spec.joined !== false) {
+        if (spec.joined !== false && series.line !== false) {
           const fringe = seen.filter(p => known(p.low) && known(p.high));
           if (fringe.length > 1) layer.append(svg("path", { class: "band", d: `M${[...fringe.map(p => [p.x, p.high]), ...fringe.reverse().map(p => [p.x, p.low])].map(([a, b]) => `${round(x(a))} ${round(y(b))}`).join("L")}Z` }));
           layer.append(svg("path", { class: "curve", "stroke-dasharray": DASHES[series.style], d: `M${seen.map(p => `${round(x(p.x))} ${round(y(p.y))}`).join("L")}` }));
         }
         for (const p of seen) {
           if (spec.whiskers && known(p.low)) layer.append(svg("path", { class: "whisker", d: `M${x(p.x)} ${y(p.low)}V${y(p.high)}` }));
-          layer.append(svg("path", { class: "dot", d: marker(series.colour, x(p.x), y(p.y), spec.joined === false ? 5 : 3.6) }));
+          layer.append(svg("path", { class: "dot", d: marker(series.colour, x(p.x), y(p.y), series.size || (free ? 5 : 3.6)) }));
         }
         return layer;
       });

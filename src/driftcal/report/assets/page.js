@@ -12,7 +12,7 @@
   };
   const metricName = metric => (WORDS[metric] || [metric])[0];
   const number = (value, digits = 3) => known(value) ? value.toFixed(digits).replace("-", "−") : "–";
-  const pair = range => range && known(range[0]) && known(range[1]) ? `[${number(range[0])}, ${number(range[1])}]` : "";
+  const pair = range => range && known(range[0]) && known(range[1]) ? `[${number(range[0])},\u00a0${number(range[1])}]` : "";
 
   const index = new Map(), clean = new Map();
   for (const row of data.rows) {
@@ -35,6 +35,7 @@
   }
   const chosen = () => data.calibrators.map((c, i) => ({ ...c, index: i })).filter(c => state.shown.has(c.index));
   const levelLabel = (shift, level) => shift.labels[shift.levels.indexOf(level)] ?? String(level);
+  const levelName = (shift, level) => { const label = levelLabel(shift, level); return /^[\d.]+$/.test(label) ? `level ${label}` : label; };
   const topLevel = shift => shift.levels[shift.levels.length - 1];
 
   function options(select, entries, current, change) {
@@ -63,7 +64,7 @@
     const cell = (entry, [name, , , sense]) => {
       const isBest = sense && number(entry[name]) === best[name];
       return html("td", {}, html("span", { class: isBest ? "best" : null, text: sense ? number(entry[name]) : entry[name] }, isBest ? html("span", { class: "unseen", text: " best" }) : null),
-        ...(small[name] ? small[name](entry).filter(Boolean).map(text => html("small", { text })) : []));
+        ...(small[name] ? small[name](entry).filter(Boolean).map(text => html("small", { text, class: /^[[]|^floor/.test(text) ? "whole" : null })) : []));
     };
     const groups = COLUMNS.map(c => c[2]).filter((g, i, all) => g !== all[i - 1]);
     const top = groups.map(g => html("th", { scope: "colgroup", colspan: COLUMNS.filter(c => c[2] === g).length, text: g }));
@@ -124,7 +125,7 @@
       title: `${metricName(metric)} against the level of drift`, note: `${where}; ${(WORDS[metric] || ["", ""])[1]}. ${mean ? "" : "Shading: 95 % interval."}`,
       label: `Line chart: ${metricName(metric)} by level, ${where}, for ${series.map(s => s.label).join(", ")}`,
       series, xs: levels.map((level, i) => ({ at: i, label: label(level) })), xLabel: mean ? "level" : shift.name, yLabel: metricName(metric),
-      high: metric === "accuracy" || metric === "confidence" ? 1 : undefined, titleOf: i => mean ? `Level ${label(levels[i])}` : `${shift.name}: ${label(levels[i])}`,
+      high: metric === "accuracy" || metric === "confidence" ? 1 : undefined, titleOf: i => mean ? `Level ${label(levels[i])}` : `${shift.name}: ${levelName(shift, levels[i])}`,
       table: { head: ["Level", ...series.map(s => s.label)], body: levels.map((level, i) => [label(level), ...series.map(s => [s.points[i].value, s.points[i].extra].filter(Boolean).join(" "))]) },
     });
   }
@@ -158,7 +159,7 @@
   function drawReliability() {
     const shift = data.shifts[state.one], name = data.calibrators[state.calibrator].label;
     const panels = [["clean", find(state.calibrator, state.one, 0), "In domain"],
-      ["drifted", shift && find(state.calibrator, state.one, state.level), shift ? `${shift.name}, ${state.level === POOLED ? "all levels" : levelLabel(shift, state.level)}` : ""]];
+      ["drifted", shift && find(state.calibrator, state.one, state.level), shift ? `${shift.name}, ${state.level === POOLED ? "all levels" : levelName(shift, state.level)}` : ""]];
     for (const [id, row, where] of panels) {
       const bins = binsOf(row);
       by(id).hidden = !bins.length;
@@ -175,14 +176,14 @@
     if (!shift) return;
     const level = topLevel(shift), seen = chosen().map(c => ({ series: c, row: find(c.index, state.one, level) })).filter(e => e.row && e.row.b.length);
     by("distribution").hidden = !seen.length;
-    by("distribution-lead").textContent = `${shift.name} at ${levelLabel(shift, level)}: how many predictions are stated with which confidence. An honest model says what it gets right: the two lines meet.`;
+    by("distribution-lead").textContent = `${shift.name} at ${levelName(shift, level)}: how many predictions are stated with which confidence. An honest model says what it gets right: the two lines meet.`;
     const bins = seen.map(e => binsOf(e.row));
     const most = Math.max(0.05, ...bins.map(list => { const total = list.reduce((s, b) => s + b.weight, 0); return Math.max(...list.map(b => b.weight / total)); }));
     seen.forEach(({ series, row }, i) => {
       const figure = html("figure", { class: "panel" });
       host.append(figure);
       histogram(figure, { title: series.label, note: series.style === 0 ? "no calibration" : `tuned on ${series.tuned}`, series, bins: bins[i], most, said: value(row, "confidence"), right: value(row, "accuracy"),
-        label: `Histogram of confidence, ${series.label}, ${shift.name} at ${levelLabel(shift, level)}: says ${number(value(row, "confidence"))}, right ${number(value(row, "accuracy"))}`, table: binTable(bins[i]) });
+        label: `Histogram of confidence, ${series.label}, ${shift.name} at ${levelName(shift, level)}: says ${number(value(row, "confidence"))}, right ${number(value(row, "accuracy"))}`, table: binTable(bins[i]) });
     });
   }
 
@@ -196,12 +197,13 @@
     const how = given ? `The calibrators tuned on drift saw all levels of ${noise} together.` : `Algorithm 1 seeks levels of ${noise} at which accuracy falls in even steps from clean to chance; the calibrators tuned on drift saw all of them together.`;
     by("ladder-lead").textContent = [how, passes, ...(data.ladder.notes || []).map(sentence)].filter(Boolean).join(" ");
     const error = step => known(step.standard_error) ? 1.96 * step.standard_error : undefined;
-    const targets = steps.filter(step => known(step.target) && !given);
+    const strength = step => String(Number(step.epsilon.toPrecision(3)));
+    const targets = steps.map((step, i) => ({ ...step, place: i })).filter(step => known(step.target) && !given);
     lines(by("ladder-chart"), {
       title: "Accuracy against the strength of the drift", note: `${targets.length ? "Hollow squares: the accuracy that was aimed at. " : ""}Filled circles: the accuracy that was reached, with its 95 % interval.`, label: `Line chart: the ladder of ${steps.length} noise levels, accuracy ${number(steps[0].accuracy)} down to ${number(steps.at(-1).accuracy)}`,
-      whiskers: true, low: 0, high: 1, xLabel: gaussian ? "ε, variance of the noise" : "level", yLabel: "accuracy", titleOf: at => `${gaussian ? "ε =" : "level"} ${Number(at.toPrecision(3))}`,
-      series: [{ label: "target", colour: 2, style: 1, points: targets.map(s => ({ x: s.epsilon, y: s.target, value: number(s.target) })) },
-        { label: "reached", colour: 1, style: 2, points: steps.map(s => ({ x: s.epsilon, y: s.accuracy, low: known(error(s)) ? Math.max(0, s.accuracy - error(s)) : undefined, high: known(error(s)) ? Math.min(1, s.accuracy + error(s)) : undefined, value: number(s.accuracy), extra: known(error(s)) ? `± ${number(error(s))}` : "" })) }].filter(s => s.points.length),
+      whiskers: true, low: 0, high: 1, xLabel: gaussian ? "ε, variance of the noise, level by level" : "level", yLabel: "accuracy", xs: steps.map((s, i) => ({ at: i, label: strength(s) })), titleOf: i => `${gaussian ? "ε =" : "level"} ${strength(steps[i])}`,
+      series: [{ label: "target", colour: 2, style: 1, line: false, size: 6.5, points: targets.map(s => ({ x: s.place, y: s.target, value: number(s.target) })) },
+        { label: "reached", colour: 1, style: 2, points: steps.map((s, i) => ({ x: i, y: s.accuracy, low: known(error(s)) ? Math.max(0, s.accuracy - error(s)) : undefined, high: known(error(s)) ? Math.min(1, s.accuracy + error(s)) : undefined, value: number(s.accuracy), extra: known(error(s)) ? `± ${number(error(s))}` : "" })) }].filter(s => s.points.length),
       table: { head: ["ε", "Target", "Reached", "Standard error"], body: steps.map(s => [String(Number(s.epsilon.toPrecision(4))), number(s.target), number(s.accuracy), number(s.standard_error, 4)]) },
     });
   }
@@ -217,7 +219,7 @@
     const shift = data.shifts[state.one];
     if (!shift) return;
     if (state.level !== POOLED && !shift.levels.includes(state.level)) state.level = topLevel(shift);
-    options(by("level"), [...shift.levels.filter(l => l !== 0).map(l => [l, levelLabel(shift, l)]), [POOLED, "all levels pooled"]], state.level, key => { state.level = key === POOLED ? POOLED : Number(key); drawReliability(); });
+    options(by("level"), [...shift.levels.filter(l => l !== 0).map(l => [l, levelName(shift, l)]), [POOLED, "all levels pooled"]], state.level, key => { state.level = key === POOLED ? POOLED : Number(key); drawReliability(); });
   }
   function drawControls() {
     options(by("shift"), [...(data.shifts.length > 1 && sharedLevels().length > 1 ? [[MEAN, "mean over shifts"]] : []), ...data.shifts.map((s, i) => [i, s.name])], state.shift, key => { state.shift = key === MEAN ? MEAN : Number(key); drawLines(); });
