@@ -65,7 +65,7 @@ def test_a_dry_run_writes_nothing(picture: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["shifts", "--suite", "afine"], 1, "driftcal: there is no suite 'afine'; did you mean 'affine'?"),
+        (["shifts", "--suite", "afine"], 2, "driftcal: there is no suite 'afine'; did you mean 'affine'?"),
         (["shifts", "--contact-sheet", "missing.png"], 1, "driftcal: cannot read 'missing.png' as an image"),
         (["shifts", "--seed", "-1"], 2, "--seed"),
         (["shifts", "--colour"], 2, "--colour"),

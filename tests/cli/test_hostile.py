@@ -1,0 +1,92 @@
+"""Names are text: nothing in a file name, class name or group colours the terminal, runs in a page or breaks a line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.conftest import make_data, make_onnx
+
+from driftcal.cli.talk import printable
+from driftcal.results import Results
+
+NASTY = [
+    "<img src=x onerror=alert(1)>",
+    "[red]danger[/red] [bold",
+    "line\nbreak and \x1b[31mescape",
+    "quote ' and \" and \\ and :smile:",
+]
+#: what may stand in a file name: everything but the slash
+FILES = ['it\'s "quoted" and spaced', "two\nlines", "[red]danger[bold] :smile:", "<img src=x onerror=alert(1)>"]
+
+
+@pytest.mark.parametrize("name", FILES, ids=["quotes", "newline", "markup", "html"])
+def test_nasty_file_names(here, run, name):
+    import numpy as np
+
+    make_onnx(f"{name}.onnx", np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32))
+    for part in ("val", "test"):
+        Path(f"{part}.npz").rename(f"{part} {name}.npz")
+    words = ("tune", f"{name}.onnx", f"val {name}.npz", "-o", f"{name}.safetensors", "--levels", "2", "--method", "ts")
+    ran = run(*words)
+    assert ran.code == 0, ran.err
+    assert ran.out == printable(f"{name}.safetensors") + "\n"
+    assert json.loads(run(*words, "--json").out)["calibrator"] == f"{name}.safetensors"
+    ran = run("inspect", f"{name}.safetensors")
+    assert printable(f"{name}.onnx") in ran.out
+    ran = run(
+        "evaluate",
+        f"{name}.onnx",
+        f"{name}.safetensors",
+        f"test {name}.npz",
+        "--suite",
+        "h-tuning",
+        "-o",
+        f"run {name}",
+    )
+    assert ran.code == 0, ran.err
+    assert Results.load(f"run {name}").about["model"]["name"] == f"{name}.onnx"
+    ran = run("report", f"run {name}", "-o", f"{name}.html")
+    assert ran.out == printable(f"{name}.html") + "\n"
+    page = Path(f"{name}.html").read_text()
+    assert "<img src=x" not in page
+    ran = run("tune", f"{name} that is not there.onnx", f"val {name}.npz")
+    assert ran.code == 1
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_nasty_class_names_and_groups(here, run):
+    groups = [NASTY[i % 4] for i in range(40)]
+    make_data("val.npz", 60, 1, class_names=NASTY)
+    make_data("test.npz", 40, 2, class_names=NASTY, groups=groups)
+    assert run("tune", "cli_net:make", "val.npz", "--levels", "2", "--method", "ts", "-q").code == 0
+    ran = run("inspect", "cal.safetensors")
+    for name in NASTY:
+        assert printable(name) in ran.out
+    assert "\x1b" not in ran.out
+    for group in ("class", "group"):
+        ran = run("evaluate", "cli_net:make", "cal.safetensors", "test.npz", "--suite", "h-tuning", "--group", group)
+        assert ran.code == 0, ran.err
+        assert sorted(Results.load("run").groups) == sorted(NASTY)
+        ran = run("inspect", "run")
+        assert printable(NASTY[2]) in ran.out
+        for form in ("csv", "json", "latex", "markdown"):
+            assert run("report", "run", "--format", form).code == 0
+        assert run("report", "run", "-q").code == 0
+        page = Path("report.html").read_text()
+        assert "<img src=x" not in page
+        assert "onerror=alert(1)&gt;" in page or "onerror=alert(1)\\u003e" in page or "\\u003cimg" in page
+
+
+def test_markup_in_tables_is_text(capsys):
+    from driftcal.cli.tables import _add, _table
+    from driftcal.cli.talk import Talk
+
+    table = _table("name", "number")
+    for name in NASTY:
+        _add(table, name, "1")
+    Talk().give({}, table, "[red]x[/red]")
+    out = capsys.readouterr().out
+    for name in NASTY:
+        assert printable(name) in out
+    assert "[red]x[/red]" in out
+    assert "\x1b" not in out
