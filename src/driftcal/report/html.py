@@ -192,7 +192,7 @@ def _phrase(key: str, value: Any) -> str:
         return f"{name} ({', '.join(inner)})" if inner else ""
     if isinstance(value, list | tuple):
         if all(isinstance(part, Mapping) for part in value):
-            steps = (", ".join(_phrase(str(k), v) for k, v in part.items()) for part in value)
+            steps = (", ".join(filter(None, (_phrase(str(k), v) for k, v in part.items()))) for part in value)
             return f"{name} ({'; '.join(steps)})"
         return f"{name} {(' × ' if 'shape' in key else ', ').join(map(str, value))}"
     return f"{name} {value}"

@@ -163,7 +163,7 @@ const Charts = (() => {
     const free = spec.joined === false, room = list => 0.07 * (Math.max(...list) - Math.min(...list)) || 0.05 * Math.abs(list[0]) || 0.01;
     const yRoom = free ? room(ends) : 0, xRoom = free ? room(points.map(p => p.x)) : 0;
     const low = spec.low ?? (free ? Math.max(0, Math.min(...ends) - yRoom) : Math.min(0, ...ends)), high = Math.max(spec.high ?? 0, ...ends) + yRoom || 1;
-    const x0 = Math.min(...points.map(p => p.x)) - xRoom, x1 = Math.max(...points.map(p => p.x), x0 + 1e-9) + xRoom;
+    const left = Math.min(...points.map(p => p.x)), x0 = left < 0 ? left - xRoom : Math.max(0, left - xRoom), x1 = Math.max(...points.map(p => p.x), x0 + 1e-9) + xRoom;
     const draw = width => {
       const height = Math.round(Math.min(spec.tall || 340, Math.max(230, width * 0.62)));
       const node = canvas(width, height), box = { left: 46, right: width - 12, top: 26, bottom: height - 46 };
