@@ -65,11 +65,20 @@ def as_logits(logits: AnyArray) -> tuple[Logits, tuple[int, ...]]:
 
 def for_kernel(logits: Logits) -> Logits:
     """A block of rows as contiguous float32 or float64; float16 becomes float32, which is exact."""
-    if logits.dtype == np.float16:
-        return np.ascontiguousarray(logits, np.float32)
-    if logits.dtype == np.float32 and logits.dtype.isnative:
-        return np.ascontiguousarray(logits)
-    return np.ascontiguousarray(logits, np.float64)
+    narrow = logits.dtype == np.float16 or (logits.dtype == np.float32 and logits.dtype.isnative)
+    block = np.ascontiguousarray(logits, np.float32 if narrow else np.float64)
+    return block if block.flags.writeable else np.asarray(_Unlocked(block))
+
+
+class _Unlocked:
+    """A read-only array (a memory map, a pandas column) as one that is not.
+
+    Kernels only read logits, but a read-only array is another type to the compiler: all of them would compile twice.
+    """
+
+    def __init__(self, array: Array) -> None:
+        self.array = array  # keeps the memory alive
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
 
 
 def finite_logits(logits: Logits, n_classes: int) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 import driftcal
 from driftcal.calibrators import CALIBRATORS, make_calibrator
+from driftcal.checks import for_kernel
 from driftcal.errors import LabelsError, NoFiniteOptimum
 from driftcal.numerics import softmax
 
@@ -243,3 +244,11 @@ def test_a_single_row_of_weight_decides_alone():
     p = driftcal.IsotonicRegression().fit(logits, y, sample_weight=np.arange(9) == 4).predict_proba(logits)
     assert np.isfinite(p).all()
     assert driftcal.Identity().fit(logits, y).predict_proba(logits) == pytest.approx(softmax(logits))
+
+
+def test_read_only_rows_are_neither_copied_nor_compiled_for_anew(tmp_path):
+    rows = memory_map(np.ones((6, 3)), tmp_path)[2:5]
+    block = for_kernel(rows)
+    assert block.flags.writeable  # to the compiler the same type as any array
+    assert block.ctypes.data == rows.ctypes.data
+    assert not rows.flags.writeable
