@@ -41,7 +41,11 @@ theory: $(VENV)/.dev  ## slow statistical checks
 bench: $(VENV)/.bench  ## speed beside the peers; about half an hour
 	$(BIN)/python -m benchmarks.speed.calibrators
 
-docs: $(VENV)/.dev  ## the documentation as a site in site/
+$(VENV)/.docs: $(VENV)/.base
+	$(BIN)/python -m pip install --quiet --group docs
+	touch $@
+
+docs: $(VENV)/.docs  ## the documentation as a site in site/
 	$(BIN)/mkdocs build --strict
 
 # The report is tested in a real browser.
