@@ -11,17 +11,16 @@ SRC = Path(__file__).parents[1] / "src"
 LAYERS = {
     **dict.fromkeys(["types", "errors", "checks", "image_checks", "numerics", "rows", "files", "_version"], 0),
     **dict.fromkeys(["sources", "perturb", "models", "store", "calibrators", "metrics", "engines"], 1),
-    **dict.fromkeys(["reliability", "diagram", "results"], 1),
-    **{
-        "collect": 2.0,
-        "results": 2.0,
-        "choose": 2.1,
-        "evaluation": 2.2,
-        "calibrated": 2.3,
-        "tuning": 2.4,
-        "rivalry": 2.5,
-        "runs": 2.6,
-    },  # a crossing may use the ones before it
+    **dict.fromkeys(["reliability", "diagram"], 1),
+    # a crossing may use the ones before it
+    "collect": 2.0,
+    "results": 2.0,
+    "choose": 2.1,
+    "evaluation": 2.2,
+    "calibrated": 2.3,
+    "tuning": 2.4,
+    "rivalry": 2.5,
+    "runs": 2.6,
     "bench": 3,
     **dict.fromkeys(["report", "deploy"], 4),
     **dict.fromkeys(["demo", "inspection"], 4.5),
