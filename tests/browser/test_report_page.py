@@ -9,6 +9,8 @@ import pytest
 from report_fixture import BREAKOUT, HOSTILE, digits_results, hostile_results
 from selenium import webdriver
 from selenium.webdriver import ActionChains, Keys
+from selenium.webdriver.common.actions.action_builder import ActionBuilder
+from selenium.webdriver.common.actions.pointer_input import PointerInput
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
@@ -212,6 +214,16 @@ def test_hovering_shows_values_with_intervals(visit):
     assert "share of rows" in hover(browser, "#histograms svg", 0.9)
     assert "target" in hover(browser, "#ladder-chart svg", 0.5)
     assert "in domain" in hover(browser, "#trade svg", 0.1, 0.1)
+
+
+def test_a_tap_shows_values_too(visit):
+    browser = visit("plain", 390)
+    chart = find(browser, "#lines svg")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", chart)
+    finger = ActionBuilder(browser, mouse=PointerInput("touch", "finger"))
+    finger.pointer_action.move_to(chart, 100, 0).pointer_down().pointer_up()
+    finger.perform()
+    assert "IRM-P" in find(browser, "#lines .tip").text
 
 
 def test_everything_is_reached_and_read_by_keyboard(visit):

@@ -162,6 +162,13 @@ def test_page_holds_every_number_of_the_results():
             assert short["i"][str(METRICS.index(metric))] == pytest.approx(pair, rel=1e-5)
 
 
+def test_a_great_many_groups_leave_the_page_light(monkeypatch):
+    results = digits_results(grouped=True)
+    monkeypatch.setattr("driftcal.report.numbers._MOST_ROWS", 100)
+    for short, row in zip(page_data(results)["rows"], results.rows, strict=True):
+        assert bool(short["b"]) == (row.group is None)
+
+
 def test_what_is_missing_is_left_out():
     plain = digits_results()
     bare = replace(plain, ladder=None, about={}, rows=tuple(replace(row, intervals={}, bins={}) for row in plain.rows))

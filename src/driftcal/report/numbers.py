@@ -14,6 +14,8 @@ from driftcal.results import METRICS, POOLED, CalibratorInfo, ResultRow, Results
 FAMILIES = 8
 # Digits kept in the page: more than any figure shows; all of them are in results.json.
 _DIGITS = 6
+# Rows beyond which those of groups come without bins, so that the page still opens at once: 20,000 are about 10 MB.
+_MOST_ROWS = 20_000
 
 
 def is_uncalibrated(info: CalibratorInfo) -> bool:
@@ -132,7 +134,11 @@ def page_data(results: Results) -> dict[str, Any]:
         "shown": [names[name] for name in dict.fromkeys(shown)],
         "featured": names[featured.info.name] if featured else 0,
         "summary": [[_summary(line, names) for line in by_group[group]] for group in groups],
-        "rows": [_row(row, names, shifts, groups) for row in results.rows if row.calibrator in names],
+        "rows": [
+            _row(row, names, shifts, groups, bins=row.group is None or len(results.rows) <= _MOST_ROWS)
+            for row in results.rows
+            if row.calibrator in names
+        ],
         "ladder": _plain(results.ladder),
     }
 
@@ -172,10 +178,9 @@ def _summary(line: Line, names: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _row(
-    row: ResultRow, names: Mapping[str, int], shifts: Mapping[str, int], groups: Mapping[str | None, int]
+    row: ResultRow, names: Mapping[str, int], shifts: Mapping[str, int], groups: Mapping[str | None, int], *, bins: bool
 ) -> dict[str, Any]:
-    columns = [row.bins.get(key, ()) for key in ("weight", "confidence", "outcome")]
-    bins = [[i, *map(_round, sums)] for i, sums in enumerate(zip(*columns, strict=False)) if sums[0] > 0]
+    columns = [row.bins.get(key, ()) if bins else () for key in ("weight", "confidence", "outcome")]
     return {
         "c": names[row.calibrator],
         "s": shifts.get(row.shift, -1),  # -1: rows of the untouched data under a name of their own
@@ -185,7 +190,7 @@ def _row(
         "f": _round(row.ece_floor),
         "v": [_round(getattr(row, metric)) for metric in METRICS],
         "i": {METRICS.index(k): [_round(v) for v in pair] for k, pair in row.intervals.items() if k in METRICS},
-        "b": bins,
+        "b": [[i, *map(_round, sums)] for i, sums in enumerate(zip(*columns, strict=False)) if sums[0] > 0],
     }
 
 

@@ -114,11 +114,14 @@ const Charts = (() => {
       if (speak) live.textContent = `${stop.title}: ${stop.lines.map(l => [l.name, l.value, l.extra].filter(Boolean).join(" ")).join("; ")}`;
     }
     function hide() { current = -1; tip.hidden = true; cursor.replaceChildren(); live.textContent = ""; }
-    node.addEventListener("pointermove", event => {
+    function point(event) {
       const box = node.getBoundingClientRect(), ratio = width / box.width;
       show(nearest(stops, (event.clientX - box.left) * ratio, (event.clientY - box.top) * ratio), false);
-    });
-    node.addEventListener("pointerleave", () => { if (document.activeElement !== node) hide(); });
+    }
+    node.addEventListener("pointermove", point);
+    node.addEventListener("pointerdown", point);
+    // A finger that is lifted leaves its values on the screen until the next tap elsewhere.
+    node.addEventListener("pointerleave", event => { if (event.pointerType !== "touch" && document.activeElement !== node) hide(); });
     node.addEventListener("focus", () => { if (node.matches(":focus-visible")) show(0, true); });
     node.addEventListener("blur", hide);
     node.addEventListener("keydown", event => {
