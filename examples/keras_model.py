@@ -1,0 +1,19 @@
+"""A Keras 3 model that ends in softmax: say so, and its log-probabilities are used as logits."""
+
+import os
+
+os.environ.setdefault("KERAS_BACKEND", "torch")
+import keras
+
+import driftcal
+
+train, validation, test = driftcal.open_source("digits").split(800, 500, seed=0)
+dense = keras.layers.Dense
+net = keras.Sequential([keras.layers.Flatten(), dense(64, activation="relu"), dense(10, activation="softmax")])
+net.compile(optimizer=keras.optimizers.Adam(0.01), loss="sparse_categorical_crossentropy")
+net.fit(train.inputs(), train.labels, batch_size=100, epochs=15, verbose=0)
+
+tuned = driftcal.tune(net, validation, method="auto", keep_accuracy=True, outputs="probabilities")
+print(tuned.explanation)
+for line in driftcal.evaluate(tuned, test).summary():
+    print(f"{line.calibrator:6} ECE in domain {line.in_domain_ece:.3f}, under drift {line.mean_ece:.3f}")

@@ -1,0 +1,38 @@
+"""The examples run as they are printed, each in an empty folder."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+LINE = re.compile(r"^(\S+) +ECE in domain (0\.\d+), under drift (0\.\d+)$", re.MULTILINE)
+
+
+def test_there_is_one_for_each_framework():
+    assert [path.stem for path in EXAMPLES] == ["keras_model", "onnx_model", "sklearn_model", "torch_model"]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_it_runs_and_shows_the_gain(path, tmp_path):
+    ran = subprocess.run(
+        [sys.executable, str(path)],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "KERAS_BACKEND": "torch"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr
+    drift = {name: float(under) for name, _, under in LINE.findall(ran.stdout)}
+    tuned = next(name for name in drift if name.endswith("-p"))
+    assert drift[tuned] < 0.7 * drift["base"], ran.stdout
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_it_is_short(path):
+    code = [line for line in path.read_text().splitlines() if line.strip() and not line.startswith(('"""', "#"))]
+    assert len(code) <= 18
