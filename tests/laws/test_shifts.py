@@ -150,7 +150,7 @@ def test_distortion_grows_with_the_level(name: str, table: str) -> None:
     # the published tables of these do not grow all the way: another kind of damage begins, or one part grows weaker
     if name in ("glass_blur", "frost", "saturate", "elastic_transform") or (name, table) == ("spatter", "cifar10-c"):
         assert max(quality) < 45
-        assert quality[-1] < quality[0] or name == "elastic_transform"
+        assert quality[-1] < quality[0] or name in ("saturate", "elastic_transform")
     else:
         assert np.all(np.diff(quality) < 1e-3), quality
 
@@ -187,8 +187,8 @@ def test_affine_directions() -> None:
     image = np.zeros((1, 33, 33, 1), np.float32)
     image[0, 16, 26] = 1  # right of the centre
     row, column = (int(i) for i in np.argwhere(get_shift("rot_right")(image, 9)[0, ..., 0] > 0.5)[0])
-    assert (row, column) == (6, 16)
-    assert np.argwhere(get_shift("rot_left")(image, 9)[0, ..., 0] > 0.5)[0].tolist() == [26, 16]
+    assert (row, column) == (26, 16)
+    assert np.argwhere(get_shift("rot_left")(image, 9)[0, ..., 0] > 0.5)[0].tolist() == [6, 16]
     assert np.argwhere(get_shift("yshift")(image[:, :32, :32], 3)[0, ..., 0] > 0.5)[0].tolist() == [16, 20]
     assert np.argwhere(get_shift("xshift")(image[:, :32, :32], 3)[0, ..., 0] > 0.5)[0].tolist() == [10, 26]
     assert get_shift("xyzoom")(image, 5)[0, 16].sum() == 0  # the middle half is enlarged: the point leaves

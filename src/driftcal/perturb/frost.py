@@ -148,13 +148,13 @@ def _with_brightness(field: NDArray[np.float64], brightness: tuple[float, ...]) 
 @compiled
 def _frost(images, textures, place, stride, kept, added, out):  # type: ignore[no-untyped-def]
     n, height, width, channels = images.shape
-    side = textures.shape[1]
+    wrap = textures.shape[1] - 1  # the side is a power of two
     for i in range(n):
         texture = textures[place[i, 0]]
         for y in range(height):
-            row = texture[(place[i, 1] + y * stride) % side]
+            row = texture[(place[i, 1] + y * stride) & wrap]
             at = place[i, 2]
             for x in range(width):
                 for c in range(channels):
                     out[i, y, x, c] = min(kept * images[i, y, x, c] + added * row[at, c], np.float32(1))
-                at = (at + stride) % side
+                at = (at + stride) & wrap

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from driftcal.perturb.random import bits, normal, uniform
+from driftcal.perturb.random import bits, normal
 from driftcal.types import Images
 
 Keys = NDArray[np.uint64]
@@ -40,7 +40,7 @@ def shot_noise(images: Images, out: Images, keys: Keys, photons: float) -> None:
 
 def impulse_noise(images: Images, out: Images, keys: Keys, share: float) -> None:
     """A share of the values become 0 or 1, each as often."""
-    _salt_and_pepper(_flat(images), _flat(out), keys, share)
+    _salt_and_pepper(_flat(images), _flat(out), keys, np.uint64(share * 2.0**64))
 
 
 def _flat(images: Images) -> NDArray[np.float32]:
@@ -60,14 +60,15 @@ def _add_normal(images, out, keys, absolute, relative, clip):  # type: ignore[no
 
 
 @njit(nogil=True, cache=True)
-def _salt_and_pepper(images, out, keys, share):  # type: ignore[no-untyped-def]
+def _salt_and_pepper(images, out, keys, limit):  # type: ignore[no-untyped-def]
+    half = limit >> np.uint64(1)
     for i in range(images.shape[0]):
         key = keys[i]
         for j in range(images.shape[1]):
-            u = uniform(key, j)
+            b = bits(key, j)
             x = images[i, j]
-            if u < share:
-                x = np.float32(0) if u < 0.5 * share else np.float32(1)
+            if b < limit:
+                x = np.float32(0) if b < half else np.float32(1)
             out[i, j] = x
 
 

@@ -75,21 +75,21 @@ def _snow(images, channels, keys, down, across, flake, kept, out):  # type: igno
 def _cloud(key, size, decay, cloud):  # type: ignore[no-untyped-def]
     """Diamonds and squares on a torus (Fournier et al. 1982): each half step adds noise that shrinks by decay²."""
     cloud[0, 0] = 0
-    step, swing, counter = size, 100.0, 0
+    step, swing, counter, wrap = size, 100.0, 0, size - 1  # size is a power of two: & wrap is % size
     while step >= 2:
         half = step // 2
         reach = swing * swing
         for y in range(0, size, step):
             for x in range(0, size, step):
-                down, right = (y + step) % size, (x + step) % size
+                down, right = (y + step) & wrap, (x + step) & wrap
                 total = cloud[y, x] + cloud[down, x] + cloud[y, right] + cloud[down, right]
                 cloud[y + half, x + half] = total / 4 + reach * (2 * uniform(key, counter) - 1)
                 counter += 1
         for y in range(0, size, step):
             for x in range(0, size, step):
                 centre = cloud[y + half, x + half]
-                above, before = cloud[(y - half) % size, x + half], cloud[y + half, (x - half) % size]
-                here, down, right = cloud[y, x], cloud[(y + step) % size, x], cloud[y, (x + step) % size]
+                above, before = cloud[(y - half) & wrap, x + half], cloud[y + half, (x - half) & wrap]
+                here, down, right = cloud[y, x], cloud[(y + step) & wrap, x], cloud[y, (x + step) & wrap]
                 cloud[y, x + half] = (centre + above + here + right) / 4 + reach * (2 * uniform(key, counter) - 1)
                 cloud[y + half, x] = (centre + before + here + down) / 4 + reach * (2 * uniform(key, counter + 1) - 1)
                 counter += 2
