@@ -1,0 +1,47 @@
+"""Fitted calibrators and hard rows for the tests of exports."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from driftcal.calibrators import CALIBRATORS, make_calibrator
+
+NAMES = sorted(CALIBRATORS)
+SIZES = (2, 10, 1000)
+
+
+@functools.cache
+def fitted(name, n_classes, **params):
+    """A calibrator tuned on overconfident logits; the last class of many has no labels."""
+    rng = np.random.default_rng(n_classes)
+    logits = 2 * rng.normal(size=(2_000, n_classes)).astype(np.float32)
+    labels = np.argmax(0.6 * logits + rng.gumbel(size=logits.shape), axis=1)
+    if n_classes > 2:
+        labels[labels == n_classes - 1] = 0
+    return make_calibrator(name, **params).fit(logits, labels)
+
+
+@functools.cache
+def rows(n_classes, random, extreme):
+    """Random rows; rows to ±1e4, with ties, with scores that underflow, with masked classes, and of one class only."""
+    rng = np.random.default_rng(1)
+    usual = 3 * rng.normal(size=(random, n_classes))
+    hard = rng.uniform(-1e4, 1e4, size=(extreme, n_classes))
+    hard[0::4] = np.round(hard[0::4] / 5e3) * 5e3
+    hard[1::4] = rng.uniform(-800, 0, size=hard[1::4].shape)
+    masked = rng.random((len(hard[2::4]), n_classes)) < 0.5
+    masked[np.arange(len(masked)), rng.integers(n_classes, size=len(masked))] = False
+    hard[2::4] = np.where(masked, -np.inf, hard[2::4] / 1e3)
+    hard[0], hard[4] = 0, 1e4
+    hard[8], hard[8, -1] = -np.inf, -7
+    return np.concatenate([usual, hard]).astype(np.float32)
+
+
+@functools.cache
+def case(name, n_classes, every_row=False):
+    """A calibrator, rows and what it says to them: 10,000 random ones, of 1,000 classes fewer unless asked for."""
+    logits = rows(n_classes, 10_000 if every_row or n_classes < 1_000 else 1_000, 1_000)
+    calibrator = fitted(name, n_classes)
+    return calibrator, logits, calibrator.predict_proba(logits)
