@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.talk import Talk
+from driftcal.cli.talk import Prose, Talk
 
 
 @options.with_model_options
@@ -52,6 +52,7 @@ def demo(
     """
     from driftcal.cli.tables import GAINS, gain_table, ladder_table, plan_lines
     from driftcal.demo import Demo
+    from driftcal.report.words import tell
 
     talk = Talk(as_json, quiet)
     if model is None and model_options:
@@ -75,15 +76,19 @@ def demo(
     if outcome.tuned.ladder is not None:
         talk.show(ladder_table(outcome.tuned.ladder))
     talk.say(outcome.tuned.explanation)
+    headline = tell(outcome.results).headline
     talk.give(
         {
             "report": str(outcome.report),
             "folder": str(outcome.folder),
+            "headline": headline,
             "chosen": f"{outcome.tuned.method}-p",
             "explanation": outcome.tuned.explanation,
             "inputs": bar.done,
             "summary": [asdict(line) for line in outcome.results.summary()],
         },
+        Prose(headline),
+        "",
         GAINS,
         gain_table(outcome.results),
         str(outcome.report),

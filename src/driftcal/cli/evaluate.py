@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.talk import Talk
+from driftcal.cli.talk import Prose, Talk
 
 
 @options.with_model_options
@@ -72,6 +72,7 @@ def evaluate(
     """
     from driftcal.calibrators import CALIBRATORS
     from driftcal.cli.tables import plan_lines, summary_table, summary_title
+    from driftcal.report.words import tell
     from driftcal.runs import EvaluationRun
 
     talk = Talk(as_json, quiet)
@@ -93,9 +94,16 @@ def evaluate(
         return
     with talk.progress("evaluate", plan.inputs) as bar:
         results = run.run(on_rows=bar, about={"command": context.obj})
-    path = results.save(output)
+    path, headline = results.save(output), tell(results).headline
     talk.give(
-        {"results": str(path), "inputs": bar.done, "summary": [asdict(line) for line in results.summary()]},
+        {
+            "results": str(path),
+            "headline": headline,
+            "inputs": bar.done,
+            "summary": [asdict(line) for line in results.summary()],
+        },
+        Prose(headline),
+        "",
         summary_title(results),
         summary_table(results),
         str(path),

@@ -10,7 +10,7 @@ from driftcal.results import Results, Summary
 from driftcal.runs import Plan
 
 #: What stands above the table of gains.
-GAINS = "Calibration error (ECE): what tuning on perturbed data (-P) gains under drift, what it costs in domain"
+GAINS = "What tuning on perturbed data (-P) gains under drift, and costs in domain:"
 
 
 def _table(*headings: str, title: str | None = None) -> Any:

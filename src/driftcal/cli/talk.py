@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -27,6 +29,12 @@ def printable(text: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
+def wrapped(text: object, stream: Any) -> str:
+    """Text broken between words where `stream` is a terminal; elsewhere one line."""
+    line = printable(text)
+    return "\n".join(textwrap.wrap(line, max(40, shutil.get_terminal_size().columns))) if stream.isatty() else line
+
+
 def plain_numbers(value: Any) -> Any:
     """The same value with what JSON cannot hold (NaN, infinity) as null."""
     if isinstance(value, dict):
@@ -37,6 +45,13 @@ def plain_numbers(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
+class Prose:
+    """Sentences, which may be broken between words; any other text, such as a path, stays in one piece."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Talk:
     """What a command may say: `as_json` turns data into JSON, `quiet` leaves only data and errors."""
 
@@ -44,9 +59,9 @@ class Talk:
     quiet: bool = False
 
     def say(self, text: object) -> None:
-        """A line for a human, on stderr."""
+        """A sentence for a human, on stderr."""
         if not self.quiet:
-            print(printable(text), file=sys.stderr)
+            print(wrapped(text, sys.stderr), file=sys.stderr)
 
     def show(self, table: Any) -> None:
         """A table for a human, on stderr."""
@@ -59,7 +74,9 @@ class Talk:
             print(json.dumps(plain_numbers(value)))
             return
         for item in shown:
-            if isinstance(item, str):
+            if isinstance(item, Prose):
+                print(wrapped(item.text, sys.stdout))
+            elif isinstance(item, str):
                 print(printable(item))
             else:
                 _console(sys.stdout).print(item)

@@ -186,7 +186,9 @@ class Source:
         return replace(self, all_groups=everywhere)
 
     def labelled(self) -> Source:
-        """Only the rows that have a right answer."""
+        """Only the rows that have a right answer; the source itself, fingerprint and all, when every row has one."""
+        if (self.labels >= 0).all():
+            return self
         return self.subset(self.labels >= 0, note={"only": "labelled"})
 
     def unlabelled(self) -> Source:
