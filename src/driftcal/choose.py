@@ -24,12 +24,16 @@ _FOLDS = 5
 
 @dataclass(frozen=True)
 class Trial:
-    """Cross-validated errors of one candidate: ECE on clean rows and over the ladder, Brier score over the ladder."""
+    """Cross-validated errors of one candidate: ECE on clean rows and over the ladder, Brier score over the ladder.
+
+    `accuracy` is that of its answers on clean rows.
+    """
 
     method: str
     clean_ece: float
     drift_ece: float
     brier: float
+    accuracy: float
 
     def score(self, focus: str) -> float:
         """What is to be small."""
@@ -91,6 +95,12 @@ def choose(
         f"{best.method.upper()} had the lowest cross-validated ECE {weighs}: {best.score(focus):.3f}"
         f"{f' against {beaten}' if beaten else ''} (clean {best.clean_ece:.3f}, ladder {best.drift_ece:.3f}).",
     )
+    if not CALIBRATORS[best.method].keeps_accuracy:
+        before = float(np.mean(levels[0].argmax(axis=1) == labels))
+        reasons.append(
+            f"It may change answers: accuracy on clean rows is {best.accuracy:.3f} with it, {before:.3f} without. "
+            "If that is too much, ask to keep the accuracy."
+        )
     return Choice(best.method, tuple(trials), " ".join(reasons))
 
 
@@ -118,4 +128,4 @@ def _try(name: str, levels: Sequence[Logits], labels: Labels, t_max: float | Non
                 clean = seen if clean is None else clean + seen
     if clean is None or ladder is None:
         return None
-    return Trial(name, clean.ece, ladder.ece, ladder.brier)
+    return Trial(name, clean.ece, ladder.ece, ladder.brier, clean.accuracy)

@@ -136,7 +136,12 @@ class EvaluationRun:
                 "comparing methods needs the validation data they are to be tuned on; there are none. Give the data of tune."
             )
         recorded = artefact_notes(calibrator)["notes"].get("model") or {}
-        source = open_source(test)
+        source = _with_groups(test, options.get("group"))
+        if source.kind == "features":
+            raise InputError(
+                f"a suite must fit the data: {options.get('suite', 'affine')!r} shifts images, and {source.name!r} holds features. "
+                "Say in Python what drift means for them: driftcal.evaluate(..., suite=driftcal.perturb.Suite(...))."
+            )
         wish = {key: recorded[key] for key in ("preprocessing", "outputs") if key in recorded}
         opened = open_model(model, **{**wish, **(model_options or {})})
         opened.prepare(source.inputs(source.indices[:16]))
@@ -171,13 +176,20 @@ class EvaluationRun:
             )  # fmt: skip
         return evaluate(
             self.tuned, self.test, suite=self.suite, seed=self.seed, n_bins=self.n_bins, group=self.group,
-            contenders=contenders, store=self.store, on_rows=on_rows, about=about,
+            contenders=contenders, store=self.store, on_rows=on_rows,
+            about={**({"group": self.group} if self.group else {}), **(about or {})},
         )  # fmt: skip
 
     @property
     def _compares(self) -> bool:
         """With validation data at hand, the method's clean-tuned twin is compared even when nothing else is."""
         return self.validation is not None
+
+
+def _with_groups(test: Any, group: str | None) -> Source:
+    """The test data; an .npz file may hold its groups under any name, such as ``site`` or ``camera``."""
+    named = group not in (None, "class", "group") and isinstance(test, str) and test.endswith(".npz")
+    return open_source(test, group=group) if named else open_source(test)
 
 
 def _store_if_there(place: Place | None) -> Store | None:

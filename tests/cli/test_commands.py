@@ -174,6 +174,7 @@ def test_report_formats(tuned, run):
         assert "TS-P" in ran.out
         assert run("report", "run", "--format", form, "-o", "table").out == "table\n"
         assert Path("table").read_text() == ran.out
+    assert json.loads(run("report", "run", "--format", "csv", "--json").out)[0]["calibrator"] == "base"
     assert len(run("report", "run", "--format", "csv", "--table", "rows").out.splitlines()) == 1 + 2 * 4 * 7
     ran = run("report", "run", "--figures", "figures")
     assert ran.code == 0
@@ -185,7 +186,16 @@ def test_groups(tuned, run):
     assert Results.load("run").groups == ["a", "b", "c", "d"]
     ran = run(*EVALUATE, "--group", "camera")
     assert ran.code == 1
-    assert "names no groups" in ran.err
+    assert "called 'camera'" in ran.err
+    assert "names no groups" in run(*EVALUATE, "--group", "group").err
+    with np.load("test.npz") as stored:
+        np.savez("sites.npz", **stored, site=np.where(np.arange(40) < 15, "north", "south"))
+    assert (
+        run("evaluate", "cli_net:make", "cal.safetensors", "sites.npz", "--suite", "h-tuning", "--group", "site").code
+        == 0
+    )
+    assert Results.load("run").groups == ["north", "south"]
+    assert Results.load("run").about["group"] == "site"
 
 
 @pytest.mark.parametrize(
@@ -242,6 +252,19 @@ def test_an_onnx_model_with_preprocessing(here, run):
     assert told["model"]["preprocessing"]["layout"] == "NCHW"
     ran = run("evaluate", "net.onnx", "cal.safetensors", "test.npz", "--suite", "h-tuning", "-q")
     assert ran.code == 0, ran.err  # the preprocessing came from the calibrator
+
+
+def test_features_are_tuned_but_suites_are_for_images(here, run):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 64)).astype(np.float32)
+    np.savez("table.npz", x=x, y=rng.integers(4, size=80))
+    ran = run(
+        "tune", "cli_net:make", "table.npz", "--levels", "3", "--method", "ts", "--categorical", "2", "--shift", "none"
+    )
+    assert ran.code == 0, ran.err
+    ran = run("evaluate", "cli_net:make", "cal.safetensors", "table.npz")
+    assert ran.code == 1
+    assert "holds features" in ran.err
 
 
 def test_it_runs_as_a_program(here):

@@ -33,7 +33,8 @@ def evaluate(
         ),
     ] = None,
     group: Annotated[
-        str | None, typer.Option(help="Results by group as well: class, or group for the groups in the data.")
+        str | None,
+        typer.Option(help="Results by group as well: class, or the array of the .npz file that names them (site, …)."),
     ] = None,
     bins: options.Bins = 15,
     t_max: options.TMax = None,

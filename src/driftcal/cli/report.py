@@ -60,7 +60,7 @@ def report(
     for path in drawn:
         talk.say(path)
     if target is None:
-        print(FORMATS[form](results, table), end="")
+        print(FORMATS["json" if as_json else form](results, table), end="")
         return
     if form == "html":
         written = write_report(results, target, title=title)
