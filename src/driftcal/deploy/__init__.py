@@ -9,6 +9,8 @@ import importlib
 from typing import Any
 
 _PUBLIC = {
+    "OnnxExport": "driftcal.deploy.onnx_file",
+    "to_onnx": "driftcal.deploy.onnx_file",
     "to_torch": "driftcal.deploy.torch_module",
 }
 

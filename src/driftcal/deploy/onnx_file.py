@@ -1,0 +1,157 @@
+"""A calibrator alone as an ONNX model, and the proof every export ends with: the same numbers, or no file."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from driftcal._version import __version__
+from driftcal.calibrators import CALIBRATORS, Calibrator
+from driftcal.deploy.onnx_graph import OUTPUTS, Nodes, add_calibration
+from driftcal.deploy.recipe import recipe_of
+from driftcal.errors import InputError, ModelError, need
+from driftcal.files import write_atomic
+from driftcal.types import Array, Logits
+
+#: The largest difference from the calibrator's own probabilities that an exported graph may show.
+TOLERANCE = 1e-6
+#: Opset and file version of a graph of its own: what onnxruntime has read since 2022.
+OPSET, IR_VERSION = 17, 8
+
+FloatName = Literal["float16", "float32", "float64"]
+_TYPES = {"float16": 10, "float32": 1, "float64": 11}  # TensorProto.FLOAT16, FLOAT, DOUBLE
+
+
+@dataclass(frozen=True)
+class OnnxExport:
+    """An exported graph and its proof: the largest difference in probability seen on so many probe rows.
+
+    `outputs` are the names of probabilities, label and confidence in the graph; `path` is where it was written, if it was.
+    """
+
+    model: Any
+    difference: float
+    rows: int
+    outputs: tuple[str, str, str] = OUTPUTS
+    path: Path | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "path": None if self.path is None else str(self.path),
+            "outputs": dict(zip(OUTPUTS, self.outputs, strict=True)),
+            "max_difference": self.difference,
+            "tolerance": TOLERANCE,
+            "probe_rows": self.rows,
+        }
+
+
+def to_onnx(
+    calibrator: Calibrator, path: str | os.PathLike[str] | None = None, *, logits: FloatName = "float32"
+) -> OnnxExport:
+    """`calibrator` as an ONNX model from (n, classes) logits to `probabilities`, `label` and `confidence`.
+
+    Inside all is float64, the input is what `logits` says. The label is a column number: the logits' argmax where the
+    calibrator keeps accuracy. The graph is run on probe logits; if it differs by more than 1e-6 from the calibrator
+    nothing is written.
+
+    >>> from driftcal import TemperatureScaling
+    >>> ts = TemperatureScaling().fit([[2.0, 0.0], [0.0, 1.0], [2.0, 1.0]], [0, 1, 1])
+    >>> to_onnx(ts).difference < 1e-9
+    True
+    """
+    onnx = need("onnx", "onnx")
+    recipe = recipe_of(calibrator)
+    if logits not in _TYPES:
+        raise InputError(f"logits must be one of {', '.join(_TYPES)}; it is {logits!r}.")
+    nodes = Nodes("driftcal/")
+    wide = nodes("Cast", "logits", to=_TYPES["float64"])
+    add_calibration(nodes, recipe, wide)
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        nodes.nodes,
+        "driftcal",
+        [info("logits", _TYPES[logits], ["n", recipe.n_classes])],
+        output_infos(OUTPUTS, recipe.n_classes),
+        nodes.initializers,
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    describe(model, calibrator)
+    onnx.checker.check_model(model)
+    probe = probe_logits(recipe.n_classes).astype(logits)
+    found = open_session(model.SerializeToString()).run(list(OUTPUTS), {"logits": probe})
+    difference = prove(calibrator, probe, found)
+    where = None if path is None else write_atomic(path, model.SerializeToString())
+    return OnnxExport(model, difference, len(probe), path=where)
+
+
+def output_infos(names: tuple[str, str, str], n_classes: int, batch: str | int = "n") -> list[Any]:
+    """The declared types of probabilities, label and confidence."""
+    info = need("onnx", "onnx").helper.make_tensor_value_info
+    probabilities, label, confidence = names
+    return [
+        info(probabilities, _TYPES["float64"], [batch, n_classes]),
+        info(label, 7, [batch]),  # TensorProto.INT64
+        info(confidence, _TYPES["float64"], [batch]),
+    ]
+
+
+def describe(model: Any, calibrator: Calibrator) -> None:
+    """Write into the model what calibrated it and what its columns stand for."""
+    note = {
+        "driftcal.version": __version__,
+        "driftcal.calibrator": next(name for name, kind in CALIBRATORS.items() if kind is type(calibrator)),
+        "driftcal.classes": json.dumps(calibrator.classes_.tolist(), ensure_ascii=False),
+    }
+    kept = {entry.key: entry.value for entry in model.metadata_props if entry.key not in note}
+    need("onnx", "onnx").helper.set_model_props(model, {**kept, **note})
+
+
+def open_session(content: bytes) -> Any:
+    """An onnxruntime session on the CPU; what it refuses is a ModelError."""
+    runtime = need("onnxruntime", "onnx")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3  # its warnings are about graph style, its errors come as exceptions anyway
+    try:
+        return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises classes of its own for every kind of damage
+        raise ModelError(f"onnxruntime cannot open the calibrated model: {str(error).splitlines()[0][:400]}") from error
+
+
+def probe_logits(n_classes: int) -> Logits:
+    """Fixed logits that try a map hard: usual rows, sure rows, ties, ±1e4, scores that underflow, masked classes."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(256, n_classes)) * np.repeat([1, 3, 10, 100], 64)[:, None]
+    rows[64:96] = np.round(rows[64:96])
+    rows[192:224] = rng.uniform(-1e4, 1e4, size=(32, n_classes))
+    rows[224:240] = rng.uniform(-800, 0, size=(16, n_classes))
+    masked = rng.random((16, n_classes)) < 0.5
+    masked[np.arange(16), rng.integers(n_classes, size=16)] = False
+    rows[240:] = np.where(masked, -np.inf, rows[:16])
+    rows[0], rows[255] = 0, -np.inf
+    rows[255, -1] = 2
+    probe: Logits = rows.astype(np.float32)
+    return probe
+
+
+def prove(calibrator: Calibrator, logits: Logits, found: list[Array]) -> float:
+    """The largest difference between what a graph answered to `logits` and the calibrator; raise above the tolerance."""
+    wanted, label = calibrator.predict_proba(logits), calibrator.predict(logits)
+    rows = np.arange(len(wanted))
+    difference = float(np.abs(found[0] - wanted).max(initial=0.0))
+    difference = max(difference, float(np.abs(found[2] - found[0][rows, found[1]]).max(initial=0.0)))
+    # two classes may be equally likely to the last bit but one
+    lost = np.abs(wanted[rows, found[1]] - wanted.max(axis=1)) > TOLERANCE
+    if calibrator.keeps_accuracy:
+        lost = calibrator.classes_[found[1]] != label
+    if not difference <= TOLERANCE or lost.any():
+        raise ModelError(
+            f"the exported graph must agree with the calibrator to {TOLERANCE:g}; on {len(rows)} probe rows the largest difference is "
+            f"{difference:.3g} and {int(lost.sum())} labels differ. Nothing was written. Please report this calibrator."
+        )
+    return difference

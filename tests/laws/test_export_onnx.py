@@ -1,0 +1,103 @@
+"""A calibrator as an ONNX model: standard operators, the same numbers, or no file."""
+
+import json
+
+import numpy as np
+import pytest
+from export_cases import NAMES, SIZES, case, fitted, rows
+
+import driftcal.deploy.onnx_file
+from driftcal.deploy import to_onnx
+from driftcal.deploy.onnx_file import open_session
+from driftcal.errors import InputError, ModelError, NotFittedError
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+
+def check_parity(calibrator, logits, wanted, model):
+    session = open_session(model.SerializeToString())
+    parts = [session.run(None, {"logits": logits[i : i + 1_000]}) for i in range(0, len(logits), 1_000)]
+    probabilities, label, confidence = (np.concatenate(column) for column in zip(*parts, strict=True))
+    assert np.abs(probabilities - wanted).max() < 1e-9
+    assert label.dtype == np.int64
+    np.testing.assert_array_equal(confidence, probabilities[np.arange(len(label)), label])
+    if calibrator.keeps_accuracy:
+        np.testing.assert_array_equal(label, logits.argmax(axis=1))
+    else:
+        np.testing.assert_allclose(confidence, wanted.max(axis=1), atol=1e-9)
+
+
+@pytest.mark.parametrize("n_classes", SIZES)
+@pytest.mark.parametrize("name", NAMES)
+def test_parity(name, n_classes):
+    calibrator, logits, wanted = case(name, n_classes)
+    check_parity(calibrator, logits, wanted, to_onnx(calibrator).model)
+
+
+@pytest.mark.theory
+@pytest.mark.parametrize("name", NAMES)
+def test_parity_on_every_row(name):
+    calibrator, logits, wanted = case(name, 1_000, every_row=True)
+    check_parity(calibrator, logits, wanted, to_onnx(calibrator).model)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_standard_operators_and_a_free_batch(name):
+    model = to_onnx(fitted(name, 10)).model
+    assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", 17)]
+    assert {node.domain for node in model.graph.node} == {""}
+    assert {node.op_type for node in model.graph.node}.isdisjoint({"Loop", "Scan", "If"})
+    onnx.checker.check_model(model, full_check=True)
+    session = open_session(model.SerializeToString())
+    for n in (0, 1, 7):
+        found = session.run(None, {"logits": np.zeros((n, 10), np.float32)})
+        assert [part.shape for part in found] == [(n, 10), (n,), (n,)]
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+def test_any_float_type_of_logits(kind):
+    calibrator, logits = fitted("ets", 10), rows(10, 100, 100).astype(kind)
+    check_parity(calibrator, logits, calibrator.predict_proba(logits), to_onnx(calibrator, logits=kind).model)
+
+
+@pytest.mark.parametrize(
+    ("name", "params"), [("hb", {"n_bins": 1}), ("hb", {"n_bins": 100}), ("pbmc", {"normalise": False})]
+)
+def test_options_of_binning(name, params):
+    calibrator, logits = fitted(name, 10, **params), rows(10, 500, 500)
+    check_parity(calibrator, logits, calibrator.predict_proba(logits), to_onnx(calibrator).model)
+
+
+def test_the_file_says_what_it_is(tmp_path):
+    logits = np.random.default_rng(0).normal(size=(50, 2))
+    calibrator = fitted("hb", 2).__class__(classes=["no", "yes"]).fit(logits, np.where(logits[:, 1] > 0, "yes", "no"))
+    export = to_onnx(calibrator, tmp_path / "hb.onnx")
+    note = {entry.key: entry.value for entry in onnx.load(export.path).metadata_props}
+    assert json.loads(note["driftcal.classes"]) == ["no", "yes"]
+    assert note["driftcal.calibrator"] == "hb"
+    assert export.to_dict()["max_difference"] == export.difference < 1e-9
+
+
+def test_a_graph_that_differs_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        driftcal.deploy.onnx_file, "recipe_of", lambda _: driftcal.deploy.recipe.recipe_of(fitted("ts", 5))
+    )
+    with pytest.raises(ModelError, match="largest difference"):
+        to_onnx(fitted("base", 5), tmp_path / "wrong.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_calls_are_refused():
+    with pytest.raises(NotFittedError):
+        to_onnx(fitted("ts", 5).__class__())
+    with pytest.raises(InputError, match="float16, float32, float64"):
+        to_onnx(fitted("ts", 5), logits="int8")
+
+    class Own(type(fitted("ts", 5))):
+        pass
+
+    own = Own()
+    own.__dict__.update(fitted("ts", 5).__dict__)
+    with pytest.raises(InputError, match="its own calibrators"):
+        to_onnx(own)
