@@ -1,7 +1,7 @@
 """Passes over rows of logits: an array, a memory map, or a stream of chunks larger than memory.
 
-A pass hands fixed blocks of rows to a compiled kernel on all cores. Block ``i`` always adds to lane ``i % LANES`` and
-lanes merge in order, so neither the number of threads nor their timing changes a bit of the result.
+A pass hands fixed blocks of rows to a compiled kernel on all cores. Which block adds to which of `LANES` accumulators is
+fixed, and these merge in order, so neither the number of threads nor their timing changes a bit of the result.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class Rows:
         *,
         classes: Sequence[Any] | None = None,
     ) -> None:
+        self._array: tuple[Logits, Labels, Weights | None] | None = None
         self._chunks: Callable[[], Iterable[tuple[Logits, Labels, Weights | None]]]
         if checks.is_chunked(logits):
             if y is not None or sample_weight is not None:
@@ -76,26 +77,46 @@ class Rows:
             scores, _ = checks.as_logits(logits)
             labels, self.classes = checks.as_labels(y, scores.shape[1], len(scores), classes=classes)
             weights = checks.as_weights(sample_weight, len(scores))
+            self._array = scores, labels, weights
             self._chunks = lambda: [(scores, labels, weights)]
         self.n_classes = len(self.classes)
         self.n = -1  # until the scan has counted
-        self._chunked = checks.is_chunked(logits)
         self._scan()
 
     def blocks(self) -> Iterator[Block]:
         """The rows in order, in blocks of about `BLOCK_SCORES` scores."""
         start = 0
-        step = max(1, BLOCK_SCORES // self.n_classes)
-        for logits, labels, weights in self._chunks():
-            if self._chunked and self.n >= 0:
-                self._refuse_change(start + len(logits), labels)
-            for low in range(0, len(logits), step):
-                scores = checks.for_kernel(logits[low : low + step])
-                w = np.ones(len(scores)) if weights is None else weights[low : low + step]
-                yield Block(start, scores, labels[low : low + step], w)
-                start += len(scores)
-        if self._chunked and start < self.n:
+        for chunk in self._chunks():
+            if self._array is None and self.n >= 0:
+                self._refuse_change(start + len(chunk[0]), chunk[1])
+            for low in range(0, len(chunk[0]), self._step):
+                yield _cut(chunk, low, low + self._step, start)
+            start += len(chunk[0])
+        if self._array is None and start < self.n:
             self._refuse_change(start, np.array([-1]))
+
+    @property
+    def _step(self) -> int:
+        return max(1, BLOCK_SCORES // self.n_classes)
+
+    def _run(self, run: Callable[[Any, Block], None], lanes: Sequence[Any], every: int = 1) -> None:
+        """``run(lane, block)`` for all blocks, or each so-manieth; a lane sees its own one after the other.
+
+        A lane of an array is a stretch of neighbouring blocks, so that its accumulator stays in a core's cache. Blocks of
+        a stream take turns.
+        """
+        if self._array is None:
+            _take_turns(run, lanes, islice(self.blocks(), 0, None, every))
+            return
+        array, step = self._array, self._step
+        starts = range(0, len(array[0]), step * every)
+        edges = [len(starts) * k // len(lanes) for k in range(len(lanes) + 1)]
+
+        def run_lane(k: int) -> None:
+            for low in starts[edges[k] : edges[k + 1]]:
+                run(lanes[k], _cut(array, low, low + step, 0))
+
+        in_threads(run_lane, [k for k in range(len(lanes)) if edges[k] < edges[k + 1]])
 
     def _refuse_change(self, seen: int, labels: Labels) -> None:
         """Kernels trust what the scan saw; a source that yields something else on a later pass must not reach them."""
@@ -119,7 +140,7 @@ class Rows:
                 into = lanes[lane] = state.copy()
             function(block.logits, block.labels, block.weights, into, *args)
 
-        _run(run, range(LANES), islice(self.blocks(), 0, None, every))
+        self._run(run, range(LANES), every)
         first, *others = [lane for lane in lanes if lane is not None]
         for other in others:
             merge(first, other)
@@ -131,7 +152,7 @@ class Rows:
 
     def visit(self, function: Callable[[Logits, Labels, Weights, int], None]) -> None:
         """``function(logits, labels, weights, start)`` for every block, on all cores, in no particular order."""
-        _run(lambda _, b: function(b.logits, b.labels, b.weights, b.start), [None] * LANES, self.blocks())
+        self._run(lambda _, b: function(b.logits, b.labels, b.weights, b.start), [None] * LANES)
 
     def each(self, function: Callable[..., None], width: int, *args: Any) -> Float64:
         """`width` numbers per row, written by ``function(logits, labels, weights, out, *args)``."""
@@ -153,7 +174,7 @@ class Rows:
             if block.logits.dtype == np.float64:  # float32 ends far below
                 _find_huge(block.logits, block.start, lane[2])
 
-        _run(run, lanes, self.blocks())
+        self._run(run, lanes)
         first_bad = np.min([lane[2] for lane in lanes], axis=0)
         if (first_bad < never).any():
             self._refuse(first_bad)
@@ -171,7 +192,7 @@ class Rows:
         self.n = int(n)
         # Skipping blocks of an array is free; those of a stream would have to be read all the same.
         n_blocks = -(-self.n * self.n_classes // BLOCK_SCORES)
-        self.preview = 1 if self._chunked else max(1, n_blocks // PREVIEW_BLOCKS)
+        self.preview = 1 if self._array is None else max(1, n_blocks // PREVIEW_BLOCKS)
         self.weight = float(self.class_weights.sum())
         if self.weight == 0:
             raise WeightsError(
@@ -255,30 +276,39 @@ def _pool(size: int, process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(size, thread_name_prefix="driftcal")
 
 
-def _run(run: Callable[[Any, Block], None], lanes: Sequence[Any], blocks: Iterator[Block]) -> None:
-    """Blocks i, i + LANES, … go to lane i, in that order."""
+def in_threads(run: Callable[[int], None], numbers: Sequence[int]) -> None:
+    """``run(number)`` for every number, on all cores."""
     size = threads()
+    if size == 1 or len(numbers) <= 1:
+        for number in numbers:
+            run(number)
+    else:
+        list(_pool(size, os.getpid()).map(run, numbers))
+
+
+def _take_turns(run: Callable[[Any, Block], None], lanes: Sequence[Any], blocks: Iterator[Block]) -> None:
+    """Blocks i, i + LANES, … of a stream go to lane i, in that order."""
     while group := list(islice(blocks, len(lanes))):
-        if size == 1 or len(group) == 1:
-            for lane, block in zip(lanes, group, strict=False):
-                run(lane, block)
-        else:
-            list(_pool(size, os.getpid()).map(run, lanes, group))
+
+        def run_one(i: int, group: list[Block] = group) -> None:
+            run(lanes[i], group[i])
+
+        in_threads(run_one, range(len(group)))
+
+
+def _cut(chunk: tuple[Logits, Labels, Weights | None], low: int, high: int, offset: int) -> Block:
+    logits, labels, weights = chunk
+    scores = checks.for_kernel(logits[low:high])
+    return Block(offset + low, scores, labels[low:high], np.ones(len(scores)) if weights is None else weights[low:high])
 
 
 def map_blocks(function: Callable[[Logits, Float64], None], logits: Logits, width: int) -> Float64:
     """``function(logits block, output block)`` over an array on all cores; the (n, width) output."""
     out = np.empty((len(logits), width))
     step = max(1, BLOCK_SCORES // max(1, logits.shape[1]))
-    starts = range(0, len(logits), step)
 
     def run(low: int) -> None:
         function(checks.for_kernel(logits[low : low + step]), out[low : low + step])
 
-    size = threads()
-    if size == 1 or len(starts) <= 1:
-        for low in starts:
-            run(low)
-    else:
-        list(_pool(size, os.getpid()).map(run, starts))
+    in_threads(run, range(0, len(logits), step))
     return out
