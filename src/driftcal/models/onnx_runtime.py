@@ -44,7 +44,7 @@ class OnnxBackend:
         shape = list(inputs[0].shape)
         self.fixed_batch = shape[0] if shape and isinstance(shape[0], int) and shape[0] > 0 else None
         self.layout = _layout(shape)
-        self._output = _output(self._session.get_outputs())
+        self._output = output_name(self._session.get_outputs())
         self._wider: tuple[tuple[str, ...], Any] | None = None
         self._names: tuple[str, ...] | None = None
 
@@ -137,7 +137,8 @@ def _layout(shape: Sequence[Any]) -> str:
     return "NCHW"
 
 
-def _output(outputs: Sequence[Any]) -> str:
+def output_name(outputs: Sequence[Any]) -> str:
+    """Which output of a session holds the scores: the only one, or the one called logits."""
     if len(outputs) == 1:
         return str(outputs[0].name)
     for item in outputs:

@@ -1,0 +1,243 @@
+"""A user's ONNX classifier with its calibrator at the end: one file that answers honest probabilities."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driftcal.calibrated import CalibratedModel, check_same_model
+from driftcal.calibrators import Calibrator
+from driftcal.calibrators.artefact import load, notes
+from driftcal.deploy.onnx_file import (
+    IR_VERSION,
+    OPSET,
+    OnnxExport,
+    describe,
+    open_session,
+    output_infos,
+    prove,
+    to_onnx,
+)
+from driftcal.deploy.onnx_graph import OUTPUTS, Nodes, add_calibration
+from driftcal.deploy.recipe import recipe_of
+from driftcal.errors import ArtefactError, InputError, ModelError, need
+from driftcal.files import write_atomic
+from driftcal.models import Model, open_model
+from driftcal.models.model import SMALLEST_PROBABILITY
+from driftcal.models.onnx_runtime import output_name
+from driftcal.types import AnyArray, Array, Logits
+
+#: The oldest opset in which all operators of a calibration have their present form.
+_OLDEST_OPSET = 13
+#: A protobuf message, and so a file without weights beside it, ends here.
+_LARGEST_FILE = 2**31 - 1
+_PROBE_ROWS = 8
+_FLOAT, _DOUBLE = 1, 11  # TensorProto.FLOAT, DOUBLE
+
+
+def append_to_onnx(
+    model_path: str | os.PathLike[str],
+    calibrator: Calibrator | CalibratedModel | str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    inputs: AnyArray | None = None,
+) -> OnnxExport:
+    """Write the ONNX model to `output` with its calibrator at the end.
+
+    The model keeps its input and its outputs and also answers `probabilities` (float64), `label` (the column) and
+    `confidence`; where it has values of these names already, the new ones are called ``calibrated_…``. The calibration
+    runs in float64 whatever the model's own type is. `calibrator` is a file written by `save`, or one in memory. A file
+    that was tuned on another model, or does not say on which, is refused unless `force`. Weights that lie beside the
+    model move into the new file, up to protobuf's 2 GB.
+
+    At the end the new model runs on `inputs` (as its input wants them; random ones by default) and is compared with
+    the calibrator on the logits it really emits. More than 1e-6 apart, and nothing is written.
+    """
+    source = Path(model_path)
+    if Path(output).resolve() == source.resolve():
+        raise InputError(f"output must be another file than the model {str(source)!r}. Choose a new name.")
+    fitted, recorded = _calibrator(calibrator, force)
+    steps = {key: recorded[key] for key in ("preprocessing", "outputs")} if recorded else {}
+    model = open_model(source, **steps)
+    if recorded and not force:
+        check_same_model(model, recorded, calibrator if isinstance(calibrator, str | os.PathLike) else "the calibrator")
+
+    proto = _read(source)
+    session = open_session(proto.SerializeToString())
+    logits_name = output_name(session.get_outputs())
+    probe = _probe(session.get_inputs()[0], steps.get("preprocessing") or {}) if inputs is None else inputs
+    feed = {session.get_inputs()[0].name: _as_type(probe, session.get_inputs()[0].type)}
+    before = _answers(session, [logits_name], feed)[0]
+    _check_columns(model, before, fitted)
+
+    names = _append(proto, fitted, logits_name, before, model.outputs)
+    content = proto.SerializeToString()
+    emitted, *found = _answers(open_session(content), [logits_name, *names], feed)
+    size = float(np.abs(before, where=np.isfinite(before), out=np.zeros(before.shape)).max(initial=0))
+    if not np.allclose(emitted, before, atol=1e-3 * size):
+        raise ModelError("the model's own logits changed when the calibrator was appended. Nothing was written.")
+    logits = _logits(model, emitted)
+    difference = max(prove(fitted, logits, found), to_onnx(fitted).difference)
+    path = write_atomic(output, content)
+    return OnnxExport(proto, difference, len(logits) + 256, names, path)
+
+
+def _calibrator(given: Any, force: bool) -> tuple[Calibrator, Mapping[str, Any] | None]:
+    """The calibrator, and what is known about the model it was tuned on."""
+    if isinstance(given, CalibratedModel):
+        return given.calibrator, given.model.describe()
+    if not isinstance(given, str | os.PathLike):
+        recipe_of(given)
+        return given, None  # in memory: the caller knows where it comes from
+    recorded = notes(given)["notes"].get("model")
+    if recorded is None and not force:
+        raise ArtefactError(
+            f"{given} must say which model it was tuned on; it is a calibrator alone. Save a CalibratedModel, or pass force=True."
+        )
+    return load(given), recorded
+
+
+def _read(path: Path) -> Any:
+    """The model with all weights in memory, at an opset whose operators we know."""
+    onnx = need("onnx", "onnx")
+    try:
+        proto = onnx.load(path)
+    except Exception as error:  # protobuf, the file system and onnx's own checks all have their classes
+        raise ModelError(
+            f"{str(path)!r} cannot be read with its weights: {str(error).splitlines()[0][:300]}"
+        ) from error
+    if proto.ByteSize() > _LARGEST_FILE:
+        raise ModelError(
+            f"{str(path)!r} holds more than 2 GB with its weights, more than one ONNX file can. Append the output of to_onnx(calibrator) "
+            "with your own tools, or run it as a second model."
+        )
+    opset = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), None)
+    if opset is None:
+        proto.opset_import.append(onnx.helper.make_opsetid("", OPSET))
+    elif opset < _OLDEST_OPSET:
+        try:
+            proto = onnx.version_converter.convert_version(proto, OPSET)
+        except Exception as error:  # the converter is native code with exceptions of its own
+            raise ModelError(
+                f"{str(path)!r} has opset {opset}; a calibrator needs {_OLDEST_OPSET} or later, and onnx could not convert it: "
+                f"{str(error).splitlines()[0][:200]} Export the model anew with opset {OPSET}."
+            ) from error
+    proto.ir_version = max(proto.ir_version, IR_VERSION)
+    return proto
+
+
+def _append(proto: Any, calibrator: Calibrator, logits_name: str, answers: Array, kind: str) -> tuple[str, str, str]:
+    """Add the calibration to `proto`; the names of the new outputs."""
+    taken = set(_names(proto.graph))
+    prefix = "driftcal/"
+    while any(name.startswith(prefix) for name in taken):
+        prefix = f"driftcal_{prefix}"
+    chosen = []
+    for name in OUTPUTS:
+        while name in taken:
+            name = f"calibrated_{name}"
+        chosen.append(name)
+    names = (chosen[0], chosen[1], chosen[2])
+    nodes = Nodes(prefix)
+    recipe = recipe_of(calibrator)
+    add_calibration(nodes, recipe, _to_logits(nodes, logits_name, answers, kind), names)
+    graph = proto.graph
+    graph.node.extend(nodes.nodes)
+    graph.initializer.extend(nodes.initializers)
+    graph.output.extend(output_infos(names, recipe.n_classes, _batch(graph, logits_name)))
+    describe(proto, calibrator)
+    return names
+
+
+def _to_logits(nodes: Nodes, name: str, answers: Array, kind: str) -> str:
+    """From what the model answers to float64 (n, classes) logits, step by step as driftcal reads them."""
+    probabilities = kind == "probabilities"
+    if answers.dtype == np.float64 and not probabilities:
+        name = nodes("Cast", name, to=_FLOAT)
+    wide = nodes("Cast", name, to=_DOUBLE)
+    if answers.ndim == 1:
+        wide = nodes("Unsqueeze", wide, np.array([1]))
+    if answers.ndim == 1 or answers.shape[1] == 1:
+        zeros = nodes("Expand", np.zeros(1), nodes("Shape", wide))
+        other = nodes("Sub", np.ones(1), wide) if probabilities else zeros
+        wide = nodes("Concat", other, wide, axis=1)
+    if not probabilities:
+        return wide
+    logs = nodes("Log", nodes("Max", wide, np.array(SMALLEST_PROBABILITY)))
+    return nodes("Cast", nodes("Cast", logs, to=_FLOAT), to=_DOUBLE)
+
+
+def _names(graph: Any) -> Iterator[str]:
+    """Every value and node name in a graph and the graphs inside its nodes."""
+    for listed in (graph.input, graph.output, graph.initializer, graph.value_info):
+        yield from (item.name for item in listed)
+    for node in graph.node:
+        yield node.name
+        yield from node.input
+        yield from node.output
+        for attribute in node.attribute:
+            for inner in [attribute.g, *attribute.graphs]:
+                yield from _names(inner)
+
+
+def _batch(graph: Any, name: str) -> str | int:
+    """The declared batch size of an output, or its name."""
+    for item in graph.output:
+        if item.name == name and item.type.tensor_type.shape.dim:
+            first = item.type.tensor_type.shape.dim[0]
+            return int(first.dim_value) or str(first.dim_param) or "n"
+    return "n"
+
+
+def _probe(declared: Any, preprocessing: Mapping[str, Any]) -> Array:
+    """Random inputs of the declared shape; free axes get 8 rows, 3 channels, and the preprocessing's size or 224."""
+    shape = [axis if isinstance(axis, int) and axis > 0 else None for axis in declared.shape]
+    usual: list[int] = [224] * len(shape)
+    if len(shape) == 4:
+        channels_last = shape[3] in (1, 3) and shape[1] not in (1, 3)
+        size = preprocessing.get("size") or (224, 224)
+        usual = [0, *size, 3] if channels_last else [0, 3, *size]
+    usual[0] = _PROBE_ROWS
+    whole = [axis or fallback for axis, fallback in zip(shape, usual, strict=True)]
+    return np.random.default_rng(0).random(whole, np.float32)
+
+
+def _as_type(inputs: AnyArray, declared: str) -> Array:
+    kinds = {"tensor(float16)": np.float16, "tensor(double)": np.float64}
+    return np.asarray(inputs, kinds.get(declared, np.float32))
+
+
+def _answers(session: Any, names: list[str], feed: dict[str, Array]) -> list[Array]:
+    try:
+        found: list[Array] = session.run(names, feed)
+    except Exception as error:  # onnxruntime raises classes of its own
+        shapes = ", ".join(str(value.shape) for value in feed.values())
+        raise ModelError(
+            f"the model cannot be tried on inputs of shape {shapes}: {str(error).splitlines()[0][:300]} "
+            "Pass inputs=..., some rows as the model wants them."
+        ) from error
+    return found
+
+
+def _check_columns(model: Model, answers: Array, calibrator: Calibrator) -> None:
+    columns = _logits(model, answers).shape[1]
+    if columns != calibrator.n_features_in_:
+        raise ModelError(
+            f"the calibrator must have as many classes as the model; it has {calibrator.n_features_in_} and the model answers {columns}. "
+            "Was it tuned on another model?"
+        )
+
+
+def _logits(model: Model, answers: Array) -> Logits:
+    """The logits that driftcal reads from what the model answered."""
+    columns = answers[:, None] if answers.ndim == 1 else answers
+    if columns.ndim != 2:
+        raise ModelError(
+            f"the model must answer (n, classes); it answered shape {answers.shape}. Export its last layer."
+        )
+    return model._to_logits(columns, 0)

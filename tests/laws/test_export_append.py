@@ -1,0 +1,218 @@
+"""A user's ONNX model with a calibrator at the end: same input, new outputs, the calibrator's numbers on its own logits."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from export_cases import NAMES, SIZES, case, fitted, rows
+
+import driftcal
+from driftcal.deploy import append, append_to_onnx
+from driftcal.deploy.onnx_file import open_session
+from driftcal.errors import ArtefactError, InputError, ModelError
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+FLOAT, HALF, DOUBLE = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE
+
+
+def write_model(
+    path, nodes, shape, out_shape, weights=(), *, kind=FLOAT, out_kind=FLOAT, opset=17, out="logits", **save
+):
+    graph = helper.make_graph(
+        [helper.make_node(*node[:3], **(node[3] if len(node) > 3 else {})) for node in nodes],
+        "net",
+        [helper.make_tensor_value_info("x", kind, shape)],
+        [helper.make_tensor_value_info(out, out_kind, out_shape)],
+        [numpy_helper.from_array(value, name) for name, value in dict(weights).items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    onnx.save(model, path, **save)
+    return path
+
+
+def echo(path, n_classes, **options):
+    return write_model(path, [("Identity", ["x"], ["logits"])], ["n", n_classes], ["n", n_classes], **options)
+
+
+def linear(path, n_classes=5, seed=0, **options):
+    weights = {"w": np.random.default_rng(seed).normal(size=(6, n_classes)).astype(np.float32)}
+    return write_model(path, [("MatMul", ["x", "w"], ["logits"])], ["n", 6], ["n", n_classes], weights, **options)
+
+
+def run(path, x):
+    session = open_session(Path(path).read_bytes())
+    names = [item.name for item in session.get_outputs()]
+    return dict(zip(names, session.run(None, {"x": x}), strict=True))
+
+
+def check(path, calibrator, logits, x):
+    found = run(path, x)
+    assert np.abs(found["probabilities"] - calibrator.predict_proba(logits)).max() < 1e-9
+    if calibrator.keeps_accuracy:
+        np.testing.assert_array_equal(found["label"], np.asarray(logits).argmax(axis=1))
+    np.testing.assert_array_equal(found["confidence"], found["probabilities"][np.arange(len(x)), found["label"]])
+    return found
+
+
+@pytest.mark.parametrize("n_classes", SIZES)
+@pytest.mark.parametrize("name", NAMES)
+def test_parity(name, n_classes, tmp_path):
+    calibrator, logits, wanted = case(name, n_classes)
+    export = append_to_onnx(echo(tmp_path / "net.onnx", n_classes), calibrator, tmp_path / "out.onnx")
+    assert export.difference < 1e-9
+    for start in range(0, len(logits), 1_000):
+        part = slice(start, start + 1_000)
+        found = run(export.path, logits[part])
+        assert np.abs(found["probabilities"] - wanted[part]).max() < 1e-9
+        np.testing.assert_array_equal(found["logits"], logits[part])
+        if calibrator.keeps_accuracy:
+            np.testing.assert_array_equal(found["label"], logits[part].argmax(axis=1))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", ["float16", "int8", "float64"])
+def test_parity_on_the_logits_that_a_model_really_emits(name, kind, tmp_path):
+    rng = np.random.default_rng(0)
+    w, path = rng.normal(size=(6, 10)), tmp_path / "net.onnx"
+    if kind == "float16":
+        nodes = [("Cast", ["x"], ["h"], {"to": HALF}), ("MatMul", ["h", "w"], ["logits"])]
+        write_model(path, nodes, ["n", 6], ["n", 10], {"w": w.astype(np.float16)}, out_kind=HALF)
+    elif kind == "float64":
+        nodes = [("MatMul", ["x", "w"], ["logits"])]
+        write_model(path, nodes, ["n", 6], ["n", 10], {"w": w}, kind=DOUBLE, out_kind=DOUBLE)
+    else:
+        nodes = [
+            ("QuantizeLinear", ["x", "s", "z"], ["q"]),
+            ("DequantizeLinear", ["q", "s", "z"], ["d"]),
+            ("DequantizeLinear", ["w", "s", "z"], ["v"]),
+            ("MatMul", ["d", "v"], ["logits"]),
+        ]
+        weights = {"w": np.round(w * 30).astype(np.int8), "s": np.float32(0.03), "z": np.int8(0)}
+        write_model(path, nodes, ["n", 6], ["n", 10], {k: np.asarray(v) for k, v in weights.items()})
+    calibrator = fitted(name, 10)
+    append_to_onnx(path, calibrator, tmp_path / "out.onnx")
+    x = rng.normal(size=(300, 6)).astype(np.float64 if kind == "float64" else np.float32)
+    emitted = run(path, x)["logits"]
+    assert emitted.dtype == (kind if kind != "int8" else np.float32)
+    found = check(tmp_path / "out.onnx", calibrator, emitted.astype(np.float32), x)
+    np.testing.assert_array_equal(found["logits"], emitted)
+
+
+def tuned_file(tmp_path):
+    x = np.random.default_rng(1).normal(size=(300, 6)).astype(np.float32)
+    model = driftcal.open_model(linear(tmp_path / "net.onnx"))
+    y = (model.logits(x) + np.random.default_rng(2).gumbel(size=(300, 5))).argmax(axis=1)
+    return driftcal.tune(model, x, y, method="ts", levels=2)
+
+
+def test_another_model_is_refused_unless_forced(tmp_path):
+    tuned = tuned_file(tmp_path)
+    saved = tuned.save(tmp_path / "cal.safetensors")
+    export = append_to_onnx(tmp_path / "net.onnx", saved, tmp_path / "out.onnx")
+    x = np.random.default_rng(3).normal(size=(20, 6)).astype(np.float32)
+    np.testing.assert_allclose(run(export.path, x)["probabilities"], tuned.predict_proba(x), atol=1e-6)
+    append_to_onnx(tmp_path / "net.onnx", tuned, tmp_path / "out2.onnx")
+    other = linear(tmp_path / "other.onnx", seed=9)
+    for calibrator in (saved, tuned):
+        with pytest.raises(ModelError, match="another model"):
+            append_to_onnx(other, calibrator, tmp_path / "no.onnx")
+    assert not (tmp_path / "no.onnx").exists()
+    assert append_to_onnx(other, saved, tmp_path / "yes.onnx", force=True).path.is_file()
+
+
+def test_a_file_that_names_no_model_is_refused_unless_forced(tmp_path):
+    saved = fitted("ts", 5).save(tmp_path / "cal.safetensors")
+    with pytest.raises(ArtefactError, match="which model"):
+        append_to_onnx(linear(tmp_path / "net.onnx"), saved, tmp_path / "out.onnx")
+    append_to_onnx(tmp_path / "net.onnx", saved, tmp_path / "out.onnx", force=True)
+
+
+def test_names_that_are_taken_are_not_used_again(tmp_path):
+    nodes = [
+        ("Identity", ["x"], ["probabilities"]),
+        ("Identity", ["probabilities"], ["driftcal/Cast_0"]),
+        ("Identity", ["driftcal/Cast_0"], ["label"]),
+    ]
+    path = write_model(tmp_path / "net.onnx", nodes, ["n", 5], ["n", 5], out="label")
+    export = append_to_onnx(path, fitted("irm", 5), tmp_path / "out.onnx")
+    assert export.outputs == ("calibrated_probabilities", "calibrated_label", "confidence")
+    found = run(export.path, rows(5, 50, 0 + 20))
+    assert list(found) == ["label", *export.outputs]
+
+
+def test_weights_beside_the_model_move_into_the_new_file(tmp_path):
+    (tmp_path / "there").mkdir()
+    path = linear(tmp_path / "there" / "net.onnx", save_as_external_data=True, location="net.bin", size_threshold=0)
+    assert (tmp_path / "there" / "net.bin").is_file()
+    append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx")
+    x = np.ones((3, 6), np.float32)
+    np.testing.assert_array_equal(
+        run(tmp_path / "out.onnx", x)["logits"], run(linear(tmp_path / "whole.onnx"), x)["logits"]
+    )
+    (tmp_path / "there" / "net.bin").unlink()
+    with pytest.raises(ModelError):
+        append_to_onnx(path, fitted("ts", 5), tmp_path / "lost.onnx")
+
+
+def test_a_model_too_large_for_one_file_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(append, "_LARGEST_FILE", 100)
+    with pytest.raises(ModelError, match="2 GB"):
+        append_to_onnx(linear(tmp_path / "net.onnx"), fitted("ts", 5), tmp_path / "out.onnx")
+
+
+@pytest.mark.parametrize("opset", [9, 11, 13, 16, 18, 21])
+def test_old_and_new_opsets(opset, tmp_path):
+    path = linear(tmp_path / "net.onnx", opset=opset)
+    for name in ("hb", "ps"):
+        append_to_onnx(path, fitted(name, 5), tmp_path / "out.onnx")
+        x = np.random.default_rng(0).normal(size=(9, 6)).astype(np.float32)
+        check(tmp_path / "out.onnx", fitted(name, 5), run(path, x)["logits"], x)
+
+
+@pytest.mark.parametrize(
+    ("shape", "nodes"), [(["n"], [("Squeeze", ["x", "a"], ["logits"])]), (["n", 1], [("Identity", ["x"], ["logits"])])]
+)
+def test_one_score_for_two_classes(shape, nodes, tmp_path):
+    path = write_model(tmp_path / "net.onnx", nodes, ["n", 1], shape, {"a": np.array([1])})
+    append_to_onnx(path, fitted("ps", 2), tmp_path / "out.onnx")
+    x = np.linspace(-5, 5, 21, dtype=np.float32)[:, None]
+    check(tmp_path / "out.onnx", fitted("ps", 2), np.concatenate([np.zeros_like(x), x], axis=1), x)
+
+
+def test_a_model_that_ends_in_a_softmax(tmp_path):
+    weights = {"w": np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)}
+    nodes = [("MatMul", ["x", "w"], ["z"]), ("Softmax", ["z"], ["p"])]
+    path = write_model(tmp_path / "net.onnx", nodes, ["n", 6], ["n", 5], weights, out="p")
+    x = np.random.default_rng(1).normal(size=(200, 6)).astype(np.float32)
+    y = np.random.default_rng(2).integers(5, size=200)
+    tuned = driftcal.tune(path, x, y, method="irm", shift=None, outputs="probabilities")
+    append_to_onnx(path, tuned.save(tmp_path / "cal.safetensors"), tmp_path / "out.onnx")
+    np.testing.assert_allclose(run(tmp_path / "out.onnx", x)["probabilities"], tuned.predict_proba(x), atol=1e-6)
+
+
+def test_a_fixed_batch_and_given_inputs(tmp_path):
+    path = write_model(tmp_path / "net.onnx", [("Identity", ["x"], ["logits"])], [3, 5], [3, 5])
+    export = append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx", inputs=rows(5, 2, 20)[-3:])
+    declared = {item.name: item.type.tensor_type.shape.dim[0].dim_value for item in export.model.graph.output}
+    assert declared == {"logits": 3, "probabilities": 3, "label": 3, "confidence": 3}
+    with pytest.raises(ModelError, match="Pass inputs="):
+        append_to_onnx(path, fitted("ts", 5), tmp_path / "no.onnx", inputs=np.zeros((4, 5)))
+
+
+def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path, monkeypatch):
+    path = linear(tmp_path / "net.onnx")
+    with pytest.raises(ModelError, match="it has 10 and the model answers 5"):
+        append_to_onnx(path, fitted("ts", 10), tmp_path / "out.onnx")
+    with pytest.raises(InputError, match="another file"):
+        append_to_onnx(path, fitted("ts", 5), path)
+    with pytest.raises(InputError, match="calibrator"):
+        append_to_onnx(path, 3, tmp_path / "out.onnx")
+    with pytest.raises(ModelError, match="no model file"):
+        append_to_onnx(tmp_path / "none.onnx", fitted("ts", 5), tmp_path / "out.onnx")
+    monkeypatch.setattr(append, "recipe_of", lambda _: driftcal.deploy.recipe.recipe_of(fitted("ets", 5)))
+    with pytest.raises(ModelError, match="largest difference"):
+        append_to_onnx(path, fitted("base", 5), tmp_path / "out.onnx")
+    assert [item.name for item in tmp_path.iterdir()] == ["net.onnx"]
