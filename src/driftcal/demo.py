@@ -91,9 +91,9 @@ class Demo:
         options = {"seed": self.seed, "keep_accuracy": True}
         return TuningRun(self.model, self.validation, options, self.folder / "store")
 
-    def plan(self) -> Plan:
+    def plan(self, *, clock: bool = True) -> Plan:
         """The fewest and the most passes it can take on an empty folder."""
-        tuning = self._tuning.plan()
+        tuning = self._tuning.plan(clock=clock)
         conditions = 1 + sum(1 for _, level in get_suite("affine") if level)
         per_input = tuning.seconds / max(1, tuning.inputs)
         part = Part(self.test.name, len(self.test), conditions, conditions)

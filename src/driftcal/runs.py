@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,8 @@ class Part:
 class Plan:
     """What a run would compute now. `seconds` reckons from one batch; what is stored already costs nothing.
 
-    `passes` is exact where `at_most` is None. A search for levels stops as soon as it can: then `passes` is the fewest
-    it can take and `at_most` the most.
+    `passes` is exact where `at_most` is None. A search for levels stops as soon as it can: then `passes` is what it
+    takes if every guess is right, and `at_most` what it takes if none is.
     """
 
     parts: Sequence[Part]
@@ -78,7 +79,7 @@ class TuningRun:
     options: Mapping[str, Any] = field(default_factory=dict)
     store: Place | None = None
 
-    def plan(self) -> Plan:
+    def plan(self, *, clock: bool = True) -> Plan:
         """The fewest and the most passes that Algorithm 1 can take."""
         source = self.validation.labelled()
         collector = Collector(self.model, source, store=_store_if_there(self.store), seed=self.options.get("seed", 0))
@@ -90,12 +91,13 @@ class TuningRun:
             shift = shift_for(wish, source, self.options.get("categorical", ()))
             searched = shift.levels is None
             known = [(shift, float(level)) for level in ((0,) if shift.levels is None else shift.levels)]
-            extra = float(levels - 1) if searched else 0.0
-            # each of the inner levels may be tried 8 times, and the floor is found in about as many steps
-            most = 1.0 + 8.0 * levels if searched else None
+            extra = float(max(0, levels - 1 - _known_levels(collector, shift))) if searched else 0.0
+            # each inner level may be tried 8 times (Nelder-Mead: 32), and the floor takes about as long as two of them
+            tries = 32.0 if self.options.get("solver") == "nelder-mead" else 8.0
+            most = 1.0 + tries * levels if searched else None
         passes = collector.missing(known) + extra
         part = Part(source.name, len(source), len(known) + round(extra), passes)
-        return Plan([part], passes * _seconds_per_pass(collector, [known[-1]]), most)
+        return Plan([part], passes * _seconds_per_pass(collector, [known[-1]]) if clock else 0.0, most)
 
     def run(self, *, on_rows: OnRows | None = None) -> CalibratedModel:
         """Algorithm 1 and the fit."""
@@ -149,9 +151,9 @@ class EvaluationRun:
         data = None if validation is None else validation_of(tuned, open_source(validation))
         return cls(tuned, source.labelled(), validation=data, methods=tuple(methods), **options)
 
-    def plan(self) -> Plan:
-        """Exactly the passes that `run` will make now."""
-        store = _store_if_there(self.store)
+    def plan(self, *, clock: bool = True) -> Plan:
+        """Exactly the passes that `run` will make now; with ``clock=False`` the model is not asked how long one takes."""
+        store = self._opened if self.store is not None and Path(self.store).is_dir() else None
         conditions = [(shift, float(level)) for shift in get_suite(self.suite).shifts for level in shift.levels]
         parts, seconds = [], 0.0
         work: list[tuple[Source, int, Conditions]] = [(self.test, self.seed, conditions)]
@@ -163,7 +165,7 @@ class EvaluationRun:
             passes = collector.missing(wanted)
             distinct = len({collector.key(shift, level).digest for shift, level in wanted})
             parts.append(Part(source.name, len(source), distinct, passes))
-            seconds += passes * _seconds_per_pass(collector, wanted) if passes else 0.0
+            seconds += passes * _seconds_per_pass(collector, wanted) if passes and clock else 0.0
         return Plan(parts, seconds)
 
     def run(self, *, on_rows: OnRows | None = None, about: Mapping[str, Any] | None = None) -> Results:
@@ -171,19 +173,33 @@ class EvaluationRun:
         contenders = None
         if self._compares:
             contenders = rivals(
-                self.tuned, self.validation, methods=self.methods, t_max=self.t_max, store=as_store(self.store),
+                self.tuned, self.validation, methods=self.methods, t_max=self.t_max, store=self._opened,
                 on_rows=on_rows,
             )  # fmt: skip
         return evaluate(
             self.tuned, self.test, suite=self.suite, seed=self.seed, n_bins=self.n_bins, group=self.group,
-            contenders=contenders, store=self.store, on_rows=on_rows,
+            contenders=contenders, store=self._opened, on_rows=on_rows,
             about={**({"group": self.group} if self.group else {}), **(about or {})},
         )  # fmt: skip
+
+    @cached_property
+    def _opened(self) -> Store | None:
+        """The store, opened once: what it has checked it does not check again."""
+        return as_store(self.store)
 
     @property
     def _compares(self) -> bool:
         """With validation data at hand, the method's clean-tuned twin is compared even when nothing else is."""
         return self.validation is not None
+
+
+def _known_levels(collector: Collector, shift: Shift) -> int:
+    """How many levels of a shift the store knows for this model and source: a search will ask for them first."""
+    if collector.store is None:
+        return 0
+    own = collector.key(shift, 1.0).to_dict()
+    same = ("model", "source", "shift", "seed", "batch_size", "extra")
+    return sum(all(key.to_dict()[name] == own[name] for name in same) for key in collector.store.keys())
 
 
 def _with_groups(test: Any, group: str | None) -> Source:

@@ -163,6 +163,7 @@ def test_a_store_makes_the_second_tuning_free(here, run):
     first, second = (json.loads(run(*words, name).out) for name in ("one.safetensors", "two.safetensors"))
     assert first["inputs"] > 0
     assert second["inputs"] == 0
+    assert planned(run, *words[:-1])["passes"] == 0
     assert Path("one.safetensors").read_bytes() == Path("two.safetensors").read_bytes()
 
 
@@ -280,7 +281,7 @@ def test_it_runs_as_a_program(here):
 
 def test_every_command_has_help_that_teaches(run):
     names = [command.callback.__name__ for command in app.registered_commands]
-    assert names == ["demo", "tune", "evaluate", "report", "shifts", "inspect"]
+    assert {"demo", "tune", "evaluate", "report", "shifts", "inspect"} <= set(names)
     overview = run("--help").out
     for name in names:
         assert f"\n  {name} " in overview

@@ -64,7 +64,7 @@ def demo(
     run = Demo.open(
         output, data=data, model=model, rows=rows, seed=seed, n_bins=bins, model_options=model_options
     )  # fmt: skip
-    plan = run.plan()
+    plan = run.plan(clock=dry_run)
     if dry_run:
         talk.give({**plan.to_dict(), "folder": str(output)}, *plan_lines(plan), f"would write {output / 'report.html'}")
         return

@@ -85,7 +85,7 @@ def evaluate(
         seed=seed, n_bins=bins, group=group, t_max=t_max, store=store or output / "store", force=force,
         model_options=model_options,
     )  # fmt: skip
-    plan = run.plan()
+    plan = run.plan(clock=dry_run)
     if dry_run:
         talk.give(
             {**plan.to_dict(), "results": str(output / "results.json")},

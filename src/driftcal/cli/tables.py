@@ -93,8 +93,8 @@ def plan_lines(plan: Plan) -> list[str]:
     ]
     if plan.at_most is not None:
         lines.append(
-            f"{plan.passes:g} model passes at least, {plan.at_most:g} at most, usually about twice the number of levels; "
-            f"{duration(plan.seconds)} for the fewest"
+            f"{plan.passes:g} model passes if the search for levels guesses right, usually up to twice as many, "
+            f"at most {plan.at_most:g}; {duration(plan.seconds)} to {duration(2 * plan.seconds)}"
         )
     else:
         lines.append(f"{plan.passes:g} model passes, {plan.inputs:,} inputs, about {duration(plan.seconds)}")

@@ -1,0 +1,45 @@
+"""driftcal export: one calibrated file, or one line that says why not."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import make_onnx
+
+pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture
+def onnx_tuned(here, run):
+    make_onnx("model.onnx", 2 * np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32))
+    ran = run("tune", "model.onnx", "val.npz", "--method", "irm", "--levels", "3", "-q")
+    assert ran.code == 0, ran.err
+    return here
+
+
+def test_export_writes_a_model_and_says_how_near_it_is(onnx_tuned, run):
+    ran = run("export", "model.onnx", "cal.safetensors", "-o", "calibrated.onnx")
+    assert ran.code == 0, ran.err
+    assert "probabilities, label, confidence" in ran.out
+    assert "largest difference" in ran.out
+    told = json.loads(run("export", "model.onnx", "cal.safetensors", "-o", "again.onnx", "--json").out)
+    assert told["max_difference"] < 1e-9
+    assert told["path"] == "again.onnx"
+    assert (onnx_tuned / "again.onnx").read_bytes() == (onnx_tuned / "calibrated.onnx").read_bytes()
+
+
+def test_another_model_needs_force(onnx_tuned, run):
+    make_onnx("other.onnx", np.eye(64, 4, dtype=np.float32))
+    ran = run("export", "other.onnx", "cal.safetensors", "-o", "out.onnx")
+    assert ran.code == 1
+    assert "another model" in ran.err
+    assert not (onnx_tuned / "out.onnx").exists()
+    assert run("export", "other.onnx", "cal.safetensors", "-o", "out.onnx", "--force").code == 0
+
+
+def test_a_dry_run_writes_nothing(onnx_tuned, run):
+    before = sorted(onnx_tuned.iterdir())
+    assert json.loads(run("export", "model.onnx", "cal.safetensors", "--dry-run", "--json").out) == {
+        "would_write": ["calibrated.onnx"]
+    }
+    assert sorted(onnx_tuned.iterdir()) == before
