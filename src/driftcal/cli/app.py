@@ -14,6 +14,7 @@ import typer
 from driftcal import __version__
 from driftcal.cli.demo import demo
 from driftcal.cli.evaluate import evaluate
+from driftcal.cli.export import export
 from driftcal.cli.inspect import inspect
 from driftcal.cli.report import report
 from driftcal.cli.shifts import shifts
@@ -58,7 +59,7 @@ def _root(
     """
 
 
-for _command in (demo, tune, evaluate, report, shifts, inspect):
+for _command in (demo, tune, evaluate, report, export, shifts, inspect):
     app.command()(_command)
 
 

@@ -1,0 +1,45 @@
+"""driftcal export"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from driftcal.cli import options
+from driftcal.cli.talk import Talk
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="An ONNX classifier.", metavar="MODEL.onnx")],
+    calibrator: Annotated[Path, typer.Argument(help="The calibrator that tune wrote for it.", metavar="CALIBRATOR")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the calibrated model goes.")] = Path(
+        "calibrated.onnx"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="Even if the calibrator was tuned for another model.")] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    dry_run: options.DryRun = False,
+) -> None:
+    """Write an ONNX model with its calibrator at the end.
+
+    The new model takes the same input, keeps its outputs and also answers probabilities, label and confidence, with standard
+    operators only. It is run and compared with the calibrator first: more than 1e-6 apart, and nothing is written.
+
+    \b
+      driftcal export model.onnx cal.safetensors -o calibrated.onnx
+    """
+    from driftcal.deploy import append_to_onnx
+
+    talk = Talk(as_json, quiet)
+    if dry_run:
+        talk.give({"would_write": [str(output)]}, f"would write {output}")
+        return
+    written = append_to_onnx(model, calibrator, output, force=force)
+    names = ", ".join(written.outputs)
+    talk.give(
+        written.to_dict(),
+        f"{written.path}: new outputs {names}",
+        f"largest difference from the calibrator on {written.rows} rows: {written.difference:.2g}",
+    )
