@@ -199,7 +199,8 @@ def _known_levels(collector: Collector, shift: Shift) -> int:
         return 0
     own = collector.key(shift, 1.0).to_dict()
     same = ("model", "source", "shift", "seed", "batch_size", "extra")
-    return sum(all(key.to_dict()[name] == own[name] for name in same) for key in collector.store.keys())
+    stored = [key.to_dict() for key in list(collector.store.keys())]
+    return sum(all(key[name] == own[name] for name in same) for key in stored)
 
 
 def _with_groups(test: Any, group: str | None) -> Source:
