@@ -1,8 +1,9 @@
 """Exact isotonic curves from n·C scores in two passes.
 
 The true class' scores are the pivots. Between two neighbouring pivots all scores belong to other classes, so they share
-one value in the isotonic fit: their weight, least and greatest say all about them. Two passes therefore reduce n·C
-scores to 2n + 1 cells, and pooling adjacent violators runs on those. Nothing is approximated.
+one value in the isotonic fit: their weight and their greatest say all about them (and the least of all, where the curve
+begins). Two passes therefore reduce n·C scores to 2n + 1 cells, and pooling adjacent violators runs on those. Nothing is
+approximated.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from driftcal.types import Array, Float64, Labels, Logits, Weights
 #: Curves as (scores, values, starts): curve k is scores[starts[k]:starts[k + 1]] and the values there.
 Curves = tuple[Float64, Float64, Array]
 
-# A cell is the gap below a pivot and the pivot itself: weight in the gap, its least and greatest score, weight on the pivot.
-_GAP, _LEAST, _GREATEST, _EQUAL = range(4)
+# A cell is a pivot and the gap below it: weight in the gap, its greatest score, the pivot, weight of others on the pivot.
+# Half a cache line that one look-up needs as a whole. The last cell of a curve has no pivot: infinity.
+_GAP, _GREATEST, _PIVOT, _EQUAL = range(4)
 # The bits of 2**-60: scores below share the first bucket of the search index.
 _SMALLEST = (1023 - 60) << 52
 
@@ -32,10 +34,13 @@ def fit_curves(rows: Rows, n_curves: int, scale: float = 1.0) -> tuple[Curves, F
     pivots, pivot_weights, starts = _pivots(own[:, 0], own[:, 2], curve, n_curves)
     index = _search_index(pivots) if n_curves == 1 else np.zeros(0, np.int32)
 
-    cells = np.zeros((len(pivots) + n_curves + 1, 4))  # the last one sums up the squared error of doing nothing
-    cells[:, _LEAST], cells[:, _GREATEST] = np.inf, -np.inf
-    cells = rows.fold(_fill_cells, cells, _merge_cells, scale, pivots, starts, index)
-    curves, error = _pool(cells, pivots, pivot_weights, starts)
+    # Then a line per curve, whose _GREATEST is minus its least score, and one for the squared error of doing nothing.
+    n_cells = len(pivots) + n_curves
+    cells = np.zeros((n_cells + n_curves + 1, 4))
+    cells[:, _GREATEST], cells[:, _PIVOT] = -np.inf, np.inf
+    cells[np.arange(len(pivots)) + np.repeat(np.arange(n_curves), np.diff(starts)), _PIVOT] = pivots
+    cells = rows.fold(_fill_cells, cells, _merge_cells, scale, starts, index)
+    curves, error = _pool(cells, pivot_weights, starts)
     before, after = cells[-1, _GAP] / rows.weight, error / rows.weight
     certify("squared error", before, after)
     return curves, FitReport("squared error before normalising", before, after, passes=2)
@@ -75,18 +80,15 @@ def _search_index(pivots: Float64) -> Array:
 
 @kernel
 def _fill_cells(
-    logits: Logits,
-    labels: Labels,
-    weights: Weights,
-    cells: Float64,
-    scale: float,
-    pivots: Float64,
-    starts: Array,
-    index: Array,
+    logits: Logits, labels: Labels, weights: Weights, cells: Float64, scale: float, starts: Array, index: Array
 ) -> None:
     """Put the scores of all classes but the true one into the gap between pivots, or onto the pivot, they belong to."""
     scores = np.empty(logits.shape[1])
-    one_curve = starts.shape[0] == 2
+    lows = np.empty(logits.shape[1], np.int64)
+    highs = np.empty(logits.shape[1], np.int64)
+    n_curves = starts.shape[0] - 1
+    one_curve = n_curves == 1
+    least = starts[-1] + n_curves
     shift = 0
     while one_curve and (60 << shift) + 2 < index.shape[0]:
         shift += 1
@@ -101,49 +103,48 @@ def _fill_cells(
         for c in range(scores.shape[0]):
             squares += scores[c] * scores[c]
         cells[-1, _GAP] += w * (squares - 2.0 * scores[y] + 1.0)
+        # Where to look, for all classes first: a loop without branches keeps many loads from memory under way at once.
+        for c in range(scores.shape[0]):
+            if one_curve:
+                bucket = max(bits_of_float(scores[c]) - _SMALLEST, 0) >> shift
+                lows[c] = index[bucket]
+                highs[c] = index[bucket + 1]
+            else:  # most scores of most classes lie below all of its pivots
+                lows[c] = starts[c] + c
+                highs[c] = starts[c + 1] + c if cells[starts[c] + c, _PIVOT] < scores[c] else lows[c]
         for c in range(scores.shape[0]):
             s = scores[c]
             if c == y or logits[i, c] == -np.inf:
                 continue
-            if one_curve:
-                curve = 0
-                bucket = max(bits_of_float(s) - _SMALLEST, 0) >> shift
-                low = np.int64(index[bucket])
-                high = np.int64(index[bucket + 1])
-            else:
-                curve = c
-                low = starts[c]
-                high = starts[c + 1]
-                if low < high and s < pivots[low]:  # most scores of most classes lie below all of its pivots
-                    high = low
+            low, high = lows[c], highs[c]
             while low < high:
                 middle = (low + high) >> 1
-                if pivots[middle] < s:
+                if cells[middle, _PIVOT] < s:
                     low = middle + 1
                 else:
                     high = middle
-            at = low + curve
-            if low < starts[curve + 1] and pivots[low] == s:
-                cells[at, _EQUAL] += w
+            if cells[low, _PIVOT] == s:
+                cells[low, _EQUAL] += w
             else:
-                cells[at, _GAP] += w
-                cells[at, _LEAST] = min(cells[at, _LEAST], s)
-                cells[at, _GREATEST] = max(cells[at, _GREATEST], s)
+                cells[low, _GAP] += w
+                cells[low, _GREATEST] = max(cells[low, _GREATEST], s)
+                curve = 0 if one_curve else c
+                if low == starts[curve] + curve:
+                    cells[least + curve, _GREATEST] = max(cells[least + curve, _GREATEST], -s)
 
 
 def _merge_cells(into: Float64, other: Float64) -> None:
     into[:, _GAP] += other[:, _GAP]
     into[:, _EQUAL] += other[:, _EQUAL]
-    np.minimum(into[:, _LEAST], other[:, _LEAST], out=into[:, _LEAST])
     np.maximum(into[:, _GREATEST], other[:, _GREATEST], out=into[:, _GREATEST])
 
 
-def _pool(cells: Float64, pivots: Float64, weights: Float64, starts: Array) -> tuple[Curves, float]:
+def _pool(cells: Float64, weights: Float64, starts: Array) -> tuple[Curves, float]:
     """Pool adjacent violators within each curve; also the weighted squared error that is left."""
-    room = 2 * (2 * len(pivots) + len(starts))
+    room = 2 * (2 * len(weights) + len(starts))
     scores, values = np.empty(room), np.empty(room)
     ends = np.empty(len(starts) - 1, np.int64)
-    error = _pool_curves(cells, pivots, weights, starts, scores, values, ends)
+    error = _pool_curves(cells, weights, starts, scores, values, ends)
     used = int(ends[-1])
     return (scores[:used].copy(), values[:used].copy(), np.concatenate([[0], ends])), error
 
@@ -151,15 +152,15 @@ def _pool(cells: Float64, pivots: Float64, weights: Float64, starts: Array) -> t
 @kernel
 def _pool_curves(
     cells: Float64,
-    pivots: Float64,
     weights: Float64,
     starts: Array,
     scores: Float64,
     values: Float64,
     ends: Array,
 ) -> float:
+    n_curves = starts.shape[0] - 1
     longest = 0
-    for k in range(starts.shape[0] - 1):
+    for k in range(n_curves):
         longest = max(longest, starts[k + 1] - starts[k])
     # a stack of blocks: weight, weight of true classes, least and greatest score
     total = np.empty(2 * longest + 1)
@@ -168,15 +169,15 @@ def _pool_curves(
     greatest = np.empty(2 * longest + 1)
     error = 0.0
     written = 0
-    for k in range(starts.shape[0] - 1):
+    for k in range(n_curves):
         top = -1
         for j in range(2 * (starts[k + 1] - starts[k]) + 1):
             pivot = starts[k] + (j >> 1)
             cell = cells[pivot + k]
             if j & 1:
-                w, t, low, high = weights[pivot] + cell[_EQUAL], weights[pivot], pivots[pivot], pivots[pivot]
-            else:
-                w, t, low, high = cell[_GAP], 0.0, cell[_LEAST], cell[_GREATEST]
+                w, t, low, high = weights[pivot] + cell[_EQUAL], weights[pivot], cell[_PIVOT], cell[_PIVOT]
+            else:  # a gap is pooled with the block below it, except where the curve begins
+                w, t, low, high = cell[_GAP], 0.0, -cells[starts[-1] + n_curves + k, _GREATEST], cell[_GREATEST]
             if w == 0:
                 continue
             while top >= 0 and true[top] * w >= t * total[top]:  # its value is not below ours: pool
