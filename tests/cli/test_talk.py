@@ -1,0 +1,69 @@
+"""Progress and talk: on a terminal a bar, elsewhere lines, and silence where it was asked for."""
+
+import io
+import sys
+import time
+
+import pytest
+
+from driftcal.cli import talk
+from driftcal.cli.talk import Talk
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def work(what="[red]shift[/red]"):
+    with Talk().progress("evaluate", 400) as bar:
+        for _ in range(20):
+            time.sleep(0.02)
+            bar(what, 20)
+    return bar
+
+
+def test_a_terminal_gets_a_bar_with_rate_and_remaining_time(monkeypatch):
+    monkeypatch.setattr(talk, "PATIENCE", 0.05)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "xterm")
+    bar = work()
+    shown = sys.stderr.getvalue()
+    assert bar.done == 400
+    assert "evaluate" in shown
+    assert "/s" in shown
+    assert "0:00:0" in shown
+    assert "[red]shift[/red]" in shown
+
+
+def test_short_work_needs_no_bar(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    work()
+    assert sys.stderr.getvalue() == ""
+
+
+def test_elsewhere_there_is_a_line_now_and_then(monkeypatch, capsys):
+    monkeypatch.setattr(talk, "EVERY", 0.1)
+    work()
+    lines = capsys.readouterr().err.splitlines()
+    assert 1 <= len(lines) <= 4
+    assert "of 400 inputs" in lines[0]
+    assert "left" in lines[0]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_quiet_is_silent(monkeypatch, terminal):
+    monkeypatch.setattr(talk, "PATIENCE", 0.0)
+    monkeypatch.setattr(talk, "EVERY", 0.0)
+    monkeypatch.setattr(sys, "stderr", Terminal() if terminal else io.StringIO())
+    with Talk(quiet=True).progress("tune", 10) as bar:
+        bar("clean", 10)
+        time.sleep(0.05)
+        Talk(quiet=True).say("something")
+    assert sys.stderr.getvalue() == ""
+
+
+def test_json_has_no_nan(capsys):
+    Talk(as_json=True).give({"a": [float("nan"), float("inf"), 1.5]}, "words")
+    assert capsys.readouterr().out == '{"a": [null, null, 1.5]}\n'
