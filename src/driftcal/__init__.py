@@ -14,6 +14,7 @@ from driftcal._version import __version__
 _PUBLIC: dict[str, str] = {
     "CalibratedModel": "driftcal.calibrated",
     "Calibrator": "driftcal.calibrators",
+    "DriftCalibratedClassifier": "driftcal.deploy.classifier",
     "EnsembleTemperatureScaling": "driftcal.calibrators",
     "evaluate": "driftcal.calibrated",
     "expected_calibration_error": "driftcal.metrics",
@@ -48,7 +49,7 @@ _PUBLIC: dict[str, str] = {
 }
 
 # modules that are public as a whole
-_MODULES = {"metrics"}
+_MODULES = {"deploy", "metrics"}
 
 __all__ = ["__version__", *sorted([*_PUBLIC, *_MODULES])]
 

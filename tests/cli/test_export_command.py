@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import make_onnx
+from cli.conftest import make_onnx
 
 pytest.importorskip("onnxruntime")
 

@@ -9,6 +9,7 @@ import importlib
 from typing import Any
 
 _PUBLIC = {
+    "DriftCalibratedClassifier": "driftcal.deploy.classifier",
     "append_to_onnx": "driftcal.deploy.append",
     "OnnxExport": "driftcal.deploy.onnx_file",
     "to_onnx": "driftcal.deploy.onnx_file",
