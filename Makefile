@@ -33,13 +33,14 @@ check: $(VENV)/.dev  ## style, types, import layers, examples in the docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/test_layers.py tests/test_docs.py
+	$(BIN)/python -m pytest -n 2 tests/test_layers.py tests/test_docs.py
 
 theory: $(VENV)/.dev  ## slow statistical checks
 	$(BIN)/python -m pytest -m theory tests
 
 bench: $(VENV)/.bench  ## speed beside the peers; about half an hour
 	$(BIN)/python -m benchmarks.speed.calibrators
+	$(BIN)/python -m benchmarks.speed.shifts
 
 $(VENV)/.docs: $(VENV)/.base
 	$(BIN)/python -m pip install --quiet --group docs
