@@ -9,6 +9,7 @@ from export_cases import NAMES, SIZES, case, fitted, rows
 import driftcal.deploy.onnx_file
 from driftcal.deploy import to_onnx
 from driftcal.deploy.onnx_file import open_session
+from driftcal.deploy.recipe import Buckets, Search
 from driftcal.errors import InputError, ModelError, NotFittedError
 
 onnx = pytest.importorskip("onnx")
@@ -67,6 +68,22 @@ def test_any_float_type_of_logits(kind):
 def test_options_of_binning(name, params):
     calibrator, logits = fitted(name, 10, **params), rows(10, 500, 500)
     check_parity(calibrator, logits, calibrator.predict_proba(logits), to_onnx(calibrator).model)
+
+
+def test_buckets_lead_to_the_same_place():
+    rng = np.random.default_rng(0)
+    numbers = np.unique(np.concatenate([[0.0, 1.0, 5e-324], rng.random(300) ** 6, 1 - rng.random(5) / 1e6]))
+    search = Search.among(numbers, np.array([0, len(numbers)]))
+    buckets = Buckets.of(search)
+    assert len(buckets.above) <= len(search.above) - 2
+    scores = np.concatenate(
+        [numbers, np.nextafter(numbers, 0), np.minimum(np.nextafter(numbers, 2), 1), rng.random(999)]
+    )
+    at = buckets.start[(np.sqrt(np.sqrt(scores)) * buckets.scale).astype(np.int64)]
+    for above, below in zip(buckets.above, buckets.below, strict=True):
+        at = at + np.where(buckets.sorted[at] < scores, above, below)
+    np.testing.assert_array_equal(at, np.searchsorted(numbers, scores))
+    assert Buckets.of(Search.among(np.linspace(0.99999999, 1, 300), np.array([0, 300]))) is None, "all in one bucket"
 
 
 def test_the_file_says_what_it_is(tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.deploy.recipe import Recipe, Table
+from driftcal.deploy.recipe import Buckets, Recipe, Search, Table
 from driftcal.errors import need
 from driftcal.numerics import MASKED
 from driftcal.types import Array
@@ -57,6 +57,7 @@ def add_calibration(nodes: Nodes, recipe: Recipe, logits: str, outputs: tuple[st
 
 
 _AXIS = np.array([1])
+_INT32, _DOUBLE = 6, 11  # TensorProto.INT32, DOUBLE
 
 
 def _number(value: float) -> Array:
@@ -76,57 +77,43 @@ def _scores(nodes: Nodes, recipe: Recipe, z: str) -> str:
     first, second, doubt = recipe.blend
     own = nodes("Mul", nodes("Softmax", z, axis=1), _number(second))
     blended = nodes("Add", nodes("Mul", scaled, _number(first)), own)
-    return nodes("Add", blended, nodes("Div", _number(doubt), _sum(nodes, _open(nodes, z)[1])))
+    return nodes("Add", blended, nodes("Div", _number(doubt), _sum(nodes, nodes("Cast", _open(nodes, z), to=_DOUBLE))))
 
 
-def _open(nodes: Nodes, z: str) -> tuple[str, str]:
-    """Which classes are not masked, as truth values and as numbers."""
-    is_open = nodes("Greater", z, _number(-np.inf))
-    return is_open, nodes("Cast", is_open, to=_DOUBLE)
-
-
-_DOUBLE = 11  # TensorProto.DOUBLE
+def _open(nodes: Nodes, z: str) -> str:
+    """Which classes are not masked."""
+    return nodes("Greater", z, _number(-np.inf))
 
 
 def _log_odds(nodes: Nodes, z: str) -> str:
-    """z_c − log Σ_{k≠c} exp(z_k), between MASKED and −MASKED, without cancellation."""
+    """z_c − log Σ_{k≠c} exp(z_k), at most −MASKED, without cancellation; anything for masked classes."""
     best = nodes("ArgMax", z, axis=1, keepdims=1)
     top = nodes("GatherElements", z, best, axis=1)
-    nothing = nodes("Add", top, _number(-np.inf))
-    others = nodes("ScatterElements", z, best, nothing, axis=1)
+    others = nodes("ScatterElements", z, best, nodes("Add", top, _number(-np.inf)), axis=1)
     runner_up = nodes("GatherElements", others, nodes("ArgMax", others, axis=1, keepdims=1), axis=1)
     # finite also where all others are masked: their sum is then 0 and the top's log-odds are capped
     second = nodes("Max", runner_up, _number(MASKED))
     powers = nodes("Exp", nodes("Sub", others, second))
     total = _sum(nodes, powers)
-    ahead = nodes("Sub", nodes("Sub", top, second), nodes("Log", total))
-    odds_of_top = nodes("Min", ahead, _number(-MASKED))
-    share = nodes("Exp", nodes("Sub", second, top))
+    gap = nodes("Sub", second, top)
+    odds_of_top = nodes("Min", nodes("Neg", nodes("Add", gap, nodes("Log", total))), _number(-MASKED))
+    share = nodes("Exp", gap)
     most = nodes("Add", nodes("Mul", share, total), _number(1))
-    rest = nodes("Max", nodes("Sub", most, nodes("Mul", powers, share)), _number(1))
-    below = nodes("Sub", nodes("Max", nodes("Sub", z, top), _number(MASKED)), nodes("Log", rest))
+    rest = nodes("Sub", most, nodes("Mul", powers, share))
+    below = nodes("Sub", nodes("Sub", z, top), nodes("Log", rest))
     return nodes("ScatterElements", below, best, odds_of_top, axis=1)
 
 
 def _sigmoid(nodes: Nodes, x: str, slopes: Array, intercepts: Array) -> str:
+    """e^m / (1 + e^m) with m up to 700: nothing overflows, and the lower tail keeps its digits, unlike in Sigmoid."""
     m = nodes("Add", nodes("Mul", x, slopes), intercepts)
-    # e^−|m|, so that nothing overflows and the tails keep their digits
-    e = nodes("Exp", nodes("Neg", nodes("Abs", m)))
-    numerator = nodes("Where", nodes("Less", m, _number(0)), e, _number(1))
-    return nodes("Div", numerator, nodes("Add", e, _number(1)))
+    e = nodes("Exp", nodes("Min", m, _number(700)))
+    return nodes("Div", e, nodes("Add", e, _number(1)))
 
 
 def _look_up(nodes: Nodes, table: Table, p: str, strict: float) -> str:
-    """Values of the table: a binary search in as many steps as its length has binary digits, no loop."""
-    search = table.search
-    start = search.start.astype(np.int32)
-    above, below = (_narrow(steps.astype(np.int32)) for steps in (search.above, search.below))
-    # where the first probe lies is known: no gathering
-    less = nodes("Less", search.sorted[search.start], p)
-    at = nodes("Where", less, start + above[0], start + below[0])
-    for up, down in zip(above[1:], below[1:], strict=True):
-        less = nodes("Less", nodes("Gather", search.sorted, at), p)
-        at = nodes("Add", at, nodes("Where", less, up, down))
+    """Values of the table: the search in as many steps as its length has binary digits, no loop."""
+    at = _locate(nodes, table.search, p)
     values = nodes("Gather", table.value, at)
     if table.line is None:
         return values
@@ -136,22 +123,43 @@ def _look_up(nodes: Nodes, table: Table, p: str, strict: float) -> str:
     return nodes("Add", values, nodes("Mul", p, _number(strict))) if strict else values
 
 
-def _narrow(steps: Array) -> list[Array]:
-    """Each step as one number where it is the same for all classes."""
-    return [step[:1] if (step == step[0]).all() else step for step in steps]
+def _locate(nodes: Nodes, search: Search, p: str) -> str:
+    numbers, above, below = search.sorted, search.above, search.below
+    buckets = Buckets.of(search)
+    if buckets is None:
+        start = search.start.astype(np.int32)
+        # where the first probe lies is known: no gathering
+        less = nodes("Less", numbers[search.start], p)
+        at = nodes("Where", less, *(start + step for step in (_narrow(above[0]), _narrow(below[0]))))
+        above, below = above[1:], below[1:]
+    else:
+        root = nodes("Sqrt", nodes("Sqrt", p))
+        number = nodes("Cast", nodes("Mul", root, _number(buckets.scale)), to=_INT32)
+        at = nodes("Gather", buckets.start.astype(np.int32), number)
+        numbers, above, below = buckets.sorted, buckets.above, buckets.below
+    for up, down in zip(above, below, strict=True):
+        less = nodes("Less", nodes("Gather", numbers, at), p)
+        at = nodes("Add", at, nodes("Where", less, _narrow(up), _narrow(down)))
+    return at
+
+
+def _narrow(step: Array) -> Array:
+    """A step as one number where it is the same for all classes."""
+    return step[:1].astype(np.int32) if (step == step[0]).all() else step.astype(np.int32)
 
 
 def _finish(nodes: Nodes, recipe: Recipe, z: str, values: str, name: str) -> str:
     """Masked classes get 0 and rows sum to 1; a row without mass becomes uniform over the others."""
     if recipe.finish == "nothing":
         return nodes("Identity", values, name=name)
-    is_open, ones = _open(nodes, z)
+    is_open = _open(nodes, z)
     if recipe.finish == "mask":
         return nodes("Where", is_open, values, _number(0), name=name)
     values = nodes("Where", is_open, values, _number(0))
     total = _sum(nodes, values)
     if recipe.keeps_accuracy:  # such maps rise strictly: there is always mass
         return nodes("Div", values, total, name=name)
+    ones = nodes("Cast", is_open, to=_DOUBLE)
     some = nodes("Greater", total, _number(0))
     values = nodes("Where", some, values, ones)
     return nodes("Div", values, nodes("Where", some, total, _sum(nodes, ones)), name=name)

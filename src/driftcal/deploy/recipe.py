@@ -83,6 +83,43 @@ class Search:
         return np.asarray(at)
 
 
+#: More buckets than this would not fit the cache beside a model.
+_MOST_BUCKETS = 1 << 15
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """A shorter way into one long curve: the bucket of a score says where its search starts.
+
+    Buckets are equally wide in the score's fourth root. Roots, products and their whole part are exact to the bit
+    everywhere and never decrease, so a bucket holds the same scores wherever it is computed.
+    """
+
+    scale: float
+    start: Array
+    sorted: Float64
+    above: Array
+    below: Array
+
+    @classmethod
+    def of(cls, search: Search) -> Buckets | None:
+        """Buckets for a search among one stretch, where they save at least two of its steps."""
+        scale = float(_MOST_BUCKETS - 1)
+        if len(search.start) > 1:
+            return None
+        bucket = (np.sqrt(np.sqrt(search.sorted)) * scale).astype(np.int64)
+        first = np.searchsorted(bucket, np.arange(_MOST_BUCKETS))
+        steps = int(np.diff(first, append=len(bucket)).max()).bit_length()
+        if steps + 2 > len(search.above):
+            return None
+        # beyond a bucket's own numbers lie greater ones, which no probe mistakes; the last bucket needs some, too
+        padded = np.concatenate([search.sorted, np.full(1 << steps, np.inf)])
+        half = (np.int64(1) << np.arange(steps - 1, -1, -1))[:, None]
+        last = half == 1
+        ahead = half // 2
+        return cls(scale, first + half[0, 0] - 1, padded, np.where(last, 1, ahead), np.where(last, 0, -ahead))
+
+
 @dataclass(frozen=True)
 class Table:
     """What replaces a score: value + rise·(score − left)/width, read where the search ends.
