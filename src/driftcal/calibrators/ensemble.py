@@ -172,9 +172,13 @@ def fit_brier(rows: Rows, seen: Survey, t_max: float | None) -> tuple[float, flo
     if seen.spread < FLAT:  # every row is flat: all temperatures are the same, and the caller has set a cap
         return max(1.0, floor), seen.brier, 0
     start = max(floor, GRID_START / seen.spread)
-    for passes in (1, 2, 3):
-        grid = rows.sums(_grid_sums, GRID, start)
+    every = rows.preview  # of a large array some blocks show where to look; where they do not, all rows are asked
+    for passes in (0, 1, 2, 3):
+        grid = rows.sums(_grid_sums, GRID, start, every=every)
         best = int(np.argmin(grid))
+        if every > 1 and best in (0, GRID - 1):
+            every = 1
+            continue
         if best == 0 and start > floor and not seen.better_than_chance:
             raise no_better_than_chance()  # the loss only rises from beta = 0, and no larger beta undercuts it
         if best == GRID - 1:
@@ -182,8 +186,9 @@ def fit_brier(rows: Rows, seen: Survey, t_max: float | None) -> tuple[float, flo
         elif best == 0 and start > floor:
             start = max(floor, start / 2.0 ** (GRID - 2))
         else:
-            low = floor if best == 0 else start * 2.0 ** (best - 1)
-            high = start * 2.0 ** (best + 1)
+            reach = 1 if every == 1 else 2  # all rows may have their minimum a little beside that of some
+            low = floor if best == 0 else max(floor, start * 2.0 ** (best - reach))
+            high = start * 2.0 ** (best + reach)
 
             def loss(beta: float, every: int = 1) -> Sequence[float]:
                 return [float(part) for part in rows.sums(_brier_sums, 3, beta, every=every) / rows.weight]
@@ -193,7 +198,7 @@ def fit_brier(rows: Rows, seen: Survey, t_max: float | None) -> tuple[float, flo
                 with contextlib.suppress(DidNotConverge):
                     middle, _, _ = newton(lambda beta: loss(beta, rows.preview), middle, low, high, tolerance=1e-2)
             beta, value, asked = newton(loss, middle, low, high)
-            return beta, value, passes + asked
+            return beta, value, passes + asked + (every == 1)  # a preview is not a pass
     if best == 0:
         raise no_better_than_chance()
     raise NoFiniteOptimum(
