@@ -18,6 +18,11 @@ from driftcal.types import Array
 OUTPUTS = ("probabilities", "label", "confidence")
 
 
+#: Values to be normalised are not let below this. It adds nothing to a row that has mass, and a row without any needs no
+#: special case: five operators less.
+FLOOR = 1e-300
+
+
 class Nodes:
     """Nodes and constants of a graph that grows; every name starts with `prefix`."""
 
@@ -49,7 +54,8 @@ def add_calibration(nodes: Nodes, recipe: Recipe, logits: str, outputs: tuple[st
     """Add the nodes from float64 (n, classes) `logits` to probabilities, label and confidence, named by `outputs`."""
     scores = _scores(nodes, recipe, logits)
     if recipe.table is not None:
-        scores = _look_up(nodes, recipe.table, scores, recipe.strict)
+        floor = FLOOR if recipe.finish == "normalise" else 0.0
+        scores = _look_up(nodes, recipe.table, scores, recipe.strict, floor)
     probabilities = _finish(nodes, recipe, logits, scores, outputs[0])
     best = nodes("ArgMax", logits if recipe.keeps_accuracy else probabilities, axis=1, keepdims=1)
     nodes("Squeeze", best, _AXIS, name=outputs[1])
@@ -105,16 +111,16 @@ def _log_odds(nodes: Nodes, z: str) -> str:
 
 
 def _sigmoid(nodes: Nodes, x: str, slopes: Array, intercepts: Array) -> str:
-    """e^m / (1 + e^m) with m up to 700: nothing overflows, and the lower tail keeps its digits, unlike in Sigmoid."""
+    """e^m / (1 + e^m): the lower tail keeps its digits down to FLOOR, unlike in the operator Sigmoid."""
     m = nodes("Add", nodes("Mul", x, slopes), intercepts)
-    e = nodes("Exp", nodes("Min", m, _number(700)))
+    e = nodes("Exp", nodes("Clip", m, _number(np.log(FLOOR)), _number(-np.log(FLOOR))))
     return nodes("Div", e, nodes("Add", e, _number(1)))
 
 
-def _look_up(nodes: Nodes, table: Table, p: str, strict: float) -> str:
+def _look_up(nodes: Nodes, table: Table, p: str, strict: float, floor: float) -> str:
     """Values of the table: the search in as many steps as its length has binary digits, no loop."""
     at = _locate(nodes, table.search, p)
-    values = nodes("Gather", table.value, at)
+    values = nodes("Gather", np.maximum(table.value, floor), at)
     if table.line is None:
         return values
     left, width, rise = (nodes("Gather", part, at) for part in table.line)
@@ -149,17 +155,11 @@ def _narrow(step: Array) -> Array:
 
 
 def _finish(nodes: Nodes, recipe: Recipe, z: str, values: str, name: str) -> str:
-    """Masked classes get 0 and rows sum to 1; a row without mass becomes uniform over the others."""
+    """Masked classes get 0 and rows sum to 1; a row of FLOORs, which has no mass, becomes uniform by itself."""
     if recipe.finish == "nothing":
         return nodes("Identity", values, name=name)
     is_open = _open(nodes, z)
     if recipe.finish == "mask":
         return nodes("Where", is_open, values, _number(0), name=name)
     values = nodes("Where", is_open, values, _number(0))
-    total = _sum(nodes, values)
-    if recipe.keeps_accuracy:  # such maps rise strictly: there is always mass
-        return nodes("Div", values, total, name=name)
-    ones = nodes("Cast", is_open, to=_DOUBLE)
-    some = nodes("Greater", total, _number(0))
-    values = nodes("Where", some, values, ones)
-    return nodes("Div", values, nodes("Where", some, total, _sum(nodes, ones)), name=name)
+    return nodes("Div", values, _sum(nodes, values), name=name)
