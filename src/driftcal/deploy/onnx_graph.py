@@ -52,7 +52,7 @@ class Nodes:
 
 def add_calibration(nodes: Nodes, recipe: Recipe, logits: str, outputs: tuple[str, str, str] = OUTPUTS) -> None:
     """Add the nodes from float64 (n, classes) `logits` to probabilities, label and confidence, named by `outputs`."""
-    scores = _scores(nodes, recipe, logits)
+    scores = _scores(nodes, recipe, logits, outputs[0] if recipe.finish == "nothing" else None)
     if recipe.table is not None:
         floor = FLOOR if recipe.finish == "normalise" else 0.0
         scores = _look_up(nodes, recipe.table, scores, recipe.strict, floor)
@@ -74,10 +74,12 @@ def _sum(nodes: Nodes, values: str) -> str:
     return nodes("ReduceSum", values, _AXIS, keepdims=1)
 
 
-def _scores(nodes: Nodes, recipe: Recipe, z: str) -> str:
+def _scores(nodes: Nodes, recipe: Recipe, z: str, name: str | None) -> str:
+    """The scores; `name` is theirs where they are the probabilities already."""
     if recipe.platt is not None:
         return _sigmoid(nodes, _log_odds(nodes, z), *recipe.platt)
-    scaled = nodes("Softmax", nodes("Mul", z, _number(recipe.scale)) if recipe.scale != 1 else z, axis=1)
+    scaled = nodes("Mul", z, _number(recipe.scale)) if recipe.scale != 1 else z
+    scaled = nodes("Softmax", scaled, axis=1, name=name)
     if recipe.blend is None:
         return scaled
     first, second, doubt = recipe.blend
@@ -157,7 +159,7 @@ def _narrow(step: Array) -> Array:
 def _finish(nodes: Nodes, recipe: Recipe, z: str, values: str, name: str) -> str:
     """Masked classes get 0 and rows sum to 1; a row of FLOORs, which has no mass, becomes uniform by itself."""
     if recipe.finish == "nothing":
-        return nodes("Identity", values, name=name)
+        return values
     is_open = _open(nodes, z)
     if recipe.finish == "mask":
         return nodes("Where", is_open, values, _number(0), name=name)
