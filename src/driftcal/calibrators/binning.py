@@ -134,10 +134,8 @@ class _Bins:
     def of(cls, column: Column, n_bins: int, edges: Float64 | None = None) -> _Bins:
         """Bins with the given edges, or with equal weight: edge k is the least score with k/n_bins at or below it."""
         n = len(column.scores)
-        even = bool((column.weights == column.weights[0]).all())
-        if even:
-            scores = np.sort(column.scores)
-            below = column.weights[0] * np.arange(n + 1)
+        if column.even:
+            scores, weights = np.sort(column.scores), None
             ranks = -(-np.arange(1, n_bins) * n // n_bins) - 1  # the least r with r + 1 >= k·n/n_bins, in whole numbers
         else:
             order = np.argsort(column.scores, kind="stable")
@@ -150,7 +148,11 @@ class _Bins:
         bounds = np.concatenate([[0], np.searchsorted(scores, edges, side="right"), [n]])
         filled = np.flatnonzero(np.diff(bounds))
         sums = np.zeros(n_bins)
-        sums[filled] = np.add.reduceat(scores * column.weights[0] if even else scores * weights, bounds[filled])
+        if weights is None:
+            each = float(column.weights[0])
+            sums[filled] = each * np.add.reduceat(scores, bounds[filled])
+            return cls(edges, each * np.diff(bounds), sums)
+        sums[filled] = np.add.reduceat(scores * weights, bounds[filled])
         return cls(edges, np.diff(below[bounds]), sums)
 
     def mean(self, part: Float64) -> Float64:

@@ -22,6 +22,8 @@ T = TypeVar("T")
 #: Scores gathered at once: at least 32 MB (fresh memory is dearer than another pass), at most 256 MB of float64.
 _LEAST, _MOST = 1 << 22, 1 << 25
 _PASSES = 8
+#: Classes that a thread takes at a time: few enough to share evenly, enough to make handing over cheap.
+_SHARE = 8
 
 SOFTMAX, LOG_ODDS = 0, 1
 
@@ -34,6 +36,7 @@ class Column:
     scores: Float64
     labels: Labels
     weights: Weights
+    even: bool  # whether all weights are the same
 
 
 def for_each_column(rows: Rows, kind: int, function: Callable[[Column], T]) -> tuple[list[T], int]:
@@ -61,7 +64,10 @@ def for_each_column(rows: Rows, kind: int, function: Callable[[Column], T]) -> t
 
             rows.visit(gather)
             passes += 1
-            answers += pool.map(function, _used_columns(first, group, labels, weights))
+            columns = list(_used_columns(first, group, labels, weights))
+            shares = [columns[low : low + _SHARE] for low in range(0, len(columns), _SHARE)]
+            for done in pool.map(lambda share: [function(column) for column in share], shares):
+                answers += done
     return answers, passes
 
 
@@ -70,8 +76,9 @@ def _used_columns(first: int, group: Float64, labels: Labels, weights: Weights) 
     all_used = bool(used.all())
     if not all_used:
         labels, weights = labels[used], weights[used]
+    even = bool((weights == weights[0]).all())
     for k, scores in enumerate(group):
-        yield Column(first + k, scores if all_used else scores[used], labels, weights)
+        yield Column(first + k, scores if all_used else scores[used], labels, weights, even)
 
 
 @kernel

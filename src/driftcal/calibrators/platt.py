@@ -103,7 +103,7 @@ def fit_line(column: Column) -> Line:
     miss = 1 / (min(negative, 1e9) + 2) if smoothed else 0.0
 
     def loss(a: float, b: float) -> float:
-        return _line_loss(x, labels, weights, c, a, b, hit, miss)
+        return _line_loss(x, labels, weights, column.even, c, a, b, hit, miss)
 
     def sums(a: float, b: float) -> tuple[float, float, float, float, float]:
         return _line_sums(x, labels, weights, c, a, b, centre, hit, miss)
@@ -211,15 +211,35 @@ def _line_sums(
 
 @kernel
 def _line_loss(
-    x: Float64, labels: Labels, weights: Weights, c: int, a: float, b: float, hit: float, miss: float
+    x: Float64,
+    labels: Labels,
+    weights: Weights,
+    even: bool,
+    c: int,
+    a: float,
+    b: float,
+    hit: float,
+    miss: float,
 ) -> float:
+    """Σ w (log(1 + e^m) − t·m) with m = a·x + b."""
     loss = 0.0
-    for i in range(x.shape[0]):
-        known = abs(x[i]) < -MASKED
-        m = a * x[i] + b if known else 0.0
-        t = hit if labels[i] == c else miss
-        gain = max(m, 0.0) - t * m + log(1.0 + exp(max(-abs(m), MASKED)))
-        loss += weights[i] * gain if known else 0.0
+    factors = np.empty(512)  # 1 + e^−|m| of so many rows: their product, at most 2^512, takes one logarithm
+    for low in range(0, x.shape[0], 512):
+        size = min(512, x.shape[0] - low)
+        for i in range(size):
+            known = abs(x[low + i]) < -MASKED
+            m = a * x[low + i] + b if known else 0.0
+            t = hit if labels[low + i] == c else miss
+            loss += weights[low + i] * (max(m, 0.0) - t * m)
+            factors[i] = 1.0 + (exp(max(-abs(m), MASKED)) if known else 0.0)
+        if even:
+            product = 1.0
+            for i in range(size):
+                product *= factors[i]
+            loss += weights[low] * log(product)
+        else:
+            for i in range(size):
+                loss += weights[low + i] * log(factors[i])
     return loss
 
 
