@@ -144,7 +144,7 @@ def _gram_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, 
         ss = 0.0
         st = 0.0
         tt = 0.0
-        finite = 0.0
+        total = 0.0
         for c in range(row.shape[0]):
             d = max(np.float64(row[c]) - top, MASKED)
             e = exp(beta * d)
@@ -154,7 +154,12 @@ def _gram_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, 
             ss += e * e
             st += e * f
             tt += f * f
-            finite += 1.0 if d > MASKED else 0.0
+            total += d
+        finite = row.shape[0]
+        if total <= MASKED:  # rare, so kept out of the loop above: masked classes do not count
+            finite = 0
+            for c in range(row.shape[0]):
+                finite += row[c] > -np.inf
         own = max(np.float64(row[labels[i]]) - top, MASKED)
         w = weights[i]
         if w > 0:

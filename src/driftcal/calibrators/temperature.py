@@ -239,8 +239,8 @@ def newton(
         size = abs(step) / beta
         if slope == 0 or size <= tolerance or high - low <= 4 * EPSILON * beta:
             return _settle(beta, step, value, slope, curvature, low, high, asked)
-        # What the fourth-order step leaves is of the order of the product of both steps' squares.
-        if before[3] < 0.05 and size < 1e-3 and slope != before[1] and (before[3] * size) ** 2 < EPSILON:
+        # What the fourth-order step leaves is of the order of the product of both steps' squares: 1e-14 here.
+        if before[3] < 0.05 and size < 1e-3 and slope != before[1] and before[3] * size < 1e-7:
             return _settle(
                 beta, _hermite_step(beta, slope, curvature, *before[:3]), value, slope, curvature, low, high, asked
             )
