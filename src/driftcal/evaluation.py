@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -24,6 +24,9 @@ from driftcal.types import Array, Float64, Labels
 
 #: Metrics that carry an interval; they are sums over images, so that a replicate is one matrix product.
 _SUMS = ("accuracy", "nll", "brier", "entropy")
+
+#: Called with the names of a contender and a shift, and its metrics, pooled over the levels, in each bootstrap world.
+OnWorlds = Callable[[str, str, Mapping[str, Float64]], None]
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,12 @@ def evaluate_contenders(
     groups: Array | None = None,
     ladder: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
+    on_worlds: OnWorlds | None = None,
 ) -> Results:
     """Every contender on every shift and level, on each shift pooled over its levels, and the same by group.
 
-    Intervals resample images: one image with all its levels and all contenders is one unit.
+    Intervals resample images: one image with all its levels and all contenders is one unit. `on_worlds` sees the
+    replicates behind the intervals of each shift: worlds are the same for all of them, so means and differences have theirs.
     """
     labels = collector.labels
     resampler = _Resampler(len(labels), draws, n_bins) if intervals else None
@@ -85,7 +90,7 @@ def evaluate_contenders(
             for group, chosen in parts:
                 scores = [_take(s, chosen) for s in seen[contender.name]]
                 resample = resampler if group is None else None
-                rows += _rows(contender.name, shift.name, levels, scores, n_bins, resample, group)
+                rows += _rows(contender.name, shift.name, levels, scores, n_bins, resample, group, on_worlds)
     return Results(
         suite=suite,
         n_bins=n_bins,
@@ -116,6 +121,7 @@ def _rows(
     n_bins: int,
     resampler: _Resampler | None,
     group: str | None,
+    on_worlds: OnWorlds | None,
 ) -> list[ResultRow]:
     pooled = Scores._of(np.concatenate([s.columns for s in scores]), None, positive=False)
     cases: list[tuple[float | str, Scores, Sequence[Scores]]] = [
@@ -125,7 +131,10 @@ def _rows(
     statistics = [Statistics.of_scores(whole, n_bins=n_bins) for _, whole, _ in cases]
     intervals: Sequence[Mapping[str, Sequence[float]]] = [{}] * len(cases)
     if resampler is not None:
-        intervals = resampler.intervals(statistics, [parts for _, _, parts in cases])
+        worlds = resampler.worlds([parts for _, _, parts in cases])
+        intervals = [resampler.intervals(found, world) for found, world in zip(statistics, worlds, strict=True)]
+        if on_worlds is not None:
+            on_worlds(name, shift, resampler.metrics(worlds[-1]))
     return [
         ResultRow(
             calibrator=name,
@@ -165,10 +174,8 @@ class _Resampler:
         self.edges = bin_edges(n_bins)
         self.noise = np.abs(np.random.default_rng(seed).standard_normal((draws, n_bins)))
 
-    def intervals(
-        self, statistics: Sequence[Statistics], cases: Sequence[Sequence[Scores]]
-    ) -> list[dict[str, list[float]]]:
-        """(low, high) of the ECE, the signed gap and the mean scores of each case: levels of the same images, pooled."""
+    def worlds(self, cases: Sequence[Sequence[Scores]]) -> list[Float64]:
+        """For each case, levels of the same images pooled: (draws, bins + scores) mean residuals and mean scores."""
         n, width = self.counts.shape[1], len(self.edges) - 1 + len(_SUMS)
         tables: dict[int, Float64] = {}
         for parts in cases:
@@ -178,10 +185,7 @@ class _Resampler:
         # one product for all cases: a small product costs more to start than to do
         sums = self.counts @ np.concatenate(list(tables.values()), axis=1)
         of = {key: sums[:, k * width : (k + 1) * width] for k, key in enumerate(tables)}
-        return [
-            self._read(found, np.sum([of[id(scores)] for scores in parts], axis=0) / (n * len(parts)))
-            for found, parts in zip(statistics, cases, strict=True)
-        ]
+        return [np.sum([of[id(scores)] for scores in parts], axis=0) / (n * len(parts)) for parts in cases]
 
     def _table(self, scores: Scores) -> Float64:
         """Per image: what it adds to each bin's residual, then its scores."""
@@ -193,17 +197,22 @@ class _Resampler:
         table[:, n_bins:] = np.stack([scores.correct, clipped, scores.brier, scores.entropy], axis=1)
         return table
 
-    def _read(self, statistics: Statistics, replicates: Float64) -> dict[str, list[float]]:
-        n_bins = len(self.edges) - 1
-        residuals = replicates[:, :n_bins]
+    def metrics(self, world: Float64) -> dict[str, Float64]:
+        """What the worlds of a case say, by metric."""
+        residuals = world[:, : len(self.edges) - 1]
+        found = {"ece": np.abs(residuals).sum(axis=1), "gap": residuals.sum(axis=1)}
+        return found | {name: world[:, len(self.edges) - 1 + k] for k, name in enumerate(_SUMS)}
+
+    def intervals(self, statistics: Statistics, world: Float64) -> dict[str, list[float]]:
+        """(low, high) of the ECE, the signed gap and the mean scores of a case."""
         # what the ECE of a calibrated model with these confidences would be: an interval below that reaches 0
         calibrated = self.noise @ np.sqrt(statistics.bin_variance) / statistics.weight
+        worlds = self.metrics(world)
         found = {
-            "ece": interval_of(statistics.ece, np.abs(residuals).sum(axis=1), bounds=(0, 1), calibrated=calibrated),
-            "gap": interval_of(statistics.gap, residuals.sum(axis=1), bounds=(-1, 1)),
+            "ece": interval_of(statistics.ece, worlds["ece"], bounds=(0, 1), calibrated=calibrated),
+            "gap": interval_of(statistics.gap, worlds["gap"], bounds=(-1, 1)),
         }
-        for k, name in enumerate(_SUMS):
-            found[name] = interval_of(getattr(statistics, name), replicates[:, n_bins + k], bounds=(0, np.inf))
+        found |= {name: interval_of(getattr(statistics, name), worlds[name], bounds=(0, np.inf)) for name in _SUMS}
         return {name: [interval.low, interval.high] for name, interval in found.items()}
 
 
