@@ -6,9 +6,9 @@ import functools
 
 import numpy as np
 
-from driftcal.calibrators import CALIBRATORS, make_calibrator
+from driftcal.calibrators import PAPER_CALIBRATORS, make_calibrator
 
-NAMES = sorted(CALIBRATORS)
+NAMES = sorted(PAPER_CALIBRATORS)
 SIZES = (2, 10, 1000)
 
 

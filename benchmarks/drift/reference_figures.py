@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import driftcal
-from driftcal.calibrators import CALIBRATORS
+from driftcal.calibrators import PAPER_CALIBRATORS
 from driftcal.metrics import Statistics
 
 
@@ -47,7 +47,7 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|---:|---:|")
     worst = 0.0
     for perturbed in (False, True):
-        for name in CALIBRATORS:
+        for name in PAPER_CALIBRATORS:
             if name == "base" and perturbed:
                 continue
             label = ("Base" if name == "base" else name.upper()) + ("-P" if perturbed else "")

@@ -27,7 +27,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper, save
 
 from benchmarks.speed.measure import machine
-from driftcal.calibrators import CALIBRATORS, make_calibrator
+from driftcal.calibrators import PAPER_CALIBRATORS, make_calibrator
 from driftcal.deploy import append_to_onnx, to_onnx
 
 CLASSES = 1_000
@@ -154,7 +154,7 @@ def table(lines: list[dict[str, Any]], where: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=5_000, help="tuning rows")
-    parser.add_argument("--calibrators", default=",".join(CALIBRATORS))
+    parser.add_argument("--calibrators", default=",".join(PAPER_CALIBRATORS))
     parser.add_argument("--dry", action="store_true", help="print, write nothing")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

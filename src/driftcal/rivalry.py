@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrated import CalibratedModel, as_source, as_store
-from driftcal.calibrators import CALIBRATORS
+from driftcal.calibrators import CALIBRATORS, PAPER_CALIBRATORS
 from driftcal.collect import Collector, OnRows
 from driftcal.errors import InputError, UnknownName
 from driftcal.evaluation import Contender
@@ -24,7 +24,7 @@ def rivals(
     x_val: AnyArray,
     y_val: AnyArray = None,
     *,
-    methods: Sequence[str] = tuple(CALIBRATORS),
+    methods: Sequence[str] = PAPER_CALIBRATORS,
     t_max: float | None = None,
     store: Store | str | None = None,
     on_rows: OnRows | None = None,

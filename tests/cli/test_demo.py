@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import driftcal
-from driftcal.calibrators import CALIBRATORS
+from driftcal.calibrators import PAPER_CALIBRATORS
 from driftcal.results import Results
 
 
@@ -25,10 +25,10 @@ def test_demo_ends_with_a_report(away, run):
     assert "gains under drift" in ran.out
     results = Results.load("out")
     names = [info.name for info in results.calibrators]
-    assert sorted(names) == sorted(["base", *(n + p for n in CALIBRATORS if n != "base" for p in ("", "-p"))])
+    assert sorted(names) == sorted(["base", *(n + p for n in PAPER_CALIBRATORS if n != "base" for p in ("", "-p"))])
     assert results.about["command"] == "driftcal demo --rows 100 -o out"
     lines = {line.calibrator: line for line in results.summary()}
-    for method in CALIBRATORS:
+    for method in PAPER_CALIBRATORS:
         if method != "base":
             assert lines[f"{method}-p"].mean_ece < lines[method].mean_ece
             assert lines[f"{method}-p"].in_domain_ece > lines[method].in_domain_ece

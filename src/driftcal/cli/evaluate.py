@@ -29,7 +29,8 @@ def evaluate(
     compare: Annotated[
         str | None,
         typer.Option(
-            help="With --validation: further methods, or all; each tuned clean and with -P.", metavar="TS,IR,…"
+            help="With --validation: further methods, or all of the paper's; each tuned clean and with -P.",
+            metavar="TS,IR,…",
         ),
     ] = None,
     group: Annotated[
@@ -71,7 +72,7 @@ def evaluate(
       driftcal evaluate model.onnx cal.safetensors test.npz \\
         --validation val.npz --compare ts,ets,ir
     """
-    from driftcal.calibrators import CALIBRATORS
+    from driftcal.calibrators import PAPER_CALIBRATORS
     from driftcal.cli.tables import plan_lines, summary_table, summary_title
     from driftcal.report.words import tell
     from driftcal.runs import EvaluationRun
@@ -81,7 +82,7 @@ def evaluate(
         raise typer.BadParameter("needs --validation, the data to tune the methods on.", param_hint="--compare")
     run = EvaluationRun.open(
         model, calibrator, test,
-        validation=validation, methods=tuple(CALIBRATORS) if compare == "all" else options.words(compare), suite=suite,
+        validation=validation, methods=PAPER_CALIBRATORS if compare == "all" else options.words(compare), suite=suite,
         seed=seed, n_bins=bins, group=group, t_max=t_max, store=store or output / "store", force=force,
         model_options=model_options,
     )  # fmt: skip
