@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -54,9 +55,10 @@ class EnsembleTemperatureScaling(Calibrator):
     def _fit(self, rows: Rows) -> FitReport:
         seen = survey(rows, self.t_max)
         beta, _, passes = fit_brier(rows, seen, self.t_max)
-        moments = rows.sums(_gram_sums, 6, beta) / rows.weight
+        pp, pq, p_own = (rows.sums(_gram_sums, 3, beta) / rows.weight).tolist()
         self.temperature_ = float(1 / beta)
-        self.weights_, after = _best_weights(moments)
+        gram = np.array([[pp, pq, seen.doubt], [pq, seen.square, seen.doubt], [seen.doubt] * 3])
+        self.weights_, after = _best_weights(gram, np.array([p_own, seen.own, seen.doubt]))
         certify("squared error", seen.brier, after)
         return FitReport("brier", seen.brier, after, passes + 2)
 
@@ -135,7 +137,7 @@ def _brier_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64,
 
 @kernel
 def _gram_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, beta: float) -> None:
-    """Add p·p, p·q, q·q, p_y, q_y and 1/(classes not masked), with p = softmax(beta·z) and q = softmax(z)."""
+    """Add p·p, p·q and p_y, with p = softmax(beta·z) and q = softmax(z); what q alone gives, the survey has."""
     for i in range(logits.shape[0]):
         row = logits[i]
         top = row_max(row)
@@ -143,8 +145,6 @@ def _gram_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, 
         t = 0.0
         ss = 0.0
         st = 0.0
-        tt = 0.0
-        total = 0.0
         for c in range(row.shape[0]):
             d = max(np.float64(row[c]) - top, MASKED)
             e = exp(beta * d)
@@ -153,22 +153,12 @@ def _gram_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, 
             t += f
             ss += e * e
             st += e * f
-            tt += f * f
-            total += d
-        finite = row.shape[0]
-        if total <= MASKED:  # rare, so kept out of the loop above: masked classes do not count
-            finite = 0
-            for c in range(row.shape[0]):
-                finite += row[c] > -np.inf
         own = max(np.float64(row[labels[i]]) - top, MASKED)
         w = weights[i]
         if w > 0:
             sums[0] += w * ss / (s * s)
             sums[1] += w * st / (s * t)
-            sums[2] += w * tt / (t * t)
-            sums[3] += w * exp(beta * own) / s
-            sums[4] += w * exp(own) / t
-            sums[5] += w / finite
+            sums[2] += w * exp(beta * own) / s
 
 
 def fit_brier(rows: Rows, seen: Survey, t_max: float | None) -> tuple[float, float, int]:
@@ -200,9 +190,12 @@ def fit_brier(rows: Rows, seen: Survey, t_max: float | None) -> tuple[float, flo
 
             middle = start * 2.0**best
             if rows.preview > 1:
+                # First few rows, then more, so that the passes over all of them start close by.
                 with contextlib.suppress(DidNotConverge):
-                    middle, _, _ = newton(lambda beta: loss(beta, rows.preview), middle, low, high, tolerance=1e-2)
-            beta, value, asked = newton(loss, middle, low, high)
+                    for part, tolerance in ((rows.preview, 0.1), (-(-rows.preview // 4), 0.05)):
+                        middle, _, _ = newton(partial(loss, every=part), middle, low, high, tolerance=tolerance)
+            # What is left of a product of steps of 1e-5 is 1e-10 of beta: far less than the error shows.
+            beta, value, asked = newton(loss, middle, low, high, product=1e-5)
             return beta, value, passes + asked + (every == 1)  # a preview is not a pass
     if best == 0:
         raise no_better_than_chance()
@@ -212,15 +205,12 @@ def fit_brier(rows: Rows, seen: Survey, t_max: float | None) -> tuple[float, flo
     )
 
 
-def _best_weights(moments: Float64) -> tuple[Float64, float]:
-    """The weights on the simplex with the least squared error, and that error.
+def _best_weights(gram: Float64, own: Float64) -> tuple[Float64, float]:
+    """The weights w on the simplex with the least squared error w·G·w − 2w·r + 1, and that error.
 
     The loss is quadratic, so its minimum over the simplex is the stationary point of one of the seven faces. Faces
     come smallest first and must win by more than rounding: where T = 1 makes two parts equal, the first is kept.
     """
-    pp, pq, qq, p_own, q_own, doubt = moments
-    gram = np.array([[pp, pq, doubt], [pq, qq, doubt], [doubt, doubt, doubt]])
-    own = np.array([p_own, q_own, doubt])
     best, least = np.array([1.0, 0.0, 0.0]), math.inf
     for size in (1, 2, 3):
         for face in combinations(range(3), size):

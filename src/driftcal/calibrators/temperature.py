@@ -92,7 +92,7 @@ def survey_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64)
     """Add up what every fit of a temperature asks first.
 
     Per row: whether the true class is not on top; the slope of its loss at beta = 0; top logit minus mean logit;
-    the negative log-likelihood and the squared error at beta = 1.
+    the negative log-likelihood at beta = 1, the squared length of q = softmax(z), q_y, and 1/(classes not masked).
     """
     for i in range(logits.shape[0]):
         w = weights[i]
@@ -122,7 +122,9 @@ def survey_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64)
         sums[1] += w * (total / finite - own)
         sums[2] -= w * total / finite
         sums[3] += w * (math.log(s0) - own)
-        sums[4] += w * (q0 / (s0 * s0) - 2.0 * exp(max(own, MASKED)) / s0 + 1.0)
+        sums[4] += w * q0 / (s0 * s0)
+        sums[5] += w * exp(max(own, MASKED)) / s0
+        sums[6] += w / finite
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,14 @@ class Survey:
     slope_at_zero: float
     spread: float
     nll: float
-    brier: float
+    square: float
+    own: float
+    doubt: float
+
+    @property
+    def brier(self) -> float:
+        """The squared error of the model as it is."""
+        return self.square - 2 * self.own + 1
 
     @property
     def better_than_chance(self) -> bool:
@@ -143,7 +152,7 @@ class Survey:
 
 def survey(rows: Rows, t_max: float | None) -> Survey:
     """Look at the rows once; raise where no temperature can be the best, by any loss."""
-    seen = Survey(*(rows.sums(survey_sums, 5) / rows.weight).tolist())
+    seen = Survey(*(rows.sums(survey_sums, 7) / rows.weight).tolist())
     if seen.spread < FLAT:  # all temperatures are the same
         if t_max is None:
             raise no_better_than_chance()
@@ -215,14 +224,15 @@ def newton(
     high: float = math.inf,
     *,
     tolerance: float = STEP_TOLERANCE,
+    product: float = 1e-7,
     attempts: int = 100,
 ) -> tuple[float, float, int]:
     """Minimise a function of beta in [low, high] from its (value, slope, curvature), starting at `start`.
 
     Newton steps, kept inside the bracket that the signs of the slopes draw: it always holds a local minimum. While a
     side is open, a step changes beta 1,000-fold at most. Near the minimum the last two points together give a step of
-    fourth order, which saves the pass that would only confirm it. Returns beta, the value there and how often `loss`
-    was asked.
+    fourth order, which saves the pass that would only confirm it; it is taken where the product of both relative steps
+    is below `product`. Returns beta, the value there and how often `loss` was asked.
     """
     floor = low
     beta = start
@@ -239,8 +249,8 @@ def newton(
         size = abs(step) / beta
         if slope == 0 or size <= tolerance or high - low <= 4 * EPSILON * beta:
             return _settle(beta, step, value, slope, curvature, low, high, asked)
-        # What the fourth-order step leaves is of the order of the product of both steps' squares: 1e-14 here.
-        if before[3] < 0.05 and size < 1e-3 and slope != before[1] and before[3] * size < 1e-7:
+        # What the fourth-order step leaves is of the order of that product's square.
+        if before[3] < 0.05 and size < 1e-3 and slope != before[1] and before[3] * size < product:
             return _settle(
                 beta, _hermite_step(beta, slope, curvature, *before[:3]), value, slope, curvature, low, high, asked
             )
