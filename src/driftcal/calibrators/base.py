@@ -15,6 +15,7 @@ import sklearn.exceptions
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from driftcal import checks
+from driftcal.calibrators.rungs import rungs_of
 from driftcal.errors import DidNotConverge, InputError, NotFittedError
 from driftcal.numerics import kernel
 from driftcal.rows import Rows, map_blocks
@@ -53,6 +54,10 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     #: Whether the most likely class is always the logits' own.
     keeps_accuracy: ClassVar[bool]
+    #: Whether `fit` looks at which rung of the noise ladder a row comes from; the others accept `levels` and ignore it.
+    needs_levels: ClassVar[bool] = False
+    #: Whether `adapt` can follow a window of unlabelled logits; see :mod:`driftcal.calibrators.adaptive`.
+    adaptive: ClassVar[bool] = False
     #: Fitted attributes, the whole of what an artefact keeps.
     fitted: ClassVar[tuple[str, ...]] = ()
 
@@ -61,6 +66,10 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _fit(self, rows: Rows) -> FitReport:
         """Learn from `rows`; set every attribute in `fitted`; raise where there is no certified optimum."""
+
+    def _fit_rungs(self, rungs: Sequence[Rows]) -> FitReport:
+        """The same from the rungs of a ladder, the clean one first, for a calibrator that needs levels."""
+        return self._fit(rungs[0])
 
     @abstractmethod
     def _map(self, logits: Logits, out: Float64) -> None:
@@ -80,10 +89,13 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         sample_weight: AnyArray = None,
         features: AnyArray = None,
         reference: AnyArray = None,
+        levels: AnyArray = None,
     ) -> Self:
         """Learn from logits and labels, or from a re-iterable source of (logits, y[, sample_weight]) chunks.
 
-        `features` and `reference` are for calibrators that look at a model's features; the others refuse them.
+        `features` and `reference` are for calibrators that look at a model's features; the others refuse them. `levels`
+        names the rung of the noise ladder each row comes from, 0 for clean; without it all rows are clean. Only
+        calibrators with `needs_levels` look at it.
         """
         if features is not None or reference is not None:
             name = type(self).__name__
@@ -92,7 +104,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         rows = Rows(logits, y, sample_weight, classes=getattr(self, "classes", None))
         before = dict(self.__dict__)
         try:
-            report = self._fit(rows)
+            report = self._fit(rows) if not self.needs_levels else self._fit_rungs(rungs_of(rows, levels))
             for name in self.fitted:
                 if not np.isfinite(getattr(self, name)).all():
                     raise DidNotConverge(

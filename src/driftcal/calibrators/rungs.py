@@ -1,0 +1,61 @@
+"""The rungs of a noise ladder: labelled rows apart by the level they come from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from driftcal import checks
+from driftcal.errors import InputError
+from driftcal.rows import Rows
+from driftcal.types import AnyArray, Array
+
+
+def rungs_of(rows: Rows, levels: AnyArray) -> list[Rows]:
+    """The rows of each level, the clean ones (level 0) first; without levels all rows are clean.
+
+    A rung whose rows all have weight 0 is left out.
+
+    >>> rows = Rows([[0.0, 1.0], [2.0, 0.0], [0.0, 3.0]], [1, 0, 1])
+    >>> [rung.n for rung in rungs_of(rows, [0, 0, 1])]
+    [2, 1]
+    """
+    if levels is None:
+        return [rows]
+    if rows._array is None:
+        raise InputError(
+            "levels must be left out when logits is a source of chunks; they were given. "
+            "Gather the ladder in one array (a memory map will do)."
+        )
+    logits, labels, weights = rows._array
+    steps = _as_levels(levels, rows.n)
+    rungs = []
+    for step in np.unique(steps):
+        chosen = _where(steps == step)
+        weight = None if weights is None else weights[chosen]
+        if weight is None or weight.sum() > 0:
+            rungs.append(Rows(logits[chosen], labels[chosen], weight))
+        elif step == 0:
+            raise InputError("the clean level needs rows with weight; all rows of level 0 have weight 0.")
+    return rungs
+
+
+def _as_levels(levels: AnyArray, n: int) -> Array:
+    values = checks.as_array(levels, "levels").reshape(-1)
+    whole = values.dtype.kind in "iu" or (values.dtype.kind == "f" and bool((np.floor(values) == values).all()))
+    if not whole or len(values) != n:
+        raise InputError(
+            f"levels must hold one whole number per row of logits; there are {n} rows and it has {len(values)} entries of dtype "
+            f"{values.dtype}. Number the rungs of the ladder, 0 for clean."
+        )
+    if values.min() != 0:
+        raise InputError(
+            f"levels must count from 0, the clean rows; the least is {values.min()}. Add the clean rows as level 0."
+        )
+    return values
+
+
+def _where(mask: Array) -> slice | Array:
+    """The places that are set: a slice where they are neighbours, so that a rung of a large array is no copy."""
+    places = np.flatnonzero(mask)
+    first, last = int(places[0]), int(places[-1])
+    return slice(first, last + 1) if last - first + 1 == len(places) else places

@@ -1,0 +1,63 @@
+"""Rows apart by the level of the ladder they come from."""
+
+import numpy as np
+import pytest
+
+from driftcal.calibrators import make_calibrator
+from driftcal.calibrators.rungs import rungs_of
+from driftcal.errors import InputError
+from driftcal.rows import Rows
+
+LOGITS = np.random.default_rng(0).normal(size=(12, 3))
+LABELS = np.arange(12) % 3
+
+
+def test_rungs_hold_the_rows_of_their_level_clean_first_in_any_order():
+    levels = np.array([2, 0, 1] * 4)
+    rungs = rungs_of(Rows(LOGITS, LABELS, np.arange(12.0)), levels)
+    for level, rung in enumerate(rungs):
+        block = next(rung.blocks())
+        assert np.array_equal(block.logits, LOGITS[levels == level])
+        assert np.array_equal(block.labels, LABELS[levels == level])
+        assert np.array_equal(block.weights, np.arange(12.0)[levels == level])
+
+
+def test_neighbouring_rows_are_not_copied():
+    levels = np.repeat([0, 1, 2], 4)
+    for rung in rungs_of(Rows(LOGITS, LABELS), levels):
+        assert np.shares_memory(next(rung.blocks()).logits, LOGITS)
+
+
+def test_without_levels_all_rows_are_clean_and_a_rung_without_weight_is_left_out():
+    rows = Rows(LOGITS, LABELS)
+    assert rungs_of(rows, None) == [rows]
+    weights = np.repeat([1.0, 0.0, 1.0], 4)
+    assert len(rungs_of(Rows(LOGITS, LABELS, weights), np.repeat([0, 1, 2], 4))) == 2
+
+
+@pytest.mark.parametrize(
+    ("levels", "words"),
+    [
+        ([0, 1], "one whole number per row"),
+        (np.full(12, 0.5), "one whole number per row"),
+        (np.ones(12, int), "count from 0"),
+    ],
+)
+def test_levels_that_cannot_be_used_are_refused(levels, words):
+    with pytest.raises(InputError, match=words):
+        rungs_of(Rows(LOGITS, LABELS), levels)
+
+
+def test_a_source_of_chunks_has_no_levels():
+    class Chunks:
+        def __iter__(self):
+            return iter([(LOGITS, LABELS)])
+
+    with pytest.raises(InputError, match="source of chunks"):
+        rungs_of(Rows(Chunks()), np.zeros(12, int))
+
+
+def test_calibrators_that_do_not_need_levels_ignore_them():
+    plain = make_calibrator("irm").fit(LOGITS, LABELS)
+    told = make_calibrator("irm").fit(LOGITS, LABELS, levels=np.arange(12) % 2)
+    assert np.array_equal(plain.predict_proba(LOGITS), told.predict_proba(LOGITS))
