@@ -24,6 +24,8 @@ Curves = tuple[Float64, Float64, Array]
 _GAP, _GREATEST, _PIVOT, _EQUAL = range(4)
 # The bits of 2**-60: scores below share the first bucket of the search index.
 _SMALLEST = (1023 - 60) << 52
+#: Classes whose cells are filled together: a cache line of scores.
+_TOGETHER = 8
 
 
 def fit_curves(rows: Rows, n_curves: int, scale: float = 1.0) -> tuple[Curves, FitReport]:
@@ -32,14 +34,14 @@ def fit_curves(rows: Rows, n_curves: int, scale: float = 1.0) -> tuple[Curves, F
     own = own[own[:, 2] > 0]
     curve = np.zeros(len(own), np.int64) if n_curves == 1 else own[:, 1].astype(np.int64)
     pivots, pivot_weights, starts = _pivots(own[:, 0], own[:, 2], curve, n_curves)
-    index = _search_index(pivots) if n_curves == 1 else np.zeros(0, np.int32)
+    fill = _fill_curve if n_curves == 1 else _fill_curves
 
     # Then a line per curve, whose _GREATEST is minus its least score, and one for the squared error of doing nothing.
     n_cells = len(pivots) + n_curves
     cells = np.zeros((n_cells + n_curves + 1, 4))
     cells[:, _GREATEST], cells[:, _PIVOT] = -np.inf, np.inf
     cells[np.arange(len(pivots)) + np.repeat(np.arange(n_curves), np.diff(starts)), _PIVOT] = pivots
-    cells = rows.fold(_fill_cells, cells, _merge_cells, scale, starts, index)
+    cells = rows.fold(fill, cells, _merge_cells, scale, starts, _search_index(pivots, starts))
     curves, error = _pool(cells, pivot_weights, starts)
     before, after = cells[-1, _GAP] / rows.weight, error / rows.weight
     certify("squared error", before, after)
@@ -68,69 +70,107 @@ def _pivots(scores: Float64, weights: Float64, curve: Array, n_curves: int) -> t
     return scores[first], np.add.reduceat(weights, first), starts
 
 
-def _search_index(pivots: Float64) -> Array:
-    """For each bucket of scores how many pivots lie in the buckets below it, so that a search is short.
+def _search_index(pivots: Float64, starts: Array) -> Array:
+    """For each curve and bucket of scores the first cell of the buckets from there on, so that a search is short.
 
     Buckets are equally wide in the bits of the score, hence about equally wide in its logarithm.
     """
-    fineness = int(np.clip(np.log2(max(1, len(pivots)) / 16), 4, 14))
+    n_curves = len(starts) - 1
+    fineness = int(np.clip(np.log2(max(1, len(pivots) / n_curves) / 16), 0, 14))
     bucket = np.maximum(pivots.view(np.int64) - _SMALLEST, 0) >> (52 - fineness)
-    return np.searchsorted(bucket, np.arange((60 << fineness) + 2)).astype(np.int32)
+    width = (60 << fineness) + 2
+    curve = np.repeat(np.arange(n_curves), np.diff(starts))
+    index = np.zeros((n_curves, width), np.int64)
+    index[:, 1:] = np.bincount(curve * width + bucket, minlength=n_curves * width).reshape(index.shape)[:, :-1]
+    index[:, 0] += starts[:-1] + np.arange(n_curves)
+    found: Array = index.cumsum(axis=1).astype(np.int32)
+    return found
 
 
 @kernel
-def _fill_cells(
+def _fill_curve(
     logits: Logits, labels: Labels, weights: Weights, cells: Float64, scale: float, starts: Array, index: Array
 ) -> None:
     """Put the scores of all classes but the true one into the gap between pivots, or onto the pivot, they belong to."""
     scores = np.empty(logits.shape[1])
     lows = np.empty(logits.shape[1], np.int64)
     highs = np.empty(logits.shape[1], np.int64)
-    n_curves = starts.shape[0] - 1
-    one_curve = n_curves == 1
-    least = starts[-1] + n_curves
-    shift = 0
-    while one_curve and (60 << shift) + 2 < index.shape[0]:
-        shift += 1
-    shift = 52 - shift
+    shift = _bucket_shift(index)
+    cell_of = index[0]
     for i in range(logits.shape[0]):
         w = weights[i]
         if w == 0:
             continue
         softmax_row(logits[i], scale, scores)
-        y = labels[i]
-        squares = 0.0
-        for c in range(scores.shape[0]):
-            squares += scores[c] * scores[c]
-        cells[-1, _GAP] += w * (squares - 2.0 * scores[y] + 1.0)
+        cells[-1, _GAP] += w * _squared_error(scores, labels[i])
         # Where to look, for all classes first: a loop without branches keeps many loads from memory under way at once.
         for c in range(scores.shape[0]):
-            if one_curve:
-                bucket = max(bits_of_float(scores[c]) - _SMALLEST, 0) >> shift
-                lows[c] = index[bucket]
-                highs[c] = index[bucket + 1]
-            else:  # most scores of most classes lie below all of its pivots
-                lows[c] = starts[c] + c
-                highs[c] = starts[c + 1] + c if cells[starts[c] + c, _PIVOT] < scores[c] else lows[c]
+            bucket = max(bits_of_float(scores[c]) - _SMALLEST, 0) >> shift
+            lows[c] = cell_of[bucket]
+            highs[c] = cell_of[bucket + 1]
         for c in range(scores.shape[0]):
-            s = scores[c]
-            if c == y or logits[i, c] == -np.inf:
-                continue
-            low, high = lows[c], highs[c]
-            while low < high:
-                middle = (low + high) >> 1
-                if cells[middle, _PIVOT] < s:
-                    low = middle + 1
-                else:
-                    high = middle
-            if cells[low, _PIVOT] == s:
-                cells[low, _EQUAL] += w
-            else:
-                cells[low, _GAP] += w
-                cells[low, _GREATEST] = max(cells[low, _GREATEST], s)
-                curve = 0 if one_curve else c
-                if low == starts[curve] + curve:
-                    cells[least + curve, _GREATEST] = max(cells[least + curve, _GREATEST], -s)
+            if c != labels[i] and logits[i, c] > -np.inf:
+                _put(cells, scores[c], w, lows[c], highs[c], 0, starts[1] + 1)
+
+
+@kernel
+def _fill_curves(
+    logits: Logits, labels: Labels, weights: Weights, cells: Float64, scale: float, starts: Array, index: Array
+) -> None:
+    """The same with a curve for each class: few classes of all rows at a time, so that their cells stay in the cache."""
+    n, n_classes = logits.shape
+    scores = np.empty((n, n_classes))
+    shift = _bucket_shift(index)
+    for i in range(n):
+        softmax_row(logits[i], scale, scores[i])
+        if weights[i] > 0:
+            cells[-1, _GAP] += weights[i] * _squared_error(scores[i], labels[i])
+    for first in range(0, n_classes, _TOGETHER):
+        last = min(first + _TOGETHER, n_classes)
+        for i in range(n):
+            w = weights[i]
+            for c in range(first, last):
+                if w > 0 and c != labels[i] and logits[i, c] > -np.inf:
+                    begin = low = high = starts[c] + c
+                    if cells[begin, _PIVOT] < scores[i, c]:  # most scores of most classes lie below all of its pivots
+                        bucket = max(bits_of_float(scores[i, c]) - _SMALLEST, 0) >> shift
+                        low = index[c, bucket]
+                        high = index[c, bucket + 1]
+                    _put(cells, scores[i, c], w, low, high, begin, starts[-1] + n_classes + c)
+
+
+@kernel
+def _bucket_shift(index: Array) -> int:
+    shift = 52
+    while (60 << (52 - shift)) + 2 < index.shape[1]:
+        shift -= 1
+    return shift
+
+
+@kernel
+def _squared_error(scores: Float64, label: int) -> float:
+    squares = 0.0
+    for c in range(scores.shape[0]):
+        squares += scores[c] * scores[c]
+    return squares - 2.0 * scores[label] + 1.0
+
+
+@kernel
+def _put(cells: Float64, score: float, weight: float, low: int, high: int, first: int, least: int) -> None:
+    """Add a score to the cell it belongs to, which is one of low..high; `first` is the curve's, `least` its last line."""
+    while low < high:
+        middle = (low + high) >> 1
+        if cells[middle, _PIVOT] < score:
+            low = middle + 1
+        else:
+            high = middle
+    if cells[low, _PIVOT] == score:
+        cells[low, _EQUAL] += weight
+    else:
+        cells[low, _GAP] += weight
+        cells[low, _GREATEST] = max(cells[low, _GREATEST], score)
+        if low == first:
+            cells[least, _GREATEST] = max(cells[least, _GREATEST], -score)
 
 
 def _merge_cells(into: Float64, other: Float64) -> None:

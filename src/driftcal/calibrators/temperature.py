@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,7 @@ def nll_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, be
 
 
 @kernel
-def survey_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64) -> None:
+def _survey_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64) -> None:
     """Add up what every fit of a temperature asks first.
 
     Per row: whether the true class is not on top; the slope of its loss at beta = 0; top logit minus mean logit;
@@ -150,9 +150,14 @@ class Survey:
         return self.slope_at_zero < -1e-13 * self.spread
 
 
+def look(rows: Rows) -> Survey:
+    """What the rows say, in one pass."""
+    return Survey(*(rows.sums(_survey_sums, len(fields(Survey))) / rows.weight).tolist())
+
+
 def survey(rows: Rows, t_max: float | None) -> Survey:
     """Look at the rows once; raise where no temperature can be the best, by any loss."""
-    seen = Survey(*(rows.sums(survey_sums, 7) / rows.weight).tolist())
+    seen = look(rows)
     if seen.spread < FLAT:  # all temperatures are the same
         if t_max is None:
             raise no_better_than_chance()
