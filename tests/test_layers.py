@@ -23,7 +23,7 @@ LAYERS = {
     "runs": 2.6,
     "bench": 3,
     **dict.fromkeys(["report", "deploy"], 4),
-    **dict.fromkeys(["demo", "inspection"], 4.5),
+    **dict.fromkeys(["demo", "inspection", "paper"], 4.5),
     **dict.fromkeys(["cli", "__main__"], 5),
 }
 #: files that belong to another name's stage

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.bench.digits import SPLIT, train_digits
 from driftcal.calibrated import CalibratedModel
 from driftcal.calibrators import PAPER_CALIBRATORS
 from driftcal.collect import OnRows
@@ -21,9 +21,6 @@ from driftcal.report import write_report
 from driftcal.results import Results
 from driftcal.runs import EvaluationRun, Part, Plan, TuningRun
 from driftcal.sources import Source, open_source
-
-#: Rows of the digits: what the classifier learns from, what calibrators are tuned on, what they are tested on.
-_DIGITS = (597, 600, 600)
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ class Demo:
                 raise InputError(
                     f"data {data!r} need a model; there is none. Give a file or package.module:factory; only the digits bring one."
                 )
-            train, validation, test = source.split(*_DIGITS, seed=0)
+            train, validation, test = source.split(*SPLIT, seed=0)
             opened = open_model(train_digits(train), name="small neural network")
             title = "driftcal demo: handwritten digits"
         else:
@@ -112,16 +109,3 @@ class Demo:
         results = evaluation.run(on_rows=on_rows, about={"title": self.title, **(about or {})})
         results.save(self.folder)
         return DemoOutcome(results, tuned, self.folder, write_report(results, self.folder / "report.html"))
-
-
-def train_digits(train: Source) -> Any:
-    """A small neural network for scikit-learn's digits: right in domain, and far too sure of itself when they drift."""
-    from sklearn.neural_network import MLPClassifier
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    network = MLPClassifier((64,), learning_rate_init=0.005, max_iter=120, tol=0, n_iter_no_change=120, random_state=0)
-    inputs = train.inputs().reshape(len(train), -1).astype(np.float64)
-    # one thread: these matrices are small, and the same network comes out on a busy machine
-    with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore")  # it stops after a fixed number of epochs, and that is meant
-        return network.fit(inputs, train.labels)

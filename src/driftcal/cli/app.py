@@ -16,6 +16,7 @@ from driftcal.cli.demo import demo
 from driftcal.cli.evaluate import evaluate
 from driftcal.cli.export import export
 from driftcal.cli.inspect import inspect
+from driftcal.cli.paper import paper
 from driftcal.cli.report import report
 from driftcal.cli.shifts import shifts
 from driftcal.cli.talk import printable
@@ -61,6 +62,7 @@ def _root(
 
 for _command in (demo, tune, evaluate, report, export, shifts, inspect):
     app.command()(_command)
+app.add_typer(paper, name="paper")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

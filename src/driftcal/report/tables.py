@@ -61,7 +61,7 @@ def to_csv(results: Results, what: str = "summary") -> str:
     # Text is always quoted: a carriage return inside a name would end the line otherwise.
     writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(columns)
-    writer.writerows([_cell(record.get(column)) for column in columns] for record in records)
+    writer.writerows([escape_cell(record.get(column)) for column in columns] for record in records)
     return out.getvalue()
 
 
@@ -74,8 +74,10 @@ def to_markdown(results: Results, what: str = "summary") -> str:
     """A pipe table with three decimals, the best of each column bold."""
     columns, body = _shown(results, what)
     rule = ["---" if sense is None else "---:" for _, sense in columns]
-    lines = [[_markdown(heading) for heading, _ in columns], rule]
-    lines += [[f"**{_markdown(cell)}**" if best else _markdown(cell) for cell, best in line] for line in body]
+    lines = [[escape_markdown(heading) for heading, _ in columns], rule]
+    lines += [
+        [f"**{escape_markdown(cell)}**" if best else escape_markdown(cell) for cell, best in line] for line in body
+    ]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -87,9 +89,9 @@ def to_latex(results: Results, what: str = "summary") -> str:
         "% needs \\usepackage{booktabs}",
         f"\\begin{{tabular}}{{{layout}}}",
         "\\toprule",
-        f"{' & '.join(_latex(heading) for heading, _ in columns)} \\\\",
+        f"{' & '.join(escape_latex(heading) for heading, _ in columns)} \\\\",
         "\\midrule",
-        *(f"{' & '.join(_bold(cell) if best else _latex(cell) for cell, best in line)} \\\\" for line in body),
+        *(f"{' & '.join(_bold(cell) if best else escape_latex(cell) for cell, best in line)} \\\\" for line in body),
         "\\bottomrule",
         "\\end{tabular}",
     ]
@@ -177,7 +179,7 @@ def _short(value: Any, name: str) -> str:
     return f"{value:g}" if name == "level" else f"{value:.3f}"
 
 
-def _cell(value: Any) -> Any:
+def escape_cell(value: Any) -> Any:
     """Text that no spreadsheet takes for a formula (CWE-1236)."""
     if value is None:
         return ""
@@ -197,14 +199,16 @@ _LATEX = {
 
 
 def _bold(words: str) -> str:
-    return f"\\textbf{{{_latex(words)}}}"
+    return f"\\textbf{{{escape_latex(words)}}}"
 
 
-def _latex(words: str) -> str:
+def escape_latex(words: str) -> str:
+    """Words that LaTeX prints as they are."""
     return "".join(_LATEX.get(character, character) for character in _one_line(words))
 
 
-def _markdown(words: str) -> str:
+def escape_markdown(words: str) -> str:
+    """Words that Markdown prints as they are."""
     escaped = re.sub(r"([\\`*_{}\[\]|~#$])", r"\\\1", _one_line(words))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 

@@ -1,0 +1,132 @@
+"""What an experiment found, as plain values: tables and what its figures show. `report` draws it, nothing here does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from driftcal.types import Array
+
+Value = float | int | str | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under headings: `columns` maps a key of the rows to its heading.
+
+    A row may hold more than is shown: ``KEY_low`` and ``KEY_high`` are the interval of ``KEY``, shown when `intervals`;
+    everything goes into the CSV file. Of `rivals`, keys that compete in a row, the best is printed bold: the lowest, or
+    the highest where `highest`.
+    """
+
+    name: str
+    title: str
+    columns: Mapping[str, str]
+    rows: Sequence[Mapping[str, Value]]
+    rivals: Sequence[str] = ()
+    highest: bool = False
+    intervals: bool = False
+    digits: int = 3
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars in groups: `series` maps a calibrator's label to one value per group, None where there is none.
+
+    `intervals` maps a label to one (low, high) per group, `published` to the paper's own values, drawn as marks.
+    """
+
+    name: str
+    title: str
+    caption: str
+    groups: Sequence[str]
+    series: Mapping[str, Sequence[float | None]]
+    axis: str
+    intervals: Mapping[str, Sequence[tuple[float, float] | None]] = field(default_factory=dict)
+    published: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes with a line per series; `ticks` name the places on the x axis, or `x` gives numbers."""
+
+    title: str
+    x: Sequence[float]
+    series: Mapping[str, Sequence[float | None]]
+    x_axis: str
+    y_axis: str
+    ticks: Sequence[str] = ()
+    logarithmic: bool = False
+    diagonal: bool = False
+    y_limits: tuple[float | None, float | None] = (0.0, None)
+    bands: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Panels side by side with one legend."""
+
+    name: str
+    title: str
+    caption: str
+    panels: Sequence[Panel]
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """Distributions of confidence: a panel per method, one line per way it was tuned."""
+
+    name: str
+    title: str
+    caption: str
+    edges: Sequence[float]
+    panels: Mapping[str, Mapping[str, Sequence[float]]]
+    axis: str = "confidence"
+
+
+@dataclass(frozen=True)
+class Points:
+    """A calibrator per point: two of its numbers against each other."""
+
+    name: str
+    title: str
+    caption: str
+    points: Mapping[str, tuple[float, float]]
+    x_axis: str
+    y_axis: str
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """An image, what it shows, and what each calibrator says of it: label -> (answer, confidence)."""
+
+    image: Array
+    heading: str
+    truth: str
+    answers: Mapping[str, tuple[str, float]]
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """Rows of images with the confidence of every calibrator beside each."""
+
+    name: str
+    title: str
+    caption: str
+    rows: Sequence[Sequence[Picture]]
+
+
+Figure = Bars | Lines | Histograms | Points | Pictures
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that one experiment found. `notes` are sentences that belong under the tables."""
+
+    experiment: str
+    title: str
+    tables: Sequence[Table]
+    figures: Sequence[Figure] = ()
+    notes: Sequence[str] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)

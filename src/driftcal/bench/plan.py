@@ -1,0 +1,67 @@
+"""What experiments still have to compute: exactly, but for the search of noise levels, which stops when it can."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from driftcal.bench.cases import Case
+from driftcal.bench.experiments.experiment import Experiment
+from driftcal.bench.workbench import Workbench
+from driftcal.collect import Collector
+from driftcal.perturb import get_shift, get_suite
+from driftcal.perturb.shift import Shift
+from driftcal.runs import Part, Plan, TuningRun
+from driftcal.sources import Source
+
+
+def plan(bench: Workbench, experiments: Sequence[Experiment], *, clock: bool = True) -> Plan:
+    """Passes through each network on each of its data; what is stored already costs nothing."""
+    parts: list[Part] = []
+    seconds, at_most = 0.0, 0.0
+    seen: set[tuple[int, int]] = set()
+    for case in bench.cases:
+        if (id(case.model), id(case.validation)) not in seen:
+            seen.add((id(case.model), id(case.validation)))
+            for ladder in _ladders(bench, case, any(e.other for e in experiments)):
+                parts += ladder.parts
+                at_most += max(0.0, (ladder.at_most or 0.0) - ladder.passes)
+            if any(e.corruptions for e in experiments):
+                conditions = [(shift, float(level)) for shift, level in get_suite("h-tuning") if level]
+                parts.append(_part(bench, case, case.validation, conditions))
+        suite = [(shift, float(level)) for shift in case.shifts for level in shift.levels or (0,)]
+        parts.append(_part(bench, case, case.test, suite))
+        others = list(case.ood.values()) if any(e.ood for e in experiments) else []
+        if case.objectnet is not None and any(e.objectnet for e in experiments):
+            others.append(bench.known(case))
+        parts += [_part(bench, case, source, [(get_shift("gaussian"), 0.0)]) for source in others]
+        seconds += _per_input(bench.collector(case, case.test), case.shifts) * _inputs(parts) if clock else 0.0
+    passes = sum(part.passes for part in parts)
+    return Plan(parts, seconds, passes + at_most if at_most else None)
+
+
+def _ladders(bench: Workbench, case: Case, both: bool) -> Iterable[Plan]:
+    place = None if bench.store is None else bench.store.path
+    for settings in [bench.settings, *([bench.other] if both else [])]:
+        options = {"shift": settings.noise(case.data), "levels": settings.levels, "seed": bench.seed}
+        yield TuningRun(case.model, case.validation, options, place).plan(clock=False)
+
+
+def _part(bench: Workbench, case: Case, source: Source, conditions: Sequence[tuple[Shift, float]]) -> Part:
+    collector = bench.collector(case, source)
+    distinct = len({collector.key(shift, level).digest for shift, level in conditions})
+    return Part(f"{case.label}, {source.name}", len(source), distinct, collector.missing(conditions))
+
+
+def _inputs(parts: Sequence[Part]) -> int:
+    return sum(round(part.passes * part.rows) for part in parts)
+
+
+def _per_input(collector: Collector, shifts: Sequence[Shift]) -> float:
+    """Seconds for one input, from one batch under one shift."""
+    inputs, labels, indices = next(collector.source.batches(collector.model.batch_size))
+    shift = shifts[0]
+    shift(inputs[:1], 1, indices=indices[:1])  # the first call may compile it
+    begun = time.perf_counter()
+    collector.model.logits(shift(inputs, 1, seed=collector.seed, indices=indices))
+    return (time.perf_counter() - begun) / len(labels)

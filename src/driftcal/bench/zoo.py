@@ -1,0 +1,99 @@
+"""Networks by name: where their weights lie, what they want done to images, and which images they have never seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from driftcal.errors import ModelError, UnknownName, need
+from driftcal.models import FILES, Model, open_model
+from driftcal.sources import Source
+
+#: How networks are written in tables.
+_LABELS = {
+    "mlp": "small network",
+    "resnet20": "ResNet-20",
+    "resnet44": "ResNet-44",
+    "vgg19": "VGG19",
+    "resnet50": "ResNet50",
+    "resnet152": "ResNet152",
+    "densenet121": "DenseNet121",
+    "densenet169": "DenseNet169",
+    "mobilenetv2": "MobileNetV2",
+    "efficientnetb7": "EfficientNetB7",
+    "xception": "Xception",
+}
+#: CIFAR-10 ResNets whose published weights saw all training images.
+_RESNETS = ("resnet20", "resnet44")
+#: Where `driftcal paper train` leaves its weights.
+TRAINED = Path("runs/networks")
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """`held_out` takes the training images and gives those the network never saw; None where it saw them all."""
+
+    name: str
+    model: Model
+    held_out: Callable[[Source], Source] | None = None
+    size: int = 32
+
+
+def label_of(network: str) -> str:
+    """A network's name as people write it.
+
+    >>> label_of("densenet121"), label_of("mine")
+    ('DenseNet121', 'mine')
+    """
+    return _LABELS.get(network, network)
+
+
+def default_networks(data: str, weights: Path | None) -> list[str]:
+    """The networks whose weights are there."""
+    found = [name for name in _cifar10_names() if _find(name, weights)] if data == "cifar10" else []
+    if not found:
+        raise ModelError(
+            f"--networks must name networks for {data}; no weights were found in {weights or TRAINED} either. Train one with "
+            "driftcal paper train NETWORK, or say --networks NAME=FILE."
+        )
+    return found
+
+
+def cifar10_network(wish: str, weights: Path | None) -> Network:
+    """``resnet20``, ``vgg19``, …, or ``NAME=FILE`` with weights (.safetensors) or a whole model (.onnx, .pt2, …)."""
+    name, _, file = wish.partition("=")
+    if file and Path(file).suffix in FILES:
+        return Network(name, open_model(file, name=name))
+    if name not in _cifar10_names():
+        raise UnknownName.of("CIFAR-10 network", name, _cifar10_names())
+    place = Path(file) if file else _find(name, weights)
+    if place is None:
+        raise ModelError(
+            f"there are no weights of {name} in {weights or TRAINED}. Say --weights DIR with {name}.safetensors in it, "
+            f"--networks {name}=FILE.safetensors, or train it: driftcal paper train {name}."
+        )
+    need("torch", "torch")
+    from driftcal.bench import resnets
+
+    module = getattr(resnets, name)()
+    steps = {"mean": resnets.MEAN, "std": resnets.STD}
+    return Network(name, open_model(module, weights=place, preprocessing=steps, name=label_of(name)))
+
+
+def imagenet_network(wish: str, weights: Path | None) -> Network:
+    """A network of ``keras.applications`` by its name, or ``NAME=FILE`` with a whole model for 224 pixels."""
+    name, _, file = wish.partition("=")
+    if file:
+        return Network(name, open_model(file, name=name), size=224)
+    raise UnknownName.of("ImageNet network", name, [])
+
+
+def _cifar10_names() -> list[str]:
+    return list(_RESNETS)
+
+
+def _find(name: str, weights: Path | None) -> Path | None:
+    home = weights or TRAINED
+    places = (home / f"{name}.safetensors", home / f"cifar10_{name}.safetensors", home / name / "weights.safetensors")
+    return next((place for place in places if place.is_file()), None)
