@@ -9,12 +9,13 @@ SRC = Path(__file__).parents[1] / "src"
 
 #: first name below driftcal -> its layer
 LAYERS = {
-    **dict.fromkeys(["types", "errors", "checks", "image_checks", "numerics", "rows", "files", "_version"], 0),
+    **dict.fromkeys(["types", "errors", "checks", "image_checks", "numerics", "rows", "places", "files", "_version"], 0),
     **dict.fromkeys(["sources", "perturb", "models", "store", "calibrators", "metrics", "engines"], 1),
     **dict.fromkeys(["reliability", "diagram"], 1),
     # a crossing may use the ones before it
     "collect": 2.0,
     "results": 2.0,
+    "profile": 2.0,
     "choose": 2.1,
     "evaluation": 2.2,
     "calibrated": 2.3,

@@ -13,10 +13,13 @@
     ├── NotFittedError (ValueError, AttributeError)   used before ``fit``
     ├── DidNotConverge (RuntimeError)    a fit without a certified optimum
     │   └── NoFiniteOptimum              the optimum lies at T -> 0 or T -> infinity
+    ├── WouldBeWorse (RuntimeError)      a recalibration that does not hold on held-out rows
     ├── ArtefactError (ValueError)       a file that is foreign, truncated, altered or too new
     ├── StoreError (RuntimeError)        a store of logits that cannot be read or written
     ├── ModelError (RuntimeError)        a model that cannot be opened or answers with the wrong thing
     ├── DataError (RuntimeError)         a data set that is missing, damaged or cannot be fetched
+    ├── EngineError (RuntimeError)       workers that cannot be had
+    │   └── WorkFailed                   tasks that failed wherever they were tried, by name
     └── MissingExtra (ImportError)       a framework that is not installed, with its install line
 
 A message names the argument, the wish, the fact and the way out.
@@ -86,6 +89,10 @@ class NoFiniteOptimum(DidNotConverge):
     """The best temperature is 0 or infinite: the tuning rows are separable, or no better than chance."""
 
 
+class WouldBeWorse(DriftcalError, RuntimeError):
+    """A refitted calibrator is worse than the old one on held-out rows."""
+
+
 class ArtefactError(DriftcalError, ValueError):
     """A file that is not an intact driftcal artefact."""
 
@@ -100,6 +107,14 @@ class ModelError(DriftcalError, RuntimeError):
 
 class DataError(DriftcalError, RuntimeError):
     """A data set that is missing, damaged or cannot be fetched."""
+
+
+class EngineError(DriftcalError, RuntimeError):
+    """Workers that cannot be had, or died."""
+
+
+class WorkFailed(EngineError):
+    """Tasks that failed wherever they were tried; the message names them."""
 
 
 class MissingExtra(DriftcalError, ImportError):

@@ -11,10 +11,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from driftcal import places
+from driftcal.places import as_path
 from driftcal.types import Array
 
 _TEMPORARY = ".tmp"
@@ -28,11 +30,15 @@ def write_atomic(
 
     The bytes go to a name of their own in the same folder, are flushed to the disk and renamed. Two writers of one
     path do not meet: the last rename wins. On any error the temporary file is removed and the error passed on.
+    A URL of an object store gets one whole object instead.
     """
-    target = Path(path)
+    target = as_path(path)
+    blocks = [data] if isinstance(data, bytes | bytearray | memoryview) else data
+    if places.is_remote(target):
+        places.put_object(target, blocks)
+        return target
     # The name is cut because file systems stop at 255 bytes and a long target would leave no room for the token.
     temporary = target.with_name(f".{target.name[:150]}.{os.getpid()}-{secrets.token_hex(4)}{_TEMPORARY}")
-    blocks = [data] if isinstance(data, bytes | bytearray | memoryview) else data
     try:
         with open(temporary, "xb") as file:
             for block in blocks:
@@ -64,6 +70,8 @@ def remove_leftovers(folder: str | os.PathLike[str], *, older_than: float = 3600
     A living writer touches its file all the time, so one that nobody wrote to for `older_than` seconds has no writer.
     """
     removed = 0
+    if places.is_remote(folder):
+        return removed  # object stores have no half-written files
     for path in listed(folder, _TEMPORARY, hidden=True):
         with contextlib.suppress(OSError):  # another process may have been faster
             if time.time() - path.stat().st_mtime >= older_than:
@@ -74,11 +82,9 @@ def remove_leftovers(folder: str | os.PathLike[str], *, older_than: float = 3600
 
 def listed(folder: str | os.PathLike[str], ending: str = "", *, hidden: bool = False) -> list[Path]:
     """What is in `folder`, sorted; [] when it is gone, which another process may have seen to at any moment."""
-    try:
-        names = sorted(os.listdir(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [Path(folder) / name for name in names if name.endswith(ending) and name.startswith(".") == hidden]
+    place = as_path(folder)
+    names = places.names_in(place)
+    return [place / name for name in names if name.endswith(ending) and name.startswith(".") == hidden]
 
 
 def canonical_json(value: Any) -> str:
@@ -97,8 +103,15 @@ def sha256_bytes(data: bytes) -> str:
 
 def sha256_file(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a file's bytes in hexadecimal, read in pieces."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with as_path(path).open("rb") as file:
+        return _digest_of(file)
+
+
+def _digest_of(file: Any) -> str:
+    digest = hashlib.sha256()
+    while block := file.read(_BLOCK):
+        digest.update(block)
+    return digest.hexdigest()
 
 
 def sha256_array(array: Array) -> str:
@@ -193,28 +206,87 @@ def write_tensors(path: str | os.PathLike[str], pieces: Sequence[Mapping[str, Ar
 
 
 def read_tensors(path: str | os.PathLike[str]) -> TensorFile | None:
-    """Map a safetensors file; None when it is absent, or when header and length do not fit each other."""
+    """Map a safetensors file; None when it is absent, or when header and length do not fit each other.
+
+    A remote file is copied to a nameless file on this machine's disk first.
+    """
+    place = as_path(path)
     try:
-        with open(path, "rb") as file:
-            status = os.fstat(file.fileno())
-            length = int.from_bytes(file.read(8), "little")
-            if not 2 <= length <= min(_LONGEST_HEADER, status.st_size - 8):
-                return None
-            header = json.loads(file.read(length))
-            data = np.memmap(file, np.uint8, mode="r") if status.st_size > 8 + length else np.zeros(0, np.uint8)
-        note = json.loads(header.pop("__metadata__", {}).get("driftcal", "{}"))
-        arrays, position = {}, 0
-        for name, entry in header.items():
-            begin, end = entry["data_offsets"]
-            dtype = np.dtype("<" + _CODES[entry["dtype"]]) if entry["dtype"] != "BOOL" else np.dtype(bool)
-            if begin != position or end - begin != int(np.prod(entry["shape"])) * dtype.itemsize:
-                return None
-            arrays[name] = data[8 + length + begin : 8 + length + end].view(dtype).reshape(entry["shape"])
-            position = end
-        if 8 + length + position != status.st_size or not isinstance(note, dict):
-            return None
+        if places.is_remote(place):
+            data, state = places.fetch(place)
+            head = data[8 : 8 + _head_length(data[:8].tobytes(), len(data))].tobytes()
+        else:
+            with open(place, "rb") as file:
+                status = os.fstat(file.fileno())
+                head = file.read(_head_length(file.read(8), status.st_size))
+                data = np.memmap(file, np.uint8, mode="r")
+            state = (status.st_ino, status.st_size, status.st_mtime_ns)
+        layout, note = _parse(head, len(data))
+        arrays = {
+            name: data[part.begin : part.begin + part.size].view(part.dtype).reshape(part.shape)
+            for name, part in layout.items()
+        }
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError, UnicodeDecodeError, RecursionError):
+    except _DAMAGE:
         return None
-    return TensorFile(Path(path), arrays, note, (status.st_ino, status.st_size, status.st_mtime_ns))
+    return TensorFile(place, arrays, note, state)
+
+
+def read_rows(path: str | os.PathLike[str], name: str, low: int, high: int) -> Array:
+    """The rows [low, high) of one array of a safetensors file; of a remote file only these bytes are fetched."""
+    place = as_path(path)
+    if not places.is_remote(place):
+        found = read_tensors(place)
+        if found is None:
+            raise FileNotFoundError(str(path))
+        return found.arrays[name][low:high]
+    part = read_layout(place)[name]
+    width = part.size // max(1, part.shape[0])
+    stop = min(high, part.shape[0])
+    data = places.read_range(place, part.begin + low * width, part.begin + stop * width)
+    return np.frombuffer(data, part.dtype).reshape(-1, *part.shape[1:])
+
+
+def read_layout(path: Path) -> dict[str, Part]:
+    """Where each array lies in a remote safetensors file, from its header alone."""
+    length = int.from_bytes(places.read_range(path, 0, 8), "little")
+    size = int(cast(Any, path).fs.info(cast(Any, path).path)["size"])
+    return _parse(places.read_range(path, 8, 8 + length), size)[0]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One array inside a file: its first byte and its bytes, its type and its shape."""
+
+    begin: int
+    size: int
+    dtype: Any
+    shape: tuple[int, ...]
+
+
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, UnicodeDecodeError, RecursionError)
+
+
+def _head_length(first: bytes, size: int) -> int:
+    length = int.from_bytes(first, "little")
+    if not 2 <= length <= min(_LONGEST_HEADER, size - 8):
+        raise ValueError("the first eight bytes are not the length of a header")
+    return length
+
+
+def _parse(text: bytes, size: int) -> tuple[dict[str, Part], dict[str, Any]]:
+    """What a header says about a file of `size` bytes; ValueError where they do not fit each other."""
+    header = json.loads(text)
+    note = json.loads(header.pop("__metadata__", {}).get("driftcal", "{}"))
+    layout, position = {}, 0
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        dtype = np.dtype("<" + _CODES[entry["dtype"]]) if entry["dtype"] != "BOOL" else np.dtype(bool)
+        if begin != position or end - begin != int(np.prod(entry["shape"])) * dtype.itemsize:
+            raise ValueError(f"array {name!r} does not lie where its header says")
+        layout[name] = Part(8 + len(text) + begin, end - begin, dtype, tuple(entry["shape"]))
+        position = end
+    if 8 + len(text) + position != size or not isinstance(note, dict):
+        raise ValueError("the file's length does not fit its header")
+    return layout, note

@@ -1,123 +1,24 @@
-"""Logits on disk: one safetensors file per condition, named by what produced it.
-
-::
-
-    store/
-      store.json                       what this folder is
-      logits/<sha256 of key>.safetensors     one finished condition
-      parts/<sha256 of key>/<start>-<stop>.safetensors     rows of one that is still being collected
-
-A file is whole or absent, carries its key and a digest of its rows, and counts as missing when either does not fit. So
-a killed writer, a second process or a damaged disk cost time, never a wrong number.
-"""
+"""Many conditions in one folder, finished ones and others that are still being collected."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from driftcal import files
-from driftcal._version import __version__
+from driftcal import files, places
 from driftcal.errors import StoreError
-from driftcal.files import TensorFile, array_blocks, read_tensors, write_tensors
-from driftcal.types import AnyArray, Array, Indices, Labels, Logits
-
-_FORMAT = "driftcal-logits"
-_VERSION = 1
-
-
-@dataclass(frozen=True, eq=False)
-class Key:
-    """Everything that decides a row of logits. Two keys are equal when their canonical JSON is.
-
-    `model` and `source` are fingerprints; `extra` holds whatever else changes the numbers (clipping, a suite's options).
-
-    >>> Key("m", "s", level=1) == Key("m", "s", level=1.0)
-    True
-    >>> Key("m", "s", seed=1) == Key("m", "s", seed=2)
-    False
-    """
-
-    model: str
-    source: str
-    split: str = "all"
-    shift: str = "none"
-    level: float | str = 0.0
-    seed: int = 0
-    batch_size: int = 1
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The key as plain JSON values."""
-        level = self.level if isinstance(self.level, str) else float(self.level)
-        return {
-            "model": str(self.model), "source": str(self.source), "split": str(self.split), "shift": str(self.shift),
-            "level": level, "seed": int(self.seed), "batch_size": int(self.batch_size), "extra": dict(self.extra),
-        }  # fmt: skip
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Key:
-        """The key that `to_dict` wrote."""
-        return cls(**values)
-
-    @property
-    def canonical(self) -> str:
-        """The one JSON text of this key."""
-        try:
-            return files.canonical_json(self.to_dict())
-        except (TypeError, ValueError) as error:
-            raise StoreError(f"a key must hold plain JSON values (text, finite numbers, lists); {error}") from error
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the canonical JSON: the name of the file."""
-        return files.sha256_bytes(self.canonical.encode())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Key) and self.canonical == other.canonical
-
-    def __hash__(self) -> int:
-        return hash(self.canonical)
-
-
-@dataclass(frozen=True, eq=False)
-class Entry:
-    """The rows of one condition; arrays are memory maps, so opening one costs nothing but its check."""
-
-    key: Key
-    arrays: Mapping[str, Array]
-    digest: str
-
-    @property
-    def logits(self) -> Logits:
-        """(n, C) as the model gave them."""
-        return self.arrays["logits"]
-
-    @property
-    def labels(self) -> Labels:
-        """int64 (n,); -1 where there is no right answer among the classes."""
-        return self.arrays["labels"]
-
-    @property
-    def indices(self) -> Indices:
-        """int64 (n,): position of each sample in its data set."""
-        return self.arrays["indices"]
-
-    def __len__(self) -> int:
-        return len(self.arrays["logits"])
+from driftcal.files import TensorFile, read_tensors
+from driftcal.store.key import Entry, Key
+from driftcal.store.rows import FORMAT, VERSION, checked_rows, cut, digest_of, gaps, note_of, write
+from driftcal.types import AnyArray, Array, Logits
 
 
 class Store:
-    """A folder of logits that many runs may share.
+    """A folder of logits, on this machine or at a URL, that many runs and machines may share.
 
     >>> import tempfile
     >>> store = Store(tempfile.mkdtemp())
@@ -128,16 +29,20 @@ class Store:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = places.as_path(path)
         self._checked: dict[Path, tuple[int, int, int]] = {}  # files whose digest this process has already verified
         try:
-            for name in ("logits", "parts"):
-                (self.path / name).mkdir(parents=True, exist_ok=True)
+            if not places.is_remote(self.path):  # object stores have no folders
+                for name in ("logits", "parts"):
+                    (self.path / name).mkdir(parents=True, exist_ok=True)
             self._mark()
             for folder in (self.path, self.path / "logits", *files.listed(self.path / "parts")):
                 files.remove_leftovers(folder)
         except OSError as error:
             raise StoreError(f"store {str(self.path)!r} must be a folder that can be written; {error}") from error
+
+    def __reduce__(self) -> tuple[type[Store], tuple[Path]]:
+        return Store, (self.path,)  # another process opens it anew
 
     def _mark(self) -> None:
         marker = self.path / "store.json"
@@ -147,13 +52,13 @@ class Store:
             version = 0
         except (ValueError, KeyError, TypeError):
             version = 0  # a damaged marker is only a marker: write it again
-        if version > _VERSION:
+        if version > VERSION:
             raise StoreError(
-                f"store {str(self.path)!r} has format {version}, this driftcal reads up to {_VERSION}. Update driftcal, "
+                f"store {str(self.path)!r} has format {version}, this driftcal reads up to {VERSION}. Update driftcal, "
                 "or choose another folder."
             )
-        if version < _VERSION:
-            files.write_atomic(marker, files.canonical_json({"format": "driftcal-store", "version": _VERSION}).encode())
+        if version < VERSION:
+            files.write_atomic(marker, files.canonical_json({"format": "driftcal-store", "version": VERSION}).encode())
 
     # finished conditions
 
@@ -166,6 +71,19 @@ class Store:
         found = self._open(self.file(key), key)
         return None if found is None else Entry(key, found.arrays, str(found.note["digest"]))
 
+    def read_rows(self, key: Key, name: str, low: int, high: int) -> Array:
+        """The rows [low, high) of one array of `key`, which is finished; of a remote file only their bytes are fetched.
+
+        The digest is not checked: whoever finished the file has done that.
+        """
+        try:
+            return files.read_rows(self.file(key), name, low, high)
+        except FileNotFoundError as error:
+            raise StoreError(
+                f"store {str(self.path)!r} holds no rows for shift {key.shift!r}, level {key.level!r}. Collect them first; if "
+                "they were collected on other machines, the store must be where all of them see it."
+            ) from error
+
     def __contains__(self, key: Key) -> bool:
         return self.get(key) is not None
 
@@ -173,13 +91,13 @@ class Store:
         self, key: Key, *, logits: Logits, labels: AnyArray, indices: AnyArray | None = None, **more: Array
     ) -> Entry:
         """Write all rows of `key` at once; `more` are further arrays of as many rows (features, groups)."""
-        return self._write_whole(key, [_rows(logits, labels, indices, 0, more)])
+        return self._write_whole(key, [checked_rows(logits, labels, indices, 0, more)])
 
     def remove(self, key: Key) -> None:
         """Forget `key`, finished or not."""
         with contextlib.suppress(FileNotFoundError):
             self.file(key).unlink()
-        shutil.rmtree(self._parts_folder(key), ignore_errors=True)
+        places.remove_folder(self._parts_folder(key))
 
     # a condition that is being collected
 
@@ -196,15 +114,16 @@ class Store:
         """Write the rows [start, start + len(logits)) of `key`; `start` must begin a batch."""
         if start < 0 or start % key.batch_size:
             raise StoreError(f"start must be a multiple of the batch size {key.batch_size}; it is {start}.")
-        rows = _rows(logits, labels, indices, start, more)
+        rows = checked_rows(logits, labels, indices, start, more)
         stop = start + len(rows["logits"])
         folder = self._parts_folder(key)
         path = folder / f"{start:012d}-{stop:012d}.safetensors"
         with self._writing(path):
             for attempt in range(5):
                 try:
-                    folder.mkdir(exist_ok=True)
-                    _write(path, [rows], {**_note(key), "start": start, "stop": stop})
+                    if not places.is_remote(folder):
+                        folder.mkdir(exist_ok=True)
+                    write(path, [rows], {**note_of(key), "start": start, "stop": stop})
                     return
                 except FileNotFoundError:  # another process finished this key and took the folder away
                     if key in self:
@@ -220,23 +139,23 @@ class Store:
         """The row ranges of `key` that still have to be computed, [] when it is finished."""
         if key in self:
             return []
-        return _gaps(self.parts(key), n)
+        return gaps(self.parts(key), n)
 
     def finish(self, key: Key, n: int) -> Entry:
         """Merge the parts of `key` into one file and drop them. The bytes do not depend on how the rows were cut."""
         done = self.get(key)
         if done is None:
             cover = self._cover(key)
-            gaps = _gaps([(start, stop) for start, stop, _ in cover], n)
+            open_ranges = gaps([(start, stop) for start, stop, _ in cover], n)
             done = self.get(key)  # another process may have finished in between and dropped the parts
-            if done is None and gaps:
+            if done is None and open_ranges:
                 raise StoreError(
-                    f"rows {gaps[0][0]}..{gaps[0][1] - 1} of {n} are not in store {str(self.path)!r} for shift "
+                    f"rows {open_ranges[0][0]}..{open_ranges[0][1] - 1} of {n} are not in store {str(self.path)!r} for shift "
                     f"{key.shift!r}, level {key.level!r}. Run the collection again: it computes only what is missing."
                 )
             if done is None:
-                done = self._write_whole(key, [_slice(rows, 0, n - start) for start, _, rows in cover if start < n])
-        shutil.rmtree(self._parts_folder(key), ignore_errors=True)
+                done = self._write_whole(key, [cut(rows, 0, n - start) for start, _, rows in cover if start < n])
+        places.remove_folder(self._parts_folder(key))
         return done
 
     # the whole folder
@@ -278,7 +197,7 @@ class Store:
     def _write_whole(self, key: Key, pieces: list[dict[str, Array]]) -> Entry:
         path = self.file(key)
         with self._writing(path):
-            _write(path, pieces, _note(key))
+            write(path, pieces, note_of(key))
         entry = self.get(key)
         if entry is None:
             raise StoreError(f"store file {str(path)!r} could not be read back after writing; check the disk.")
@@ -287,13 +206,13 @@ class Store:
     def _open(self, path: Path, key: Key | None) -> TensorFile | None:
         """The file when it is intact and, if a key is given, belongs to it."""
         found = read_tensors(path)
-        if found is None or found.note.get("format") != _FORMAT or found.note.get("version") != _VERSION:
+        if found is None or found.note.get("format") != FORMAT or found.note.get("version") != VERSION:
             return None
         if key is not None and found.note.get("key") != json.loads(key.canonical):
             return None
         state = found.state
         if self._checked.get(path) != state:
-            if _digest([found.arrays]) != found.note.get("digest"):
+            if digest_of([found.arrays]) != found.note.get("digest"):
                 return None
             self._checked[path] = state
         return found
@@ -312,57 +231,6 @@ class Store:
             shape = shape or kind
             if stop > position and kind == shape:
                 begin = max(start, position)
-                cover.append((begin, stop, _slice(rows, begin - start, stop - start)))
+                cover.append((begin, stop, cut(rows, begin - start, stop - start)))
                 position = stop
         return cover
-
-
-def _note(key: Key) -> dict[str, Any]:
-    return {"format": _FORMAT, "version": _VERSION, "driftcal": __version__, "key": key.to_dict()}
-
-
-def _gaps(parts: list[tuple[int, int]], n: int) -> list[tuple[int, int]]:
-    gaps, position = [], 0
-    for start, stop in [*parts, (n, n)]:
-        if start > position:
-            gaps.append((position, min(start, n)))
-        position = max(position, stop)
-    return gaps
-
-
-def _slice(rows: Mapping[str, Array], start: int, stop: int) -> dict[str, Array]:
-    return {name: array[start:stop] for name, array in rows.items()}
-
-
-def _rows(
-    logits: Logits, labels: AnyArray, indices: AnyArray | None, start: int, more: Mapping[str, Array]
-) -> dict[str, Array]:
-    scores = np.asarray(logits)
-    if scores.ndim != 2 or scores.dtype.kind != "f":
-        raise StoreError(f"logits must be floats of shape (n, C); they are {scores.dtype} of shape {scores.shape}.")
-    positions = np.arange(start, start + len(scores)) if indices is None else indices
-    rows = {"indices": np.asarray(positions, np.int64), "labels": np.asarray(labels, np.int64), "logits": scores}
-    for name, array in more.items():
-        if array.dtype.kind not in "fiub":
-            raise StoreError(f"array {name!r} must hold numbers; its dtype is {array.dtype}. Store codes, not names.")
-        rows[name] = np.asarray(array)
-    for name, array in rows.items():
-        if array.ndim < 1 or len(array) != len(scores):
-            raise StoreError(f"{name} must have {len(scores)} rows as logits do; its shape is {array.shape}.")
-    return rows
-
-
-def _digest(pieces: list[dict[str, Array]]) -> str:
-    """SHA-256 over the joined rows, the same for any cut into pieces."""
-    total = hashlib.sha256()
-    for name in sorted(pieces[0]):
-        first = pieces[0][name]
-        shape = (sum(len(rows[name]) for rows in pieces), *first.shape[1:])
-        total.update(f"{name}{first.dtype.newbyteorder('<').str}{shape}".encode())
-        for block in array_blocks([rows[name] for rows in pieces]):
-            total.update(block)
-    return total.hexdigest()
-
-
-def _write(path: Path, pieces: list[dict[str, Array]], note: dict[str, Any]) -> None:
-    write_tensors(path, pieces, {**note, "digest": _digest(pieces)})
