@@ -36,6 +36,7 @@ _PUBLIC: dict[str, str] = {
     "PlattScaling": "driftcal.calibrators",
     "plot_reliability": "driftcal.metrics",
     "Preprocessing": "driftcal.models",
+    "recalibrate": "driftcal.deploy.recalibrate",
     "register_shift": "driftcal.perturb",
     "Results": "driftcal.results",
     "rivals": "driftcal.rivalry",

@@ -17,6 +17,7 @@ from driftcal.cli.evaluate import evaluate
 from driftcal.cli.export import export
 from driftcal.cli.inspect import inspect
 from driftcal.cli.paper import paper
+from driftcal.cli.recalibrate import recalibrate
 from driftcal.cli.report import report
 from driftcal.cli.shifts import shifts
 from driftcal.cli.talk import printable
@@ -60,7 +61,7 @@ def _root(
     """
 
 
-for _command in (demo, tune, evaluate, report, export, shifts, inspect):
+for _command in (demo, tune, evaluate, report, export, recalibrate, shifts, inspect):
     app.command()(_command)
 app.add_typer(paper, name="paper")
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from driftcal.cli.talk import duration, printable
+from driftcal.deploy.recalibrate import Recalibration
 from driftcal.results import Results, Summary
 from driftcal.runs import Plan
 
@@ -99,3 +100,13 @@ def plan_lines(plan: Plan) -> list[str]:
     else:
         lines.append(f"{plan.passes:g} model passes, {plan.inputs:,} inputs, about {duration(plan.seconds)}")
     return lines
+
+
+def change_table(result: Recalibration) -> Any:
+    """A line per metric: the old calibrator and the new one on held-out rows, with 95 % intervals."""
+    table = _table(f"{result.rows} held-out rows", "before", "after")
+    names = {"ece": "ECE", "brier": "Brier score", "nll": "negative log-likelihood", "accuracy": "accuracy"}
+    for name, words in names.items():
+        cells = [f"{getattr(part, name):.4f} {part.intervals[name]}" for part in (result.before, result.after)]
+        _add(table, words, *cells)
+    return table

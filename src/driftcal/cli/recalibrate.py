@@ -1,0 +1,96 @@
+"""driftcal recalibrate"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from driftcal.cli import options
+from driftcal.cli.talk import Talk
+
+
+@options.with_model_options
+def recalibrate(
+    calibrator: Annotated[Path, typer.Argument(help="The calibrator file to refit.", metavar="CALIBRATOR")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="New labelled rows: a .npz file with logits and y, or inputs with --model.", metavar="DATA"
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Where the new calibrator goes; if that is CALIBRATOR, the old one is kept under the next free name.",
+            show_default="CALIBRATOR-2, -3, …",
+        ),
+    ] = None,
+    weight: Annotated[
+        str, typer.Option(help="Share of the new rows, from 0 (the old map) to 1 (new rows alone), or auto.")
+    ] = "0.5",
+    old: Annotated[
+        str | None,
+        typer.Option(
+            "--with",
+            help="Old labelled rows in the same form: they stand for what the calibrator knew.",
+            metavar="OLD_DATA",
+            show_default="the calibrator's own answers",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The model, if the files hold inputs and not logits.", metavar="MODEL")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Even if the calibrator was tuned for another model.")] = False,
+    n_bins: options.Bins = 15,
+    seed: options.Seed = 0,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+    dry_run: options.DryRun = False,
+    *,
+    model_options: dict[str, Any],
+) -> None:
+    """Refit a calibrator with new labels, and prove on held-out rows that it is no worse.
+
+    New and old are blended by weight, the old calibrator is kept, and both are compared on new rows that the refit has
+    not seen (5-fold cross-validation). If Brier score or log-likelihood get worse there, or ECE or accuracy certainly do, nothing
+    is written and the exit code is 1. With --dry-run the comparison is made and nothing is written.
+
+    \b
+    Logits and labels from production:
+      driftcal recalibrate cal.safetensors new_labelled.npz
+    \b
+    Inputs and labels; the old validation rows are still there:
+      driftcal recalibrate cal.safetensors new.npz --model model.onnx --with val.npz --weight auto
+    """
+    from driftcal.cli.tables import change_table
+    from driftcal.deploy.labelled import answer_labelled, read_labelled
+    from driftcal.deploy.recalibrate import next_name, recalibrate_file
+    from driftcal.deploy.recalibrate import recalibrate as refit
+
+    def rows(where: str) -> Any:
+        if model is None:
+            return read_labelled(where)
+        return answer_labelled(where, calibrator, model, force=force, **model_options)
+
+    talk = Talk(as_json, quiet)
+    new, known = rows(data), None if old is None else rows(old)
+    wishes: dict[str, Any] = {
+        "weight": weight, "groups": new.groups, "n_bins": n_bins, "seed": seed,
+        "old": None if known is None else (known.logits, known.labels),
+    }  # fmt: skip
+    if dry_run:
+        result = refit(calibrator, new.logits, new.labels, **wishes)
+        target = output or next_name(calibrator)
+        verdict = f"would refuse: {', '.join(result.worse)}" if result.worse else f"would write {target}"
+        listed = [] if result.worse else [str(target)]
+        talk.give({**result.to_dict(), "would_write": listed}, change_table(result), verdict)
+        return
+    result, path, kept = recalibrate_file(
+        calibrator, new.logits, new.labels, output, on_compared=lambda found: talk.show(change_table(found)), **wishes
+    )
+    talk.give({**result.to_dict(), "calibrator": str(path), "old_calibrator": str(kept)}, str(path))
+    talk.say(f"The old calibrator is in {kept}.")

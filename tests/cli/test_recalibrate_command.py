@@ -1,0 +1,137 @@
+"""driftcal recalibrate: before and after on held-out rows, a new file, or one line that says why not."""
+
+import json
+
+import numpy as np
+import pytest
+
+from driftcal import load, make_calibrator
+
+
+def labelled(path, n, temperature, seed, **more):
+    rng = np.random.default_rng(seed)
+    logits = 3 * rng.normal(size=(n, 4)).astype(np.float32)
+    y = np.argmax(logits / temperature + rng.gumbel(size=logits.shape), axis=1)
+    np.savez(path, logits=logits, y=y, **more)
+    return logits, y
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_calibrator("ts").fit(*labelled("old.npz", 800, 1.5, 1)).save("cal.safetensors")
+    labelled("new.npz", 300, 3, 2)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch):
+    monkeypatch.setattr("driftcal.deploy.recalibrate.DRAWS", 100)
+
+
+def names(folder):
+    return sorted(item.name for item in folder.iterdir())
+
+
+def test_before_and_after_and_where_both_files_are(files, run):
+    ran = run("recalibrate", "cal.safetensors", "new.npz")
+    assert ran.code == 0, ran.err
+    assert ran.out.strip() == "cal-2.safetensors"
+    for words in (
+        "300 held-out rows",
+        "before",
+        "after",
+        "ECE",
+        "Brier score",
+        "accuracy",
+        "old calibrator is in cal.saf",
+    ):
+        assert words in ran.err
+    assert load("cal.safetensors").temperature_ < load("cal-2.safetensors").temperature_
+    told = json.loads(run("recalibrate", "cal.safetensors", "new.npz", "-o", "mine.safetensors", "--json", "-q").out)
+    assert told["after"]["ece"] < told["before"]["ece"]
+    low, high = told["before"]["ece_interval"]
+    assert low < told["before"]["ece"] < high
+    assert (told["calibrator"], told["old_calibrator"]) == ("mine.safetensors", "cal.safetensors")
+    assert (files / "mine.safetensors").read_bytes() == (files / "cal-2.safetensors").read_bytes()
+    quiet = run("recalibrate", "cal.safetensors", "new.npz", "--quiet")
+    assert (quiet.out.strip(), quiet.err) == ("cal-3.safetensors", "")
+
+
+def test_in_its_place_the_old_one_is_kept(files, run):
+    before = (files / "cal.safetensors").read_bytes()
+    ran = run("recalibrate", "cal.safetensors", "new.npz", "-o", "cal.safetensors")
+    assert ran.code == 0, ran.err
+    assert (files / "cal-2.safetensors").read_bytes() == before != (files / "cal.safetensors").read_bytes()
+
+
+def test_worse_is_refused_with_code_1(files, run):
+    logits, _ = labelled("good.npz", 300, 1.5, 3)
+    # labels of a world where the model is almost always right: be far surer
+    y = np.where(np.random.default_rng(0).random(300) < 0.05, 0, logits.argmax(axis=1))
+    np.savez("wrong.npz", logits=logits, y=y)
+    there = names(files)
+    ran = run("recalibrate", "cal.safetensors", "good.npz", "--with", "wrong.npz", "--weight", "0.2")
+    assert ran.code == 1
+    assert "Brier score rises" in ran.err
+    assert "before" in ran.err, "what was compared is shown all the same"
+    assert ran.out == ""
+    assert names(files) == there
+    dry = run(
+        "recalibrate", "cal.safetensors", "good.npz", "--with", "wrong.npz", "--weight", "0.2", "--dry-run", "--json"
+    )
+    assert dry.code == 0
+    told = json.loads(dry.out)
+    assert told["worse"]
+    assert told["would_write"] == []
+
+
+def test_a_dry_run_compares_and_writes_nothing(files, run):
+    there = names(files)
+    told = json.loads(run("recalibrate", "cal.safetensors", "new.npz", "--dry-run", "--json").out)
+    assert told["would_write"] == ["cal-2.safetensors"]
+    assert "would write cal-2" in run("recalibrate", "cal.safetensors", "new.npz", "--dry-run").out
+    assert names(files) == there
+
+
+def test_inputs_with_the_model(tuned, run):
+    from cli.conftest import make_data
+
+    make_data("new.npz", 80, 5)
+    wish = (
+        "recalibrate",
+        "cal.safetensors",
+        "new.npz",
+        "--model",
+        "cli_net:make",
+        "--with",
+        "val.npz",
+        "--json",
+        "--dry-run",
+    )
+    told = json.loads(run(*wish).out)
+    assert (told["rows"], told["weight"], len(told["old_data"])) == (80, 0.5, 64)
+    ran = run("recalibrate", "cal.safetensors", "new.npz", "--model", "cli_net:make", "--weight", "0")
+    assert ran.code == 0, ran.err
+    assert "--model" in run("recalibrate", "cal.safetensors", "new.npz").err
+
+
+def test_bad_files_are_one_line(files, run):
+    labelled("few.npz", 10, 3, 2)
+    (files / "broken.npz").write_bytes(b"PK no zip")
+    np.save("single.npy", np.zeros(3))
+    np.savez("unlabelled.npz", logits=np.zeros((60, 4)))
+    for data, words in [
+        ("few.npz", "at least 50"),
+        ("none.npz", "no file"),
+        ("broken.npz", "plain arrays"),
+        ("single.npy", "single array"),
+        ("unlabelled.npz", "must hold labels as 'y'"),
+    ]:
+        ran = run("recalibrate", "cal.safetensors", data)
+        assert ran.code == 1
+        assert words in ran.err
+        assert ran.err.count("\n") == 1
+    assert run("recalibrate", "cal.safetensors", "new.npz", "-o", "new.npz").code == 1
+    assert run("recalibrate", "cal.safetensors", "new.npz", "--weight", "2").code == 1
+    assert [name for name in names(files) if name.endswith("safetensors")] == ["cal.safetensors"]
