@@ -29,7 +29,8 @@ class CalibratedModel:
     """A model and the calibrator tuned for it. `tune` makes one; `save` and `load` keep it.
 
     `standard` is the same method tuned on the clean validation rows alone, for comparison; `ladder` is what Algorithm 1
-    found; `explanation` says in words what was chosen and why.
+    found; `explanation` says in words what was chosen and why; `profile` is what the ladder looks like without
+    labels, which a monitor reads traffic against.
     """
 
     model: Model
@@ -40,6 +41,7 @@ class CalibratedModel:
     explanation: str = ""
     class_names: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
+    profile: Mapping[str, Any] | None = None
 
     def logits(self, x: AnyArray) -> Logits:
         """The model's own scores, before calibration."""
@@ -76,6 +78,7 @@ class CalibratedModel:
             "explanation": self.explanation,
             "class_names": list(self.class_names),
             "about": dict(self.about),
+            **({} if self.profile is None else {"profile": dict(self.profile)}),
         }
         return self.calibrator.save(path, notes=notes)
 
@@ -100,6 +103,7 @@ class CalibratedModel:
             explanation=notes["explanation"],
             class_names=tuple(notes["class_names"]),
             about=notes["about"],
+            profile=notes.get("profile"),
         )
 
     def report(

@@ -20,6 +20,7 @@ from driftcal.models import Model, open_model
 from driftcal.perturb import TabularNoise, get_shift
 from driftcal.perturb.ladder import find_ladder
 from driftcal.perturb.shift import Shift
+from driftcal.profile import MIN_ROWS, Profile
 from driftcal.sources import Source
 from driftcal.store import Store
 from driftcal.types import AnyArray, Array, Labels, Logits
@@ -84,6 +85,7 @@ def tune(
             "validation": source.describe(),
             "versions": versions(),
         },
+        profile=Profile.of(tuning, source.labels, calibrator).to_dict() if len(source.labels) >= MIN_ROWS else None,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 _PUBLIC = {
     "DriftCalibratedClassifier": "driftcal.deploy.classifier",
     "append_to_onnx": "driftcal.deploy.append",
+    "Monitor": "driftcal.deploy.monitor",
     "OnnxExport": "driftcal.deploy.onnx_file",
     "to_onnx": "driftcal.deploy.onnx_file",
     "to_torch": "driftcal.deploy.torch_module",

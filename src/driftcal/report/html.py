@@ -34,10 +34,10 @@ def write_html(results: Results, path: str | os.PathLike[str], *, title: str | N
 def to_html(results: Results, *, title: str | None = None) -> str:
     """The page that :func:`write_html` writes."""
     about, story = results.about, tell(results)
-    script = f'"use strict";\n{_asset("charts.js")}\n{_asset("page.js")}'
-    style = _asset("report.css")
+    script = f'"use strict";\n{asset("charts.js")}\n{asset("page.js")}'
+    style = asset("report.css")
     parts = {
-        "policy": _policy(script, style),
+        "policy": policy(script, style),
         "title": text(title or about.get("title") or f"Calibration under {results.suite} drift"),
         "style": style,
         "script": script,
@@ -51,7 +51,7 @@ def to_html(results: Results, *, title: str | None = None) -> str:
         "version": text(f" {versions['driftcal']}") if "driftcal" in (versions := _mapping(about, "versions")) else "",
         "data": json_block(page_data(results)),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], asset("page.html"))
 
 
 def json_block(value: Any) -> str:
@@ -74,11 +74,12 @@ def text(value: object) -> str:
     return escape(re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", lambda match: f"\\x{ord(match[0]):02x}", plain))
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A file of the pages' styles and scripts."""
     return (_ASSETS / name).read_text(encoding="utf-8")
 
 
-def _policy(script: str, style: str) -> str:
+def policy(script: str, style: str) -> str:
     """Allow this script and this style, by their hash, and nothing from anywhere else."""
     hashes = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in (script, style)]
     return (

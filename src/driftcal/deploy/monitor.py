@@ -1,0 +1,269 @@
+"""A calibrated model watched in production: what its unlabelled answers say, and what late labels add."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from driftcal.calibrated import CalibratedModel
+from driftcal.calibrators import Calibrator
+from driftcal.calibrators.artefact import load as load_calibrator
+from driftcal.calibrators.artefact import notes as artefact_notes
+from driftcal.deploy.monitor_labels import log_evidence
+from driftcal.deploy.monitor_rows import class_numbers, usable_rows, window_keys
+from driftcal.deploy.monitor_settings import Settings
+from driftcal.deploy.monitor_state import WindowReport, report_window
+from driftcal.deploy.monitor_summary import Summary
+from driftcal.deploy.monitor_sums import Sums, fixed, sums_of_labels, sums_of_rows, width
+from driftcal.errors import InputError
+from driftcal.files import fingerprint
+from driftcal.numerics import softmax
+from driftcal.profile import Profile
+from driftcal.types import AnyArray, Array
+
+Place = str | os.PathLike[str]
+# Scores in one block: what a batch needs beside itself stays small, however large it is.
+_BLOCK = 1 << 20
+_LONGEST_ID = 200
+
+
+class Monitor:
+    """Watches a calibrated model's answers, window by window, without labels and with those that come late.
+
+    `calibrator` is the file that `tune` wrote, a CalibratedModel, or a calibrator with the `profile` of its ladder.
+    `inputs` says what it will be fed, "logits" or the model's own "probabilities". A window is `every` units of `at`:
+    seconds, or the number of the row where no `at` is given. `false_alarm` is the share of clean windows that may be
+    called anything but ok; `alpha` how probable it may be that a calibration that holds (to within `tolerance`) is ever
+    called broken. The newest `keep` windows are kept apart, older ones in one sum; the last `remember` rows with an id
+    wait for their label.
+
+    A row that cannot be used is counted in `rejected` by its reason, never raised. Everything kept adds exactly: merged
+    monitors equal one that saw all rows.
+
+    >>> import numpy as np, driftcal
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(3, size=2000)
+    >>> def logits(noise): return 4 * np.eye(3)[y] + noise * rng.normal(size=(2000, 3))
+    >>> ladder = [logits(noise) for noise in (1, 3, 6, 20)]
+    >>> calibrator = driftcal.TemperatureScaling().fit(np.concatenate(ladder), np.tile(y, 4))
+    >>> monitor = driftcal.Monitor(calibrator, profile=driftcal.Profile.of(ladder, y, calibrator))
+    >>> monitor.update(ladder[0][:500])
+    500
+    >>> monitor.windows()[0].state, monitor.windows()[0].looks_like
+    ('ok', 'level 1 of 4 (clean)')
+    """
+
+    def __init__(
+        self,
+        calibrator: Calibrator | CalibratedModel | Place,
+        *,
+        profile: Profile | None = None,
+        **settings: Any,
+    ) -> None:
+        self.calibrator, found = _open(calibrator)
+        self.profile = found if profile is None else profile
+        self.settings = Settings(**settings)
+        self.n_classes = len(self.calibrator.classes_)
+        if self.profile is not None and self.profile.n_classes != self.n_classes:
+            raise InputError(
+                f"profile must have the calibrator's {self.n_classes} classes; it has {self.profile.n_classes}. "
+                "Make it from the ladder of the same model."
+            )
+        self.sums: dict[int, Array] = {}
+        self.folded: Array = np.zeros(width(self.n_classes), np.int64)
+        self.origin: int | None = None
+        self.rejected: Counter[str] = Counter()
+        #: id -> (window, fixed-point confidence, predicted column) of rows that wait for a label, oldest first
+        self.waiting: dict[str, tuple[int, int, int]] = {}
+
+    def update(
+        self, scores: AnyArray, *, at: AnyArray = None, y: AnyArray = None, ids: Iterable[Any] | None = None
+    ) -> int:
+        """See a batch of rows; returns how many were used.
+
+        `at` is the time or number of the batch or of each row; `y` labels, with None where one has not come yet; `ids`
+        names by which `label` will find the rows.
+        """
+        rows, good, reasons = usable_rows(scores, self.n_classes, self.settings.inputs)
+        self.rejected.update(reasons)
+        n = len(good)
+        keys, timely = window_keys(at, n, self.settings.every, self.rows)
+        self.rejected.update({"bad time": int((good & ~timely).sum())} if (good & ~timely).any() else {})
+        use = np.flatnonzero(good & timely)
+        if at is None:  # rejected rows take no number: a window holds as many rows as it should
+            keys[use] = window_keys(None, len(use), self.settings.every, self.rows)[0]
+        labels = _listed(y, n, "y")
+        names = _listed(ids, n, "ids")
+        block = max(1, _BLOCK // self.n_classes)
+        for start in range(0, len(use), block):
+            part = use[start : start + block]
+            self._see(rows[part], keys[part], [labels[i] for i in part], [names[i] for i in part])
+        return len(use)
+
+    def label(self, ids: Iterable[Any], y: Iterable[Any]) -> int:
+        """Labels of rows seen before, by their ids; returns how many found their row."""
+        found, values = [], []
+        for name, value in zip(ids, y, strict=True):
+            row = self.waiting.pop(str(name), None)
+            if row is None:
+                self.rejected["label without a row"] += 1
+            else:
+                found.append(row)
+                values.append(value)
+        if found:
+            table = np.array(found, np.int64)
+            self._learn(table[:, 0], table[:, 1], table[:, 2], values)
+        return len(found)
+
+    def merge(self, other: Monitor) -> Monitor:
+        """A new monitor that knows what both know: the same as one that saw every row of both."""
+        if self.settings != other.settings or self.identity != other.identity:
+            raise InputError(
+                "monitors must have the same settings and calibrator to be merged; these differ. Make both in the same way."
+            )
+        merged = self._empty()
+        merged.folded = self.folded + other.folded
+        for one in (self, other):
+            for key, values in one.sums.items():
+                merged._add(key, values)
+            merged.waiting.update(one.waiting)
+            merged.rejected.update(one.rejected)
+        origins = [one.origin for one in (self, other) if one.origin is not None]
+        merged.origin = min(origins, default=None)
+        merged._forget()
+        return merged
+
+    @property
+    def rows(self) -> int:
+        """Rows seen and used so far."""
+        return int(self.folded[0] + sum(values[0] for values in self.sums.values()))
+
+    @property
+    def identity(self) -> str:
+        """A fingerprint of calibrator and profile: what a saved monitor belongs to."""
+        fitted = {name: np.asarray(getattr(self.calibrator, name)) for name in self.calibrator.fitted}
+        about = {"kind": type(self.calibrator).__name__, "profile": self.profile.to_dict() if self.profile else None}
+        return fingerprint({**about, **fitted, "classes": [str(name) for name in self.calibrator.classes_]})
+
+    def window(self, key: int) -> WindowReport:
+        """One window that is kept apart."""
+        setting = self.settings
+        return report_window(
+            key, setting.every, Sums(self.sums[key]), self.profile,
+            estimator=setting.estimator, false_alarm=setting.false_alarm,
+        )  # fmt: skip
+
+    def windows(self) -> list[WindowReport]:
+        """Every window that is kept apart and has rows, in order of time."""
+        return [self.window(key) for key in sorted(self.sums) if self.sums[key][0]]
+
+    def summary(self) -> Summary:
+        """The whole: counts, the newest window, what labels say, and what to do."""
+        keys = sorted(self.sums)
+        evidence = log_evidence(keys, [Sums(self.sums[key]) for key in keys], Sums(self.folded), self.origin or 0)
+        total = Sums(self.folded + sum(self.sums.values(), np.zeros_like(self.folded)))
+        return Summary.of(total, self.windows(), dict(sorted(self.rejected.items())), evidence, self.settings.alpha)
+
+    def save(self, path: Place) -> Path:
+        """Write everything the monitor knows, atomically; `Monitor.load` goes on from there with identical numbers."""
+        from driftcal.deploy.monitor_file import save
+
+        return save(self, path)
+
+    @classmethod
+    def load(
+        cls, path: Place, calibrator: Calibrator | CalibratedModel | Place, *, profile: Profile | None = None
+    ) -> Self:
+        """The monitor that `save` wrote, with the calibrator it was made for."""
+        from driftcal.deploy.monitor_file import load
+
+        return load(cls, path, calibrator, profile)
+
+    def _empty(self) -> Monitor:
+        return Monitor(self.calibrator, profile=self.profile, **dataclasses.asdict(self.settings))
+
+    def _see(self, rows: Array, keys: Array, labels: Sequence[Any], names: Sequence[Any]) -> None:
+        calibrated = self.calibrator.predict_proba(rows)
+        predicted = calibrated.argmax(axis=1)
+        gauges = self._gauges(rows, calibrated)
+        confidence = fixed(gauges[:, 0])
+        for key in np.unique(keys):
+            inside = keys == key
+            added = sums_of_rows(gauges[inside], predicted[inside], self.n_classes, low=self.settings.low)
+            self._add(int(key), added)
+        known = np.array([value is not None for value in labels], bool)
+        if known.any():
+            given = [value for value in labels if value is not None]
+            self._learn(keys[known], confidence[known], predicted[known], given)
+        for i in np.flatnonzero(~known).tolist():
+            if names[i] is not None:
+                self._remember(str(names[i]), (int(keys[i]), int(confidence[i]), int(predicted[i])))
+        self._forget()
+
+    def _gauges(self, rows: Array, calibrated: Array) -> Array:
+        if self.profile is not None:
+            return self.profile.gauges(rows, calibrated)
+        plain = np.zeros((len(rows), 4))
+        plain[:, 0], plain[:, 1] = calibrated.max(axis=1), softmax(np.asarray(rows, np.float64)).max(axis=1)
+        return np.clip(plain, 0, 1)
+
+    def _learn(self, keys: Array, confidence: Array, predicted: Array, labels: Sequence[Any]) -> None:
+        numbers, unknown = class_numbers(labels, self.calibrator.classes_)
+        if unknown:
+            self.rejected["unknown label"] += unknown
+        for key in np.unique(keys[numbers >= 0]):
+            inside = (keys == key) & (numbers >= 0)
+            right = predicted[inside] == numbers[inside]
+            self._add(
+                int(key),
+                sums_of_labels(confidence[inside], right, self.n_classes, tolerance=self.settings.tolerance),
+            )
+        self._forget()
+
+    def _remember(self, name: str, row: tuple[int, int, int]) -> None:
+        if len(name) > _LONGEST_ID:
+            self.rejected["id too long"] += 1
+            return
+        self.waiting[name] = row
+
+    def _add(self, key: int, values: Array) -> None:
+        """Add to a window; one that is older than all that are kept, with no room left, goes to the common sum."""
+        self.origin = key if self.origin is None else min(self.origin, key)
+        if key in self.sums:
+            self.sums[key] = self.sums[key] + values
+        else:
+            self.sums[key] = values
+            self._fold()
+
+    def _fold(self) -> None:
+        while len(self.sums) > self.settings.keep:
+            self.folded = self.folded + self.sums.pop(min(self.sums))
+
+    def _forget(self) -> None:
+        for name in list(self.waiting)[: max(0, len(self.waiting) - self.settings.remember)]:
+            del self.waiting[name]
+
+
+def _open(calibrator: Calibrator | CalibratedModel | Place) -> tuple[Calibrator, Profile | None]:
+    if isinstance(calibrator, Calibrator):
+        return calibrator, None
+    if isinstance(calibrator, CalibratedModel):
+        found, opened = calibrator.profile, calibrator.calibrator
+    else:
+        opened, found = load_calibrator(calibrator), artefact_notes(calibrator)["notes"].get("profile")
+    return opened, Profile.from_dict(found) if isinstance(found, Mapping) else None
+
+
+def _listed(values: Any, n: int, name: str) -> list[Any]:
+    if values is None:
+        return [None] * n
+    listed = values.tolist() if hasattr(values, "tolist") else list(values)
+    if not isinstance(listed, list) or len(listed) != n:
+        raise InputError(f"{name} must hold one entry per row; there are {n} rows. Put None where there is none.")
+    return listed

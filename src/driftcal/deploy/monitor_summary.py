@@ -1,0 +1,88 @@
+"""All windows together: counts, the newest state, what labels say about calibration, and what to do."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from driftcal.deploy.monitor_labels import label_report
+from driftcal.deploy.monitor_state import DRIFTING, OK, OUT, STATES, UNKNOWN, WindowReport
+from driftcal.deploy.monitor_sums import Sums
+
+HOLDS, BROKEN, NO_LABELS = "nothing speaks against it", "does not hold", "no labels"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a monitor knows over all its windows.
+
+    `state` is the newest window's and `since` the window it has had it from; `evidence` is the e-value against
+    calibration, which counts as broken from 1/alpha on.
+    """
+
+    rows: int
+    windows: int
+    states: Mapping[str, int]
+    state: str
+    since: int | None
+    rejected: Mapping[str, int]
+    labelled: Mapping[str, Any] | None
+    log_evidence: float
+    calibration: str
+    recommendation: str
+
+    @classmethod
+    def of(
+        cls, total: Sums, windows: Sequence[WindowReport], rejected: Mapping[str, int], evidence: float, alpha: float
+    ) -> Summary:
+        """From the sums over everything and the windows that are kept apart."""
+        state, since = _newest(windows)
+        labelled = label_report(total)
+        calibration = NO_LABELS if labelled is None else BROKEN if evidence >= -math.log(alpha) else HOLDS
+        counts = Counter(window.state for window in windows)
+        return cls(
+            rows=total.rows,
+            windows=len(windows),
+            states={name: counts[name] for name in STATES},
+            state=state,
+            since=since,
+            rejected=rejected,
+            labelled=labelled,
+            log_evidence=evidence,
+            calibration=calibration,
+            recommendation=_advice(state, calibration, labelled),
+        )
+
+    @property
+    def evidence(self) -> float:
+        """The e-value against calibration; infinite where a float cannot hold it."""
+        return math.exp(self.log_evidence) if self.log_evidence < 700 else math.inf
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+
+def _newest(windows: Sequence[WindowReport]) -> tuple[str, int | None]:
+    if not windows:
+        return UNKNOWN, None
+    state, since = windows[-1].state, windows[-1].window
+    for window in reversed(windows):
+        if window.state != state:
+            break
+        since = window.window
+    return state, since
+
+
+def _advice(state: str, calibration: str, labelled: Mapping[str, Any] | None) -> str:
+    if calibration == BROKEN:
+        return "Recalibrate: labels show that the stated confidence does not hold. driftcal recalibrate takes them."
+    if state == OUT:
+        return "Do not trust the predictions: look at the inputs, and collect labels for these windows."
+    if state == DRIFTING:
+        more = "more labels" if labelled else "labels"
+        return f"Collect {more} for these windows: with them the calibration can be tested and renewed."
+    return "Nothing to do." if state == OK else "Wait for more rows, or tune with a ladder."
