@@ -13,7 +13,8 @@ LAYERS = {
     **dict.fromkeys(["sources", "perturb", "models", "store", "calibrators", "metrics", "engines"], 1),
     **dict.fromkeys(["reliability", "diagram"], 1),
     # a crossing may use the ones before it
-    "collect": 2.0,
+    "sharded": 2.0,
+    "collect": 2.05,
     "results": 2.0,
     "profile": 2.0,
     "choose": 2.1,

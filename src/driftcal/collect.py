@@ -1,49 +1,93 @@
-"""Logits of a model on shifted data: computed once, kept in a store, resumed after a kill."""
+"""Logits of a model on shifted data: computed once, on any engine, kept in a store, resumed after a kill."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from driftcal.engines import Engine, Here
 from driftcal.errors import InputError
 from driftcal.files import fingerprint
 from driftcal.models import Model
 from driftcal.perturb.shift import Shift
+from driftcal.sharded import Part, ShardedRows, Stored, stack
 from driftcal.sources import Source
 from driftcal.store import Key, Store
 from driftcal.types import Array, Labels, Logits
 
 #: Seconds of work that a kill may cost.
 _PART_SECONDS = 2.0
+#: Tasks per worker, where there are several: the last ones to finish then leave the others idle for a short time only.
+_TASKS_PER_WORKER = 4
 
-#: Called after every batch with what is being computed and how many rows of it were just done.
+#: Called with what is being computed and how many rows of it were just done.
 OnRows = Callable[[str, int], None]
+Condition = tuple[Shift, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What a worker needs for any shard of a collection; it gets this once."""
+
+    model: Model
+    source: Source
+    store: Store | None
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """The rows [start, stop) of a source under a shift at a level: whole batches, one task."""
+
+    shift: Shift
+    level: float
+    start: int
+    stop: int
+    key: Key | None
+
+    def __str__(self) -> str:
+        what = f"{self.shift.name} {self.level:g}" if self.level else "clean"
+        return f"{what}, rows {self.start}..{self.stop - 1}"
 
 
 class Collector:
     """A model's logits on one source under any shift and level, each computed at most once.
 
-    With a `store` they are kept on disk under the fingerprints of model, data and shift, batch by batch: a run that was
-    killed goes on where it was and ends with the same bytes. Without one they are kept in memory. Level 0 of every shift
-    is the same clean pass. `evaluated` counts the inputs the model was asked about.
+    With a `store` they are kept there under the fingerprints of model, data and shift: a run that was killed goes on where
+    it was and ends with the same bytes. Without one they are kept in memory. Level 0 of every shift is the same clean
+    pass. `evaluated` counts the inputs the model was asked about. The `engine` decides where the model runs; `shards` cuts
+    each condition into so many tasks (default: as many as keep its workers busy).
     """
 
     def __init__(
-        self, model: Model, source: Source, *, store: Store | None = None, seed: int = 0, on_rows: OnRows | None = None
+        self,
+        model: Model,
+        source: Source,
+        *,
+        store: Store | None = None,
+        seed: int = 0,
+        on_rows: OnRows | None = None,
+        engine: Engine | None = None,
+        shards: int | None = None,
     ) -> None:
         if not len(source):
             raise InputError(f"{source.name} must have rows to evaluate; it has none. Check the split.")
         self.model, self.source, self.store, self.seed = model, source, store, seed
-        self.on_rows = on_rows
+        self.engine = engine or Here()
+        self.on_rows, self.shards = on_rows, shards
         self.evaluated = 0
         self._memory: dict[Any, Logits] = {}
         model.prepare(source.inputs(source.indices[:16]))
         self._model_print = model.fingerprint
+        self._job: Any = None
+        self._there: set[str] = set()  # digests of keys that workers have finished
 
     @property
     def labels(self) -> Labels:
@@ -55,21 +99,43 @@ class Collector:
         """Inputs the model was asked about, as a multiple of the source."""
         return self.evaluated / len(self.source)
 
+    @property
+    def spread(self) -> bool:
+        """Whether logits stay in the store, and whoever wants to know something about them asks the workers."""
+        return self.store is not None and self.engine.remote
+
     def logits(self, shift: Shift, level: float = 0, *, keep: bool = True) -> Logits:
         """float32 (n, C) of the source under `shift` at `level`; with ``keep=False`` memory does not hold on to them."""
         if self.store is not None:
-            return self._stored(self.store, shift, level)
-        key = (shift_identity(shift), float(level)) if level else None
+            self.gather([(shift, level)])
+            entry = self.store.finish(self.key(shift, level), len(self.source))
+            return entry.logits
+        key = _memory_key(shift, level)
         if key in self._memory:
             return self._memory[key]
-        logits = np.concatenate([part for _, part in self._compute(shift, level, [(0, len(self.source))])])
+        found = self._in_memory([(shift, level)])[0]
         if keep:
-            self._memory[key] = logits
-        return logits
+            self._memory[key] = found
+        return found
+
+    def part(self, shift: Shift, level: float = 0) -> Part:
+        """The logits, or where the logits are: what :func:`driftcal.sharded.stack` and `each_part` take."""
+        if not self.spread:
+            return self.logits(shift, level)
+        assert self.store is not None
+        self.gather([(shift, level)])
+        return Stored(self.store, self.key(shift, level), len(self.source), self.model.n_classes, self.engine)
+
+    def accuracy(self, shift: Shift, level: float = 0) -> float:
+        """The share of rows whose largest logit is the label's."""
+        rows = stack([self.part(shift, level)], self.labels)[0]
+        if isinstance(rows, ShardedRows):
+            return rows.accuracy
+        return float(np.mean(rows.argmax(axis=1) == self.labels))
 
     def some(self, shift: Shift, level: float, rows: Array) -> Logits:
         """The same for some rows only, computed anew: what a search looks at before it knows where to look."""
-        part = Collector(self.model, self.source.subset(rows), seed=self.seed)
+        part = Collector(self.model, self.source.subset(rows), seed=self.seed, engine=self.engine)
         logits = part.logits(shift, level)
         self.evaluated += len(rows)
         return logits
@@ -86,51 +152,133 @@ class Collector:
         identity = {"shift": shift_identity(shift)}
         return Key(**common, shift=shift.name, level=float(level), seed=self.seed, extra=identity)
 
-    def missing(self, conditions: Iterable[tuple[Shift, float]]) -> float:
+    def missing(self, conditions: Iterable[Condition]) -> float:
         """How many passes over the source these conditions would take now: what is stored is free, level 0 shared."""
-        keys = {key.digest: key for key in (self.key(shift, level) for shift, level in conditions)}
-        n = len(self.source)
+        wanted = self._distinct(conditions)
         if self.store is None:
-            return float(len(keys))
-        return sum(stop - start for key in keys.values() for start, stop in self.store.missing(key, n)) / n
+            return float(len(wanted))
+        gaps = self._gaps(list(wanted.values()))
+        return sum(stop - start for ranges in gaps for start, stop in ranges) / len(self.source)
 
-    def _stored(self, store: Store, shift: Shift, level: float) -> Logits:
-        key = self.key(shift, level)
+    def gather(self, conditions: Iterable[Condition]) -> None:
+        """See to it that all these conditions are in the store, whatever is missing of them computed in one go."""
+        wanted = {digest: c for digest, c in self._distinct(conditions).items() if digest not in self._there}
+        if self.store is None or not wanted:
+            return
+        listed = list(wanted.values())
+        shards = [
+            Shard(shift, level, start, stop, self.key(shift, level))
+            for (shift, level), gaps in zip(listed, self._gaps(listed), strict=True)
+            for low, high in gaps
+            for start, stop in self._cuts(low, high, len(listed))
+        ]
+        for _ in self._run(collect_shard, shards):
+            pass
         n = len(self.source)
-        gaps = store.missing(key, n)
-        waiting: list[tuple[int, Logits]] = []
-        begun = time.monotonic()
+        for _ in self._run(_finish, [_Finish(self.key(*condition), n) for condition in listed]):
+            pass
+        self._there |= set(wanted)
 
-        def flush() -> None:
-            start = waiting[0][0]
-            logits = np.concatenate([rows for _, rows in waiting])
-            here = slice(start, start + len(logits))
-            store.put_part(key, start, logits=logits, labels=self.labels[here], indices=self.source.indices[here])
-            waiting.clear()
+    def _distinct(self, conditions: Iterable[Condition]) -> dict[str, Condition]:
+        return {self.key(shift, level).digest: (shift, level) for shift, level in conditions}
 
-        for start, logits in self._compute(shift, level, gaps):
-            if waiting and start != waiting[-1][0] + len(waiting[-1][1]):
-                flush()
-            waiting.append((start, logits))
-            if time.monotonic() - begun > _PART_SECONDS:
-                flush()
-                begun = time.monotonic()
-        if waiting:
+    def _gaps(self, conditions: Sequence[Condition]) -> list[list[tuple[int, int]]]:
+        """The row ranges of each condition that are not in the store; looked up where the tasks run."""
+        n = len(self.source)
+        found = dict(self._run(_look, [_Finish(self.key(*condition), n) for condition in conditions]))
+        return [found[number] for number in range(len(conditions))]
+
+    def _in_memory(self, conditions: Sequence[Condition]) -> list[Logits]:
+        n = len(self.source)
+        shards = [Shard(*c, *cut, None) for c in conditions for cut in self._cuts(0, n, len(conditions))]
+        answers = dict(self._run(collect_shard, shards))
+        each = len(shards) // len(conditions)
+        return [np.concatenate([answers[i] for i in range(k, k + each)]) for k in range(0, len(shards), each)]
+
+    def _cuts(self, low: int, high: int, conditions: int) -> Iterator[tuple[int, int]]:
+        """[low, high) in shards that begin where batches begin."""
+        size, n = self.model.batch_size, len(self.source)
+        wanted = self.shards or 1
+        if self.shards is None and self.engine.workers > 1:
+            wanted = math.ceil(_TASKS_PER_WORKER * self.engine.workers / conditions)
+        rows = max(1, math.ceil(n / size / wanted)) * size
+        while low < high:
+            stop = min(high, (low // rows + 1) * rows)
+            yield low, stop
+            low = stop
+
+    def _run(self, function: Callable[..., Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        if self._job is None:
+            self._job = self.engine.keep(Job(self.model, self.source, self.store, self.seed))
+        holds_lock = function is collect_shard and self.model.framework in ("callable", "sklearn", "keras")
+        return self.engine.map(function, tasks, self._job, tell=self._count, holds_lock=holds_lock)
+
+    def _count(self, what: str, rows: int) -> None:
+        self.evaluated += rows
+        if self.on_rows is not None:
+            self.on_rows(what, rows)
+
+
+def collect_shard(job: Job, shard: Shard, tell: OnRows) -> Logits | None:
+    """Compute a shard: into the store, part by part, or where there is none, as the answer."""
+    batches = _compute(job, shard, tell)
+    if job.store is None or shard.key is None:
+        return np.concatenate([logits for _, logits in batches])
+    labels, indices = job.source.labels, job.source.indices
+    waiting: list[tuple[int, Logits]] = []
+    begun = time.monotonic()
+
+    def flush() -> None:
+        assert job.store is not None
+        assert shard.key is not None
+        start = waiting[0][0]
+        logits = np.concatenate([rows for _, rows in waiting])
+        here = slice(start, start + len(logits))
+        job.store.put_part(shard.key, start, logits=logits, labels=labels[here], indices=indices[here])
+        waiting.clear()
+
+    for batch in batches:
+        waiting.append(batch)
+        if time.monotonic() - begun > _PART_SECONDS:
             flush()
-        return store.finish(key, n).logits
+            begun = time.monotonic()
+    if waiting:
+        flush()
+    return None
 
-    def _compute(self, shift: Shift, level: float, gaps: list[tuple[int, int]]) -> Iterator[tuple[int, Logits]]:
-        what = f"{shift.name} {level:g}" if level else "clean"
-        for low, high in gaps:
-            start = low
-            for inputs, labels, indices in self.source.batches(self.model.batch_size, low, high):
-                if level:
-                    inputs = shift(inputs, level, seed=self.seed, indices=indices)
-                yield start, self.model.logits(inputs)
-                start += len(labels)
-                self.evaluated += len(labels)
-                if self.on_rows is not None:
-                    self.on_rows(what, len(labels))
+
+def _compute(job: Job, shard: Shard, tell: OnRows) -> Iterator[tuple[int, Logits]]:
+    what = f"{shard.shift.name} {shard.level:g}" if shard.level else "clean"
+    start = shard.start
+    for inputs, labels, indices in job.source.batches(job.model.batch_size, shard.start, shard.stop):
+        if shard.level:
+            inputs = shard.shift(inputs, shard.level, seed=job.seed, indices=indices)
+        yield start, job.model.logits(inputs)
+        start += len(labels)
+        tell(what, len(labels))
+
+
+@dataclass(frozen=True, eq=False)
+class _Finish:
+    key: Key
+    n: int
+
+    def __str__(self) -> str:
+        return f"the stored rows of {self.key.shift} {self.key.level}"
+
+
+def _look(job: Job, task: _Finish, tell: OnRows) -> list[tuple[int, int]]:
+    assert job.store is not None
+    return job.store.missing(task.key, task.n)
+
+
+def _finish(job: Job, task: _Finish, tell: OnRows) -> None:
+    assert job.store is not None
+    job.store.finish(task.key, task.n)
+
+
+def _memory_key(shift: Shift, level: float) -> Any:
+    return (shift_identity(shift), float(level)) if level else None
 
 
 def shift_identity(shift: Shift) -> str:

@@ -90,7 +90,7 @@ class Rows:
             if self._array is None and self.n >= 0:
                 self._refuse_change(start + len(chunk[0]), chunk[1])
             for low in range(0, len(chunk[0]), self._step):
-                yield _cut(chunk, low, low + self._step, start)
+                yield cut(chunk, low, low + self._step, start)
             start += len(chunk[0])
         if self._array is None and start < self.n:
             self._refuse_change(start, np.array([-1]))
@@ -114,7 +114,7 @@ class Rows:
 
         def run_lane(k: int) -> None:
             for low in starts[edges[k] : edges[k + 1]]:
-                run(lanes[k], _cut(array, low, low + step, 0))
+                run(lanes[k], cut(array, low, low + step, 0))
 
         in_threads(run_lane, [k for k in range(len(lanes)) if edges[k] < edges[k + 1]])
 
@@ -162,21 +162,9 @@ class Rows:
 
     def _scan(self) -> None:
         """Look at every row once: refuse what cannot be used, keep what every fit asks first."""
-        never = np.iinfo(np.int64).max
-        lanes = [(np.zeros(self.n_classes), np.zeros(2), np.full(5, never)) for _ in range(LANES)]
-        maybe_probabilities = True
-
-        def run(lane: tuple[Array, Array, Array], block: Block) -> None:
-            nonlocal maybe_probabilities
-            if maybe_probabilities and not checks.looks_like_probabilities(block.logits):
-                maybe_probabilities = False
-            _scan_block(block.logits, block.labels, block.weights, block.start, *lane)
-            if block.logits.dtype == np.float64:  # float32 ends far below
-                _find_huge(block.logits, block.start, lane[2])
-
-        self._run(run, lanes)
+        lanes, maybe_probabilities = self._scan_lanes()
         first_bad = np.min([lane[2] for lane in lanes], axis=0)
-        if (first_bad < never).any():
+        if (first_bad < np.iinfo(np.int64).max).any():
             self._refuse(first_bad)
         self.class_weights: Float64 = np.sum([lane[0] for lane in lanes], axis=0)
         n, correct = np.sum([lane[1] for lane in lanes], axis=0)
@@ -205,6 +193,19 @@ class Rows:
             )
         self.accuracy = float(correct) / self.weight
 
+    def _scan_lanes(self) -> tuple[list[tuple[Array, Array, Array]], bool]:
+        """What each lane's rows hold, and whether all of them could be probabilities."""
+        lanes = [_empty_scan(self.n_classes) for _ in range(LANES)]
+        maybe_probabilities = True
+
+        def run(lane: tuple[Array, Array, Array], block: Block) -> None:
+            nonlocal maybe_probabilities
+            if not _scan(block, lane, maybe_probabilities):  # threads only ever say no
+                maybe_probabilities = False
+
+        self._run(run, lanes)
+        return lanes, maybe_probabilities
+
     def _refuse(self, first_bad: Array) -> NoReturn:
         kind = int(np.argmin(first_bad))
         row = int(first_bad[kind])
@@ -216,6 +217,28 @@ class Rows:
             )
         facts = ("holds NaN", "holds +inf", "is -inf in every column", f"holds a number beyond ±{HUGE:g}")
         raise checks.unusable_row(row, facts[kind])
+
+
+def _empty_scan(n_classes: int) -> tuple[Array, Array, Array]:
+    """Weight per class; rows and weight of the right ones; the first row of each kind that cannot be used."""
+    return np.zeros(n_classes), np.zeros(2), np.full(5, np.iinfo(np.int64).max)
+
+
+def scan_blocks(blocks: Iterable[Block], n_classes: int) -> tuple[tuple[Array, Array, Array], bool]:
+    """The scan of one lane."""
+    lane, maybe_probabilities = _empty_scan(n_classes), True
+    for block in blocks:
+        maybe_probabilities = _scan(block, lane, maybe_probabilities)
+    return lane, maybe_probabilities
+
+
+def _scan(block: Block, lane: tuple[Array, Array, Array], maybe_probabilities: bool) -> bool:
+    if maybe_probabilities and not checks.looks_like_probabilities(block.logits):
+        maybe_probabilities = False
+    _scan_block(block.logits, block.labels, block.weights, block.start, *lane)
+    if block.logits.dtype == np.float64:  # float32 ends far below
+        _find_huge(block.logits, block.start, lane[2])
+    return maybe_probabilities
 
 
 @kernel
@@ -296,7 +319,8 @@ def _take_turns(run: Callable[[Any, Block], None], lanes: Sequence[Any], blocks:
         in_threads(run_one, range(len(group)))
 
 
-def _cut(chunk: tuple[Logits, Labels, Weights | None], low: int, high: int, offset: int) -> Block:
+def cut(chunk: tuple[Logits, Labels, Weights | None], low: int, high: int, offset: int) -> Block:
+    """The rows [low, high) of a chunk that begins at row `offset`, ready for a kernel."""
     logits, labels, weights = chunk
     scores = checks.for_kernel(logits[low:high])
     return Block(offset + low, scores, labels[low:high], np.ones(len(scores)) if weights is None else weights[low:high])

@@ -101,7 +101,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             name = type(self).__name__
             raise InputError(f"{name} looks at logits only; features or reference was given. Leave them out.")
         started = time.perf_counter()
-        rows = Rows(logits, y, sample_weight, classes=getattr(self, "classes", None))
+        rows = self._rows(logits, y, sample_weight)
         before = dict(self.__dict__)
         try:
             report = self._fit(rows) if not self.needs_levels else self._fit_rungs(rungs_of(rows, levels))
@@ -121,6 +121,15 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             **{**vars(report), "passes": report.passes + 1, "seconds": time.perf_counter() - started}
         )
         return self
+
+    def _rows(self, logits: AnyArray, y: AnyArray, sample_weight: AnyArray) -> Rows:
+        """Checked rows; whoever has made some already, perhaps elsewhere, may pass them instead of logits."""
+        names = getattr(self, "classes", None)
+        if not isinstance(logits, Rows):
+            return Rows(logits, y, sample_weight, classes=names)
+        if y is not None or sample_weight is not None or names is not None:
+            raise InputError("y, sample_weight and classes belong to the rows already; leave them out.")
+        return logits
 
     def predict_log_proba(self, logits: AnyArray) -> LogProbs:
         """Calibrated log-probabilities, in the shape of the logits; they are valid logits again."""

@@ -10,6 +10,7 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,11 +63,16 @@ def open_model(
         return what
     if threads is not None and threads < 1:
         raise InputError(f"threads must be at least 1; it is {threads}.")
+    again = partial(
+        open_model, _findable(what), preprocessing=preprocessing, outputs=outputs, batch_size=batch_size, device=device,
+        threads=threads, weights=None if weights is None else _findable(weights), name=name,
+    )  # fmt: skip
     label = name
     if isinstance(what, str) and _FACTORY.fullmatch(what) and not Path(what).exists():
         label = label or what
         what = _make(what)
         if isinstance(what, Model):
+            what.open_again = what.open_again or again
             return what
     backend = _backend(what, device=device, threads=threads, weights=weights, outputs=outputs, name=name)
     # a mapping, such as a command line makes, may leave the layout to the framework
@@ -75,7 +81,15 @@ def open_model(
         steps = Preprocessing.from_dict({"layout": backend.layout, **steps})
     if label is None:
         label = Path(what).name if isinstance(what, str | os.PathLike) else type(what).__name__
-    return Model(backend, preprocessing=steps, outputs=outputs, batch_size=batch_size, name=label)
+    model = Model(backend, preprocessing=steps, outputs=outputs, batch_size=batch_size, name=label)
+    model.open_again = again
+    return model
+
+
+def _findable(what: Any) -> Any:
+    """A file by its whole path: a worker may have another current folder."""
+    found = isinstance(what, str | os.PathLike) and Path(what).expanduser().is_file()
+    return Path(what).expanduser().resolve() if found else what
 
 
 def _make(spec: str) -> Any:

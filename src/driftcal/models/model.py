@@ -91,6 +91,15 @@ class Model:
         self._batch_size = backend.fixed_batch or (None if batch_size == "auto" else int(batch_size))
         self._n_classes: int | None = None
         self._input_shape: tuple[int, ...] | None = None
+        #: How to make this model again, elsewhere: ``open_again()``; None where only the object itself can travel.
+        self.open_again: Callable[[], Model] | None = None
+
+    def __reduce__(self) -> Any:
+        """To another process a model travels as the way to open it, with what its first inputs have settled."""
+        settled = {"_batch_size": self._batch_size, "_n_classes": self._n_classes, "_input_shape": self._input_shape}
+        if self.open_again is None:
+            return _rebuilt, (self.backend, self.preprocessing, self.outputs, self.name, settled)
+        return _reopened, (self.open_again, settled)
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}, framework={self.framework!r}, outputs={self.outputs!r})"
@@ -302,6 +311,18 @@ class Model:
             )
         rows = np.random.default_rng(0).random((4, *self._input_shape), np.float32)
         return self._run(self.preprocessing(rows))
+
+
+def _reopened(open_again: Callable[[], Model], settled: dict[str, Any]) -> Model:
+    model = open_again()
+    model.__dict__.update(settled)
+    return model
+
+
+def _rebuilt(backend: Backend, preprocessing: Preprocessing, outputs: Outputs, name: str, settled: Any) -> Model:
+    model = Model(backend, preprocessing=preprocessing, outputs=outputs, name=name)
+    model.__dict__.update(settled)
+    return model
 
 
 def _as_inputs(inputs: AnyArray) -> Array:
