@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from driftcal.cli import options
+from driftcal.cli.paper_train import train
 from driftcal.cli.talk import Talk, printable
 
 #: id -> what it shows, in the order of the paper; a test holds this to the registry, which is slow to import
@@ -182,3 +183,4 @@ def _as_rich(table: Any) -> Any:
 
 for _name in TITLES:
     paper.command(_name)(_command(_name))
+paper.command()(train)

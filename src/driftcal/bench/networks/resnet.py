@@ -1,0 +1,65 @@
+"""ResNet (He et al. 2016) with the strides, widths and biases of ``keras.applications.ResNet50``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from driftcal.bench.networks.layers import Conv3, Head, Pointwise
+
+
+def _norm(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, eps=1.001e-5)
+
+
+class _Bottleneck(nn.Module):
+    """1×1, 3×3, 1×1 beside a shortcut; Keras puts the stride on the first 1×1."""
+
+    def __init__(self, channels: int, width: int, stride: int, *, projects: bool) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            Pointwise(channels, width, 1, stride=stride), _norm(width), nn.ReLU(inplace=True),
+            Conv3(width, width, 3, padding=1), _norm(width), nn.ReLU(inplace=True),
+            Pointwise(width, 4 * width, 1), _norm(4 * width),
+        )  # fmt: skip
+        self.shortcut = (
+            nn.Sequential(Pointwise(channels, 4 * width, 1, stride=stride), _norm(4 * width))
+            if projects
+            else nn.Identity()
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.relu(self.layers(x) + self.shortcut(x), inplace=True)
+
+
+class ResNet(nn.Module):
+    """Normalised images (n, 3, 32, 32) -> logits (n, classes); `blocks` are the depths of the four stages."""
+
+    def __init__(self, blocks: Sequence[int], classes: int = 10) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [
+            nn.Conv2d(3, 64, 7, stride=2, padding=3), _norm(64), nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, stride=2, padding=1),
+        ]  # fmt: skip
+        channels = 64
+        for stage, depth in enumerate(blocks):
+            width = 64 << stage
+            for number in range(depth):
+                stride = 2 if stage and not number else 1
+                layers.append(_Bottleneck(channels, width, stride, projects=not number))
+                channels = 4 * width
+        self.layers = nn.Sequential(*layers)
+        self.head = Head(channels, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits of normalised images."""
+        logits: torch.Tensor = self.head(self.layers(x))
+        return logits
+
+
+def resnet50(classes: int = 10) -> ResNet:
+    """ResNet50: 3, 4, 6 and 3 bottlenecks."""
+    return ResNet((3, 4, 6, 3), classes)

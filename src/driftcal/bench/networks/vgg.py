@@ -1,0 +1,31 @@
+"""VGG19 (Simonyan & Zisserman 2015): the sixteen convolutions of ``keras.applications.VGG19``, pooled, one linear layer."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from driftcal.bench.networks.layers import Conv3, Head
+
+_BLOCKS = ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4))
+
+
+class VGG19(nn.Module):
+    """Normalised images (n, 3, 32, 32) -> logits (n, classes). There is no batch normalisation: warm up, clip gradients."""
+
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels = 3
+        for width, depth in _BLOCKS:
+            for _ in range(depth):
+                layers += [Conv3(channels, width, 3, padding=1), nn.ReLU(inplace=True)]
+                channels = width
+            layers.append(nn.MaxPool2d(2))
+        self.layers = nn.Sequential(*layers)
+        self.head = Head(channels, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits of normalised images."""
+        logits: torch.Tensor = self.head(self.layers(x))
+        return logits
