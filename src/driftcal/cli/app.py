@@ -16,6 +16,7 @@ from driftcal.cli.demo import demo
 from driftcal.cli.evaluate import evaluate
 from driftcal.cli.export import export
 from driftcal.cli.inspect import inspect
+from driftcal.cli.monitor import monitor
 from driftcal.cli.paper import paper
 from driftcal.cli.recalibrate import recalibrate
 from driftcal.cli.report import report
@@ -61,7 +62,7 @@ def _root(
     """
 
 
-for _command in (demo, tune, evaluate, report, export, recalibrate, shifts, inspect):
+for _command in (demo, tune, evaluate, report, export, monitor, recalibrate, shifts, inspect):
     app.command()(_command)
 app.add_typer(paper, name="paper")
 

@@ -9,6 +9,8 @@ import csv
 import json
 import math
 import os
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -174,7 +176,7 @@ def file_batches(path: str | os.PathLike[str], inputs: str) -> Iterator[Batch]:
     if kind == ".npz":
         yield from _npz(place, inputs)
     elif kind == ".npy":
-        yield from _arrays(_loaded(place), None, None, None)
+        yield from _arrays(_npy(place), None, None, None)
     elif kind == ".csv":
         yield from _csv(place)
     else:
@@ -182,25 +184,26 @@ def file_batches(path: str | os.PathLike[str], inputs: str) -> Iterator[Batch]:
             yield from json_batches(file, inputs)
 
 
-def _loaded(place: Path) -> Any:
+_BROKEN = (ValueError, EOFError, zipfile.BadZipFile, zlib.error, KeyError, NotImplementedError)
+
+
+def _npy(place: Path) -> Any:
     try:
-        return np.load(place, mmap_mode="r" if place.suffix == ".npy" else None, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
+        return np.load(place, mmap_mode="r", allow_pickle=False)
+    except _BROKEN as error:
         raise DataError(f"{place} must be a whole numpy file without Python objects; it is not: {error}.") from error
 
 
 def _npz(place: Path, inputs: str) -> Iterator[Batch]:
-    with _loaded(place) as file:
-        if inputs not in file.files:
-            raise DataError(
-                f"{place} must hold an array named {inputs!r}; it holds {', '.join(file.files)}. Rename it."
-            )
-        try:
-            found = {name: file[name] for name in (inputs, "label", "labels", "y", "id", "time") if name in file.files}
-        except (ValueError, EOFError, OSError) as error:
-            raise DataError(f"{place} must be a whole file without Python objects; it is not: {error}.") from error
+    names = (inputs, "label", "labels", "y", "id", "time")
+    try:
+        with open(place, "rb") as opened, np.load(opened, allow_pickle=False) as file:
+            listed = list(file.files)
+            found = {name: file[name] for name in names if name in listed}
+    except (*_BROKEN, AttributeError) as error:  # numpy takes a file of another kind for an array, which has no files
+        raise DataError(f"{place} must be a whole .npz file without Python objects; it is not: {error}.") from error
+    if inputs not in found:
+        raise DataError(f"{place} must hold an array named {inputs!r}; it holds {', '.join(listed)}. Rename it.")
     labels = next((found[name] for name in ("label", "labels", "y") if name in found), None)
     yield from _arrays(found[inputs], found.get("time"), labels, found.get("id"))
 
