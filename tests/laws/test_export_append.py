@@ -94,7 +94,8 @@ def test_parity_on_the_logits_that_a_model_really_emits(name, kind, tmp_path):
         write_model(path, nodes, ["n", 6], ["n", 10], {k: np.asarray(v) for k, v in weights.items()})
     calibrator = fitted(name, 10)
     append_to_onnx(path, calibrator, tmp_path / "out.onnx")
-    x = rng.normal(size=(300, 6)).astype(np.float64 if kind == "float64" else np.float32)
+    x = rng.normal(size=(11_000, 6)).astype(np.float64 if kind == "float64" else np.float32)
+    x[10_000:] *= 1_000
     emitted = run(path, x)["logits"]
     assert emitted.dtype == (kind if kind != "int8" else np.float32)
     found = check(tmp_path / "out.onnx", calibrator, emitted.astype(np.float32), x)

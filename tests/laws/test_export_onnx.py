@@ -36,13 +36,6 @@ def test_parity(name, n_classes):
     check_parity(calibrator, logits, wanted, to_onnx(calibrator).model)
 
 
-@pytest.mark.theory
-@pytest.mark.parametrize("name", NAMES)
-def test_parity_on_every_row(name):
-    calibrator, logits, wanted = case(name, 1_000, every_row=True)
-    check_parity(calibrator, logits, wanted, to_onnx(calibrator).model)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_standard_operators_and_a_free_batch(name):
     model = to_onnx(fitted(name, 10)).model

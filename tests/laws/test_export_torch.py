@@ -19,12 +19,6 @@ def test_parity(name, n_classes):
     assert _difference(*case(name, n_classes)) < 1e-12
 
 
-@pytest.mark.theory
-@pytest.mark.parametrize("name", NAMES)
-def test_parity_on_every_row(name):
-    assert _difference(*case(name, 1_000, every_row=True)) < 1e-12
-
-
 def _difference(calibrator, logits, wanted):
     module = to_torch(calibrator)
     with torch.no_grad():

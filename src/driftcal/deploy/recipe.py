@@ -196,7 +196,10 @@ def recipe_of(calibrator: Calibrator) -> Recipe:
                 table=_bins(calibrator.bin_edges_, calibrator.bin_values_),
                 finish="normalise" if calibrator.normalise else "mask",
             )
-    raise AssertionError(f"{type(calibrator).__name__} has no recipe: write it here")
+    raise InputError(
+        f"{type(calibrator).__name__} has no export as torch module or ONNX graph. Use driftcal.load(path).predict_proba(logits), or "
+        "tune a method that has: base, ts, ets, ts-ir, ir, irm, ps, hb, pbmc."
+    )
 
 
 def _curves(scores: Float64, values: Float64, starts: Array) -> Table:
