@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,14 +61,6 @@ def split_training(source: Source, *, seed: int = 0) -> tuple[Source, Source]:
         raise InputError(f"there must be at least 2 images to train on; {source.name} has {len(source)}.")
     train, held_out = source.split(TRAIN_SHARE, seed=seed)
     return train, held_out
-
-
-def split_seed(weights: Path) -> int:
-    """The seed of the split that `weights` were trained with, from the results card beside them; 0 where there is none."""
-    try:
-        return int(json.loads(weights.with_name("card.json").read_text())["split"]["seed"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
 
 
 def rows_of_step(seed: int, step: int, rows: int, batch: int) -> Array:

@@ -1,0 +1,61 @@
+"""driftcal paper train: what it says and refuses; training itself is tested beside."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from driftcal.bench.networks import MEAN, NETWORKS, STD, make_network
+from driftcal.bench.recipe import split_training
+from driftcal.bench.training import save_weights
+from driftcal.bench.zoo import cifar10_network
+from driftcal.cli.app import main
+from driftcal.sources import digits
+
+
+def run(*words):
+    main(["paper", "train", *words])
+
+
+def test_a_dry_run_says_what_would_be_done(capsys, tmp_path):
+    with pytest.raises(SystemExit) as end:
+        run("vgg19", "--data", "cifar10=nowhere", "--minutes", "5", "-o", str(tmp_path), "--dry-run", "--json")
+    assert end.value.code == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "network": "vgg19", "epochs": None, "minutes": 5.0, "output": str(tmp_path / "vgg19"),
+    }  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["vgg91", "--data", "cifar10=x"], "vgg19"),
+        (["vgg19", "--data", "imagenet=x"], "cifar10=DIR"),
+        (["vgg19", "--data", "cifar10=nowhere"], "nowhere"),
+        (["vgg19", "--data", "cifar10=x", "--epochs", "1", "--minutes", "1"], "either epochs or minutes"),
+    ],
+)
+def test_wishes_that_cannot_be(capsys, words, message):
+    with pytest.raises(SystemExit) as end:
+        run(*words)
+    assert end.value.code in (1, 2)
+    assert message in capsys.readouterr().err
+
+
+def test_trained_networks_open_with_the_images_they_never_saw(tmp_path):
+    home = tmp_path / "mobilenetv2"
+    home.mkdir()
+    fresh = make_network("mobilenetv2", seed=5)
+    save_weights(fresh, home / "weights.safetensors")
+    (home / "card.json").write_text('{"seed": 4}')
+    network = cifar10_network("mobilenetv2", tmp_path)
+    images = np.random.default_rng(0).random((2, 32, 32, 3), np.float32)
+    normal = torch.from_numpy((images - np.float32(MEAN)) / np.float32(STD)).permute(0, 3, 1, 2)
+    with torch.inference_mode():
+        wanted = fresh.eval()(normal).numpy()
+    np.testing.assert_allclose(network.model.logits(images), wanted, rtol=1e-4, atol=1e-5)
+    held_out = network.held_out(digits())
+    assert list(held_out.indices) == list(split_training(digits(), seed=4)[1].indices)
+    assert set(NETWORKS) == {"mobilenetv2", "densenet121", "resnet50", "vgg19"}
