@@ -10,6 +10,7 @@ from typing import Any
 
 from driftcal.calibrators.base import Calibrator, FitReport
 from driftcal.calibrators.binning import HistogramBinning, PlattBinning
+from driftcal.calibrators.consistency import AverageThresholdedConfidence, DifferenceOfConfidences
 from driftcal.calibrators.ensemble import EnsembleTemperatureScaling
 from driftcal.calibrators.identity import Identity
 from driftcal.calibrators.isotonic import (
@@ -17,6 +18,7 @@ from driftcal.calibrators.isotonic import (
     IsotonicRegressionMulticlass,
     TemperatureIsotonicRegression,
 )
+from driftcal.calibrators.ladder import LadderIsotonic, LadderTemperature
 from driftcal.calibrators.platt import PlattScaling
 from driftcal.calibrators.temperature import TemperatureScaling
 from driftcal.errors import InputError, UnknownName
@@ -32,6 +34,10 @@ CALIBRATORS: dict[str, type[Calibrator]] = {
     "ps": PlattScaling,
     "hb": HistogramBinning,
     "pbmc": PlattBinning,
+    "ladder-ts": LadderTemperature,
+    "ladder-irm": LadderIsotonic,
+    "atc-ec": AverageThresholdedConfidence,
+    "doc-ec": DifferenceOfConfidences,
 }
 #: The nine of Tomani et al. 2021 under their names there: what its tables, the demo and a comparison of "all" show.
 PAPER_CALIBRATORS = ("base", "ts", "ets", "ts-ir", "ir", "irm", "ps", "hb", "pbmc")

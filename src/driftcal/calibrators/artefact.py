@@ -137,6 +137,7 @@ def _check_shapes(calibrator: Calibrator) -> None:
         raise ValueError(f"classes must be a list of at least 2; it has shape {calibrator.classes_.shape}")
     values = {name: np.asarray(getattr(calibrator, name)) for name in calibrator.fitted}
     starts = values.pop("curve_starts_", None)
+    rung_starts = values.pop("rung_starts_", None)
     for name, value in values.items():
         if value.dtype != np.float64 or not np.isfinite(value).all():
             raise ValueError(f"{name} must hold finite float64 numbers")
@@ -156,6 +157,15 @@ def _check_shapes(calibrator: Calibrator) -> None:
             or not (np.diff(starts) > 0).all()
         ):
             raise ValueError("curve_starts_ must rise from 0, one step per curve")
+    if "statistics_" in values:
+        rungs = values["statistics_"].size
+        lengths |= dict.fromkeys(("statistics_", "accuracies_", "temperatures_"), (rungs,)) | {"last_": ()}
+        if not 0 <= values["last_"] <= rungs - 1 or not (values.get("temperatures_", np.ones(1)) > 0).all():
+            raise ValueError("last_ must be a place on the ladder and temperatures_ positive")
+    if rung_starts is not None:
+        lengths |= dict.fromkeys(("rung_scores_", "rung_values_"), (int(rung_starts[-1]),))
+        if rung_starts.dtype != np.int64 or rung_starts.shape != (rungs + 1,) or not (np.diff(rung_starts) > 0).all():
+            raise ValueError("rung_starts_ must rise from 0, one step per rung")
     for name, shape in lengths.items():
         if name in values and values[name].shape != shape:
             raise ValueError(f"{name} must have shape {shape}; it has {values[name].shape}")

@@ -13,8 +13,8 @@ import numpy as np
 from driftcal import checks
 from driftcal.errors import InputError, UnknownName
 from driftcal.numerics import exp, kernel, log, row_max
-from driftcal.rows import map_blocks
-from driftcal.types import AnyArray, Array, Float64, Logits
+from driftcal.rows import Rows, map_blocks
+from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
 
 #: What one row tells, by name: each falls as the model grows unsure, and ignores a constant added to the row.
 STATISTICS: dict[str, str] = {
@@ -40,9 +40,13 @@ def row_statistics(logits: AnyArray, temperature: float = 1.0) -> Float64:
 
 def row_statistic(name: str, logits: AnyArray, temperature: float = 1.0) -> Float64:
     """One of the `STATISTICS` by name, (n,)."""
+    return row_statistics(logits, temperature)[:, _column(name)]
+
+
+def _column(name: str) -> int:
     if name not in STATISTICS:
         raise UnknownName.of("statistic", name, STATISTICS)
-    return row_statistics(logits, temperature)[:, list(STATISTICS).index(name)]
+    return list(STATISTICS).index(name)
 
 
 @kernel
@@ -79,7 +83,37 @@ def _row_statistics(logits: Logits, scale: float, out: Float64) -> None:
         out[i, 3] = log(plain) - mean / finite if finite > 1 else 745.0
 
 
-def atc_threshold(scores: AnyArray, correct: AnyArray) -> float:
+def rung_statistic(name: str, rows: Rows, temperature: float = 1.0) -> float:
+    """The weighted mean of a statistic over labelled rows: what a rung of the ladder looks like without labels."""
+    column, scale = _column(name), 1 / temperature
+
+    def add(logits: Logits, labels: Labels, weights: Weights, sums: Float64) -> None:
+        found = np.empty((len(logits), len(STATISTICS)))
+        _row_statistics(logits, scale, found)
+        sums[0] += weights @ found[:, column]
+
+    return float(rows.sums(add, 1)[0] / rows.weight)
+
+
+def window_statistic(name: str, logits: AnyArray, temperature: float = 1.0) -> float:
+    """The mean of a statistic over a window of unlabelled logits."""
+    return float(_window(row_statistic(name, logits, temperature)).mean())
+
+
+def row_correct(name: str, rows: Rows, temperature: float = 1.0) -> tuple[Float64, Array, Float64]:
+    """A statistic of every labelled row, whether the model gets it right, and the row's weight."""
+    column, scale = _column(name), 1 / temperature
+
+    def write(logits: Logits, labels: Labels, weights: Weights, out: Float64) -> None:
+        found = np.empty((len(logits), len(STATISTICS)))
+        _row_statistics(logits, scale, found)
+        out[:, 0], out[:, 1], out[:, 2] = found[:, column], logits.argmax(axis=1) == labels, weights
+
+    table = rows.each(write, 3)
+    return table[:, 0], table[:, 1] > 0, table[:, 2]
+
+
+def atc_threshold(scores: AnyArray, correct: AnyArray, weights: AnyArray = None) -> float:
     """The score that as many validation rows lie below as are wrong: average thresholded confidence.
 
     Garg et al. 2022, section 4. `scores` rise with certainty (confidence, or minus the entropy), `correct` says which
@@ -90,15 +124,19 @@ def atc_threshold(scores: AnyArray, correct: AnyArray) -> float:
     """
     values = np.asarray(scores, np.float64)
     right = np.asarray(correct, bool)
-    if values.ndim != 1 or values.shape != right.shape or not len(values):
+    mass = np.ones(values.shape) if weights is None else np.asarray(weights, np.float64)
+    if values.ndim != 1 or values.shape != right.shape or values.shape != mass.shape or not mass.sum() > 0:
         raise InputError(
             f"scores and correct must hold one entry per validation row; their shapes are {values.shape} and {right.shape}. "
             "Pass the confidence of each row and whether the model got it right."
         )
-    wrong = int((~right).sum())
-    ordered = np.sort(values)
-    # rows at or above the threshold count as right: the (wrong + 1)-th lowest; none at all where all are wrong
-    return float(ordered[wrong]) if wrong < len(ordered) else float(np.nextafter(ordered[-1], np.inf))
+    values, right, mass = values[mass > 0], right[mass > 0], mass[mass > 0]
+    order = np.argsort(values)
+    reached = np.cumsum(mass[order])
+    wrong = mass[~right].sum()
+    # rows at or above the threshold count as right; none at all where all are wrong
+    place = int(np.searchsorted(reached, wrong + 1e-9 * reached[-1], side="right"))
+    return float(values[order[place]]) if place < len(values) else float(np.nextafter(values.max(), np.inf))
 
 
 def atc_accuracy(scores: AnyArray, threshold: float) -> float:

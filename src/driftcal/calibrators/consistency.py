@@ -1,0 +1,124 @@
+"""Expectation consistency: a label-free estimate of a window's accuracy, and the temperature that agrees with it."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from scipy.optimize import brentq
+
+from driftcal.calibrators.adaptive import AdaptiveCalibrator
+from driftcal.calibrators.base import Calibrator, FitReport
+from driftcal.calibrators.label_free import (
+    atc_accuracy,
+    atc_threshold,
+    doc_accuracy,
+    row_correct,
+    row_statistic,
+    rung_statistic,
+)
+from driftcal.calibrators.temperature import fit_nll
+from driftcal.numerics import log_softmax_kernel, softmax_kernel
+from driftcal.rows import Rows
+from driftcal.types import Float64, Logits
+
+#: A window's temperature stays within this factor of the clean one: accuracies at or below chance would ask for infinity.
+WIDEST = 100.0
+
+
+def consistent_temperature(logits: Logits, accuracy: float, near: float = 1.0) -> float:
+    """The T with mean confidence of softmax(z / T) = `accuracy`, within a factor of `WIDEST` of `near`.
+
+    Mean confidence falls as T rises, so there is one. Clarté et al. 2023, section 2.
+
+    >>> import numpy as np
+    >>> round(consistent_temperature(np.log([[0.9, 0.1], [0.1, 0.9]]), 0.75), 6)
+    2.0
+    """
+
+    def surplus(log_t: float) -> float:
+        return float(row_statistic("confidence", logits, math.exp(log_t)).mean() - accuracy)
+
+    low, high = math.log(near / WIDEST), math.log(near * WIDEST)
+    if surplus(low) <= 0:
+        return math.exp(low)
+    if surplus(high) >= 0:
+        return math.exp(high)
+    return math.exp(brentq(surplus, low, high, xtol=1e-10))
+
+
+class _Consistent(AdaptiveCalibrator):
+    """Temperature scaling on clean rows, moved so that a window's mean confidence is its estimated accuracy."""
+
+    temperature_: float
+
+    def __init__(self, *, t_max: float | None = None, classes: Sequence[Any] | None = None) -> None:
+        self.t_max = t_max
+        self.classes = classes
+
+    @abstractmethod
+    def estimate(self, window: Logits) -> float:
+        """The estimated accuracy of a window of unlabelled logits."""
+
+    @abstractmethod
+    def _learn(self, clean: Rows) -> None:
+        """What the estimate needs to know of clean rows."""
+
+    def _fit_rungs(self, rungs: Sequence[Rows]) -> FitReport:
+        beta, report = fit_nll(rungs[0], self.t_max)
+        self.temperature_ = float(1 / beta)
+        self._learn(rungs[0])
+        return report
+
+    def _adapted(self, window: Logits) -> Calibrator:
+        return self._temperature(consistent_temperature(window, self.estimate(window), self.temperature_))
+
+    def _static(self) -> Calibrator:
+        return self._temperature(self.temperature_)
+
+    def _map(self, logits: Logits, out: Float64) -> None:
+        softmax_kernel(logits, 1 / self.temperature_, out)
+
+    def _log_map(self, logits: Logits, out: Float64) -> None:
+        log_softmax_kernel(logits, 1 / self.temperature_, out)
+
+
+class AverageThresholdedConfidence(_Consistent):
+    """ATC + EC: a window's accuracy is the share of rows whose certainty reaches a threshold, T follows from it.
+
+    The threshold lets as many clean rows fail as the model gets wrong; certainty is minus the entropy at the clean
+    temperature. Uses clean rows only and ignores the ladder. Garg et al. 2022; Clarté et al. 2023.
+    """
+
+    fitted = ("temperature_", "threshold_")
+
+    def _learn(self, clean: Rows) -> None:
+        scores, correct, weights = row_correct("certainty", clean, self.temperature_)
+        self.threshold_ = atc_threshold(scores, correct, weights)
+
+    def estimate(self, window: Logits) -> float:
+        """The share of rows that reach the threshold."""
+        return atc_accuracy(row_statistic("certainty", window, self.temperature_), self.threshold_)
+
+
+class DifferenceOfConfidences(_Consistent):
+    """DoC + EC: a window's accuracy is the clean one minus what the mean confidence lost, T follows from it.
+
+    Uses clean rows only and ignores the ladder. Guillory et al. 2021; Clarté et al. 2023.
+    """
+
+    fitted = ("temperature_", "clean_confidence_", "clean_accuracy_")
+
+    def _learn(self, clean: Rows) -> None:
+        self.clean_confidence_ = float(rung_statistic("confidence", clean, self.temperature_))
+        self.clean_accuracy_ = float(clean.accuracy)
+
+    def estimate(self, window: Logits) -> float:
+        """Clean accuracy minus the fall of the mean confidence."""
+        scores: Float64 = row_statistic("confidence", window, self.temperature_)
+        return doc_accuracy(scores, self.clean_confidence_, self.clean_accuracy_)
+
+
+__all__ = ["AverageThresholdedConfidence", "DifferenceOfConfidences", "consistent_temperature"]

@@ -1,0 +1,213 @@
+"""Ladder temperature and ladder isotonic: where a window stands on the noise ladder picks the map.
+
+Every rung of the ladder has its own temperature (or isotonic curve) and its own mean of a label-free statistic. At use
+the statistic of the last rows is looked up between the rungs' means. The look-up ends at the rung whose accuracy is
+half-way between the clean one and chance: noise is among the worst that happens to a model, so that further down the
+ladder asks for more doubt than other kinds of drift deserve. docs/research.md tells how that was settled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from driftcal.calibrators.adaptive import AdaptiveCalibrator
+from driftcal.calibrators.base import Calibrator, FitReport, finish
+from driftcal.calibrators.curves import apply_curves, fit_curves
+from driftcal.calibrators.isotonic import STRICT, IsotonicRegressionMulticlass
+from driftcal.calibrators.label_free import STATISTICS, LadderScale, between, rung_statistic, window_statistic
+from driftcal.calibrators.temperature import beta_floor, fit_nll, newton, nll_sums
+from driftcal.errors import NoFiniteOptimum, UnknownName
+from driftcal.numerics import log_softmax_kernel, softmax_kernel
+from driftcal.rows import Rows
+from driftcal.types import Array, Float64, Logits
+
+#: How much the clean rung weighs in the static map; the others up to the last usable one share the rest.
+CLEAN_SHARE = 0.5
+
+
+class _Ladder(AdaptiveCalibrator):
+    """What both have in common: the ruler and where it ends."""
+
+    statistic: str
+    statistics_: Float64
+    accuracies_: Float64
+    last_: float
+
+    def _measure(self, rungs: Sequence[Rows]) -> None:
+        if self.statistic not in STATISTICS:
+            raise UnknownName.of("statistic", self.statistic, STATISTICS)
+        self.statistics_ = np.array([rung_statistic(self.statistic, rung) for rung in rungs])
+        self.accuracies_ = np.array([rung.accuracy for rung in rungs])
+        self.last_ = half_way(self.accuracies_, 1 / rungs[0].n_classes)
+
+    def position(self, window: Logits) -> float:
+        """Where a window of unlabelled logits stands on the ladder, in rungs: 0 is clean."""
+        scores, _ = self._checked(window)
+        value = window_statistic(self.statistic, scores)
+        return min(LadderScale.of(self.statistics_).position(value), self.last_)
+
+    def _shares(self) -> Float64:
+        """What each rung weighs in the static map."""
+        used = math.ceil(self.last_) + 1
+        shares = np.zeros(len(self.statistics_))
+        shares[1:used] = (1 - CLEAN_SHARE) / max(1, used - 1)
+        shares[0] = 1 - shares.sum()
+        return shares
+
+
+def half_way(accuracies: Float64, chance: float) -> float:
+    """The position on a ladder where accuracy has fallen half of the way to chance; its end if it never does.
+
+    >>> half_way(np.array([0.9, 0.7, 0.5, 0.3, 0.1]), 0.1)
+    2.0
+    """
+    falls = np.minimum.accumulate(accuracies)
+    target = (accuracies[0] + chance) / 2
+    below = np.flatnonzero(falls <= target)
+    if not len(below) or below[0] == 0:
+        return float(len(accuracies) - 1)
+    k = int(below[0])
+    return float(k - 1 + (falls[k - 1] - target) / (falls[k - 1] - falls[k]))
+
+
+class LadderTemperature(_Ladder):
+    """A temperature for every rung of the noise ladder; the last rows say which: log T is read between the rungs.
+
+    Rung i has T_i (by NLL) and s_i, the mean over its rows of a label-free `statistic` (default: top logit minus
+    second). A window with mean s stands where s lies between the running minima of s_i, at most half-way down the
+    ladder. Without a window one temperature answers, fitted to all rungs down to there, the clean one counting as much
+    as the others together. Fitted without `levels` it is temperature scaling.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> clean, noisy = rng.normal(size=(800, 4)) * 6, rng.normal(size=(800, 4)) * 3
+    >>> y = (clean + rng.normal(size=(800, 4)) * 2).argmax(axis=1)
+    >>> rungs = np.repeat([0, 1], 800)
+    >>> ladder = LadderTemperature().fit(np.vstack([clean, noisy + clean / 6]), np.tile(y, 2), levels=rungs)
+    >>> ladder.adapt(clean[:100]).temperature_ < ladder.adapt(noisy[:100]).temperature_
+    True
+    """
+
+    fitted = ("temperature_", "temperatures_", "statistics_", "accuracies_", "last_")
+
+    def __init__(
+        self, *, statistic: str = "margin", t_max: float | None = None, classes: Sequence[Any] | None = None
+    ) -> None:
+        self.statistic = statistic
+        self.t_max = t_max
+        self.classes = classes
+
+    def _fit_rungs(self, rungs: Sequence[Rows]) -> FitReport:
+        self._measure(rungs)
+        betas, reports = _betas(rungs, self.t_max)
+        self.temperatures_ = 1 / betas
+        if len(rungs) == 1:
+            self.temperature_ = float(self.temperatures_[0])
+            return reports[0]
+        shares = self._shares()
+
+        def loss(beta: float) -> Sequence[float]:
+            parts = [s * r.sums(nll_sums, 3, beta) / r.weight for s, r in zip(shares, rungs, strict=True) if s > 0]
+            return [float(part) for part in np.sum(parts, axis=0)]
+
+        start = float(np.exp(shares @ np.log(betas)))
+        beta, after, passes = newton(loss, start, beta_floor(self.t_max))
+        self.temperature_ = float(1 / beta)
+        return FitReport("nll", loss(1.0)[0], after, passes + 1 + max(r.passes for r in reports))
+
+    def _adapted(self, window: Logits) -> Calibrator:
+        return self._temperature(math.exp(between(np.log(self.temperatures_), self.position(window))))
+
+    def _static(self) -> Calibrator:
+        return self._temperature(self.temperature_)
+
+    def _map(self, logits: Logits, out: Float64) -> None:
+        softmax_kernel(logits, 1 / self.temperature_, out)
+
+    def _log_map(self, logits: Logits, out: Float64) -> None:
+        log_softmax_kernel(logits, 1 / self.temperature_, out)
+
+
+def _betas(rungs: Sequence[Rows], t_max: float | None) -> tuple[Float64, list[FitReport]]:
+    """1/T of every rung; one without a finite optimum takes its nearest neighbour's."""
+    found: dict[int, float] = {}
+    reports, reasons = [], []
+    for i, rung in enumerate(rungs):
+        try:
+            found[i], report = fit_nll(rung, t_max)
+            reports.append(report)
+        except NoFiniteOptimum as reason:
+            reasons.append(reason)
+    if not found:
+        raise reasons[0]
+    places = np.array(list(found))
+    nearest = places[np.abs(np.arange(len(rungs))[:, None] - places).argmin(axis=1)]
+    return np.array([found[int(i)] for i in nearest]), reports
+
+
+class LadderIsotonic(_Ladder):
+    """An isotonic curve for all classes (IRM) on every rung of the noise ladder, blended where the last rows stand.
+
+    As `LadderTemperature`, with the two neighbouring rungs' curves averaged. Without a window the mean of all curves down
+    to the half-way rung answers, the clean one counting as much as the others together. Fitted without `levels` it
+    is IRM.
+    """
+
+    fitted = ("rung_scores_", "rung_values_", "rung_starts_", "statistics_", "accuracies_", "last_")
+
+    def __init__(self, *, statistic: str = "margin", classes: Sequence[Any] | None = None) -> None:
+        self.statistic = statistic
+        self.classes = classes
+
+    def _fit_rungs(self, rungs: Sequence[Rows]) -> FitReport:
+        self._measure(rungs)
+        used = [fit_curves(rung, 1) for rung in rungs]
+        self.rung_scores_ = np.concatenate([scores for (scores, _, _), _ in used])
+        self.rung_values_ = np.concatenate([values for (_, values, _), _ in used])
+        self.rung_starts_: Array = np.cumsum([0, *(len(scores) for (scores, _, _), _ in used)])
+        shares = self._shares()
+        before = sum(s * r.before for s, (_, r) in zip(shares, used, strict=True))
+        after = sum(s * r.after for s, (_, r) in zip(shares, used, strict=True))
+        return FitReport(used[0][1].loss, float(before), float(after), used[0][1].passes)
+
+    def _adapted(self, window: Logits) -> Calibrator:
+        position = self.position(window)
+        low = min(int(position), len(self.statistics_) - 1)
+        shares = np.zeros(len(self.statistics_))
+        shares[low] = 1 - (position - low)
+        if position > low:
+            shares[low + 1] = position - low
+        return self._blend(shares)
+
+    def _static(self) -> Calibrator:
+        return self._blend(self._shares())
+
+    def _blend(self, shares: Float64) -> Calibrator:
+        frozen = IsotonicRegressionMulticlass()
+        frozen.curve_scores_, frozen.curve_values_ = self._curve(shares)
+        frozen.curve_starts_ = np.array([0, len(frozen.curve_scores_)])
+        return self._frozen(frozen)
+
+    def _curve(self, shares: Float64) -> tuple[Float64, Float64]:
+        """The average of the rungs' curves: straight between all their points, so exact."""
+        parts = [
+            (share, slice(self.rung_starts_[k], self.rung_starts_[k + 1]))
+            for k, share in enumerate(shares)
+            if share > 0
+        ]
+        scores = np.unique(np.concatenate([self.rung_scores_[part] for _, part in parts]))
+        values = np.sum(
+            [share * np.interp(scores, self.rung_scores_[part], self.rung_values_[part]) for share, part in parts],
+            axis=0,
+        )
+        return scores, np.maximum.accumulate(values)  # rounding must not let it fall
+
+    def _map(self, logits: Logits, out: Float64) -> None:
+        scores, values = self._curve(self._shares())
+        softmax_kernel(logits, 1.0, out)
+        apply_curves(out, scores, values, np.array([0, len(scores)]), STRICT)
+        finish(logits, out)
