@@ -14,6 +14,7 @@ from driftcal.calibrators import Calibrator, Identity
 from driftcal.calibrators.artefact import load as load_calibrator
 from driftcal.calibrators.artefact import notes as artefact_notes
 from driftcal.collect import Collector, OnRows
+from driftcal.engines import Engine
 from driftcal.errors import ArtefactError, InputError, ModelError
 from driftcal.evaluation import Contender, evaluate_contenders
 from driftcal.models import Model, open_model
@@ -127,16 +128,17 @@ def evaluate(
     contenders: Sequence[Contender] | None = None,
     group: str | None = None,
     store: Store | str | os.PathLike[str] | None = None,
+    engine: Engine | None = None,
     on_rows: OnRows | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> Results:
     """Metrics of a tuned model on test data under every shift and level of `suite`, beside the model as it was.
 
-    `group` is "class", or "group" for the groups that the source names. The result prints, saves and frames itself.
+    `engine` says where the work is done (``driftcal.open_engine``), without one here. `group` is "class", or "group" for the groups that the source names. The result prints, saves and frames itself.
     """
     source = as_source(x_test, y_test, class_names=tuned.class_names or None).labelled()
     chosen = get_suite(suite)
-    collector = Collector(tuned.model, source, store=as_store(store), seed=seed, on_rows=on_rows)
+    collector = Collector(tuned.model, source, store=as_store(store), seed=seed, on_rows=on_rows, engine=engine)
     return evaluate_contenders(
         collector,
         tuned.contenders if contenders is None else contenders,

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftcal.calibrators import CALIBRATORS, make_calibrator
+from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
+from driftcal.calibrators.adaptive import predict_windows
 from driftcal.errors import DidNotConverge, UnknownName
 from driftcal.metrics import Statistics
-from driftcal.types import Labels, Logits
+from driftcal.sharded import Part, each_part, stack
+from driftcal.types import Array, Labels, Logits
 
 #: What weighs how much: (clean rows, all levels of the ladder pooled).
 FOCUS: dict[str, tuple[float, float]] = {"in-domain": (1.0, 0.0), "drift": (0.0, 1.0), "both": (0.5, 0.5)}
@@ -51,7 +53,7 @@ class Choice:
 
 
 def choose(
-    levels: Sequence[Logits],
+    levels: Sequence[Part],
     labels: Labels,
     *,
     keep_accuracy: bool = False,
@@ -96,7 +98,7 @@ def choose(
         f"{f' against {beaten}' if beaten else ''} (clean {best.clean_ece:.3f}, ladder {best.drift_ece:.3f}).",
     )
     if not CALIBRATORS[best.method].keeps_accuracy:
-        before = float(np.mean(levels[0].argmax(axis=1) == labels))
+        before = float(np.mean(np.asarray(levels[0]).argmax(axis=1) == labels))
         reasons.append(
             f"It may change answers: accuracy on clean rows is {best.accuracy:.3f} with it, {before:.3f} without. "
             "If that is too much, ask to keep the accuracy."
@@ -104,7 +106,11 @@ def choose(
     return Choice(best.method, tuple(trials), " ".join(reasons))
 
 
-def _try(name: str, levels: Sequence[Logits], labels: Labels, t_max: float | None) -> Trial | None:
+def _held_out(logits: Logits, labels: Labels, held: Array, fitted: Calibrator) -> Statistics:
+    return Statistics.of_probabilities(labels[held], predict_windows(fitted, logits[held]))
+
+
+def _try(name: str, levels: Sequence[Part], labels: Labels, t_max: float | None) -> Trial | None:
     """The candidate's errors on rows it was not tuned on, or None where it cannot be tuned."""
     n = len(labels)
     fold = np.random.default_rng(0).permutation(n) % _FOLDS
@@ -116,13 +122,12 @@ def _try(name: str, levels: Sequence[Logits], labels: Labels, t_max: float | Non
         if not held.any():
             continue
         try:
-            fitted = make_calibrator(name, **cap).fit(
-                np.concatenate([level[kept] for level in levels]), np.tile(labels[kept], len(levels))
-            )
+            rungs = np.repeat(np.arange(len(levels)), int(kept.sum()))
+            fitted = make_calibrator(name, **cap).fit(*stack(levels, labels, kept), levels=rungs)
         except DidNotConverge:
             return None
-        for i, level in enumerate(levels):
-            seen = Statistics.of_probabilities(labels[held], fitted.predict_proba(level[held]))
+        answers = each_part(_held_out, levels, {"labels": labels, "held": held, "fitted": fitted})
+        for i, seen in enumerate(answers):
             ladder = seen if ladder is None else ladder + seen
             if i == 0:
                 clean = seen if clean is None else clean + seen

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators import Calibrator
+from driftcal.calibrators.adaptive import predict_windows
 from driftcal.collect import Collector
 from driftcal.metrics.bootstrap import draw, interval_of
 from driftcal.metrics.ordered import Ordered
@@ -20,6 +21,7 @@ from driftcal.metrics.statistics import Statistics, bin_edges
 from driftcal.metrics.summary import DEBIASED_BINS
 from driftcal.perturb.shift import Shift
 from driftcal.results import POOLED, CalibratorInfo, ResultRow, Results, ShiftInfo
+from driftcal.sharded import each_part
 from driftcal.types import Array, Float64, Labels
 
 #: Metrics that carry an interval; they are sums over images, so that a replicate is one matrix product.
@@ -79,13 +81,14 @@ def evaluate_contenders(
         names = [str(g) for g in groups.tolist()]
         parts += [(name, np.flatnonzero([n == name for n in names])) for name in dict.fromkeys(sorted(names))]
     rows: list[ResultRow] = []
+    collector.gather((shift, level) for shift in shifts for level in shift.levels or (0,))
     for shift in shifts:
         levels = shift.levels or (0,)
         seen: dict[str, list[Scores]] = {contender.name: [] for contender in contenders}
-        for level in levels:
-            logits = collector.logits(shift, level)
-            for contender in contenders:
-                seen[contender.name].append(_scores(labels, contender.calibrator, logits))
+        given = {"labels": labels, "calibrators": [contender.calibrator for contender in contenders]}
+        for scored in each_part(_scores, [collector.part(shift, level) for level in levels], given):
+            for contender, one in zip(contenders, scored, strict=True):
+                seen[contender.name].append(one)
         for contender in contenders:
             for group, chosen in parts:
                 scores = [_take(s, chosen) for s in seen[contender.name]]
@@ -102,9 +105,9 @@ def evaluate_contenders(
     )
 
 
-def _scores(labels: Labels, calibrator: Calibrator, logits: Array) -> Scores:
-    probs = calibrator.predict_proba(logits)
-    return Scores.of_checked(labels, probs, None, positive=False)
+def _scores(logits: Array, labels: Labels, calibrators: Sequence[Calibrator]) -> list[Scores]:
+    """What every calibrator makes of one condition; one that adapts sees consecutive windows of it, without labels."""
+    return [Scores.of_checked(labels, predict_windows(one, logits), None, positive=False) for one in calibrators]
 
 
 def _take(scores: Scores, chosen: Array) -> Scores:

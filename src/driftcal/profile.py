@@ -19,6 +19,7 @@ from driftcal import checks
 from driftcal.calibrators import Calibrator, TemperatureScaling
 from driftcal.calibrators.label_free import LadderScale, atc_threshold, between, row_statistics
 from driftcal.errors import ArtefactError, DidNotConverge, InputError, UnknownName
+from driftcal.sharded import Stored, each_part, stack
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Probs
 
 #: What one row tells, in the order of the columns of `Profile.gauges`.
@@ -58,7 +59,7 @@ class Profile:
         """
         if not len(ladder):
             raise InputError("ladder must hold the logits of at least one rung, the clean one; it is empty.")
-        logits = [checks.as_logits(rung)[0] for rung in ladder]
+        logits = [rung if isinstance(rung, Stored) else checks.as_logits(rung)[0] for rung in ladder]
         n_classes = logits[0].shape[1]
         labels, _ = checks.as_labels(y, n_classes, len(logits[0]), classes=calibrator.classes_.tolist())
         if len({rung.shape for rung in logits}) > 1 or len(labels) < MIN_ROWS:
@@ -66,11 +67,14 @@ class Profile:
                 f"every rung must hold the same rows, at least {MIN_ROWS}; their shapes are {[rung.shape for rung in logits]}. "
                 "Pass the logits of one validation set at each level."
             )
-        temperature = _temperature(logits[0], labels)
-        correct = np.stack([rung.argmax(axis=1) == labels for rung in logits])
-        certainty = _certainty(row_statistics(logits[0], temperature)[:, 1], n_classes)
+        temperature = _temperature(*stack(logits[:1], labels))
+        predicted = each_part(_predicted, logits, {})
+        correct = np.stack([rung == labels for rung in predicted])
+        clean = each_part(row_statistics, logits[:1], {"temperature": temperature})[0]
+        certainty = _certainty(clean[:, 1], n_classes)
         threshold = atc_threshold(certainty, correct[0])
-        gauges = np.stack([_gauges(rung, calibrator.predict_proba(rung), temperature, threshold) for rung in logits])
+        settings = {"calibrator": calibrator, "temperature": temperature, "threshold": threshold}
+        gauges = np.stack(each_part(_gauges_of, logits, settings))
         spread = float(certainty.std())
         plain = cls(
             temperature=temperature,
@@ -80,7 +84,7 @@ class Profile:
             rows=len(labels),
             deviation=spread,
             skewness=float(np.mean(((certainty - certainty.mean()) / spread) ** 3)) if spread > 0 else 0.0,
-            shares=tuple((np.bincount(logits[0].argmax(axis=1), minlength=n_classes) / len(labels)).tolist()),
+            shares=tuple((np.bincount(predicted[0], minlength=n_classes) / len(labels)).tolist()),
             estimator="confidence",
         )
         errors = _errors(plain, gauges[0], correct[0])
@@ -185,7 +189,16 @@ ESTIMATORS: dict[str, Callable[[Profile, Float64], float]] = {
 }
 
 
-def _temperature(logits: Array, labels: Labels) -> float:
+def _predicted(logits: Logits) -> Array:
+    columns: Array = logits.argmax(axis=1)
+    return columns
+
+
+def _gauges_of(logits: Logits, calibrator: Calibrator, temperature: float, threshold: float) -> Float64:
+    return _gauges(logits, calibrator.predict_proba(logits), temperature, threshold)
+
+
+def _temperature(logits: AnyArray, labels: Labels | None) -> float:
     try:
         return float(TemperatureScaling().fit(logits, labels).temperature_)
     except DidNotConverge:  # all rows right, or none better than chance: the model's own scale must do

@@ -10,9 +10,11 @@ import numpy as np
 from driftcal.calibrated import CalibratedModel, as_source, as_store
 from driftcal.calibrators import CALIBRATORS, PAPER_CALIBRATORS
 from driftcal.collect import Collector, OnRows
+from driftcal.engines import Engine
 from driftcal.errors import InputError, UnknownName
 from driftcal.evaluation import Contender
 from driftcal.perturb.shift import Shift
+from driftcal.sharded import stack
 from driftcal.sources import Source
 from driftcal.store import Store
 from driftcal.tuning import fit_or_keep, shift_for
@@ -28,6 +30,7 @@ def rivals(
     t_max: float | None = None,
     store: Store | str | None = None,
     on_rows: OnRows | None = None,
+    engine: Engine | None = None,
 ) -> list[Contender]:
     """The model as it is, then every method twice: tuned on clean rows, and (``-p``) on the levels `tuned` was tuned on.
 
@@ -38,20 +41,24 @@ def rivals(
         if method not in CALIBRATORS:
             raise UnknownName.of("method", method, CALIBRATORS)
     source = validation_of(tuned, as_source(x_val, y_val, class_names=tuned.class_names or None))
-    collector = Collector(tuned.model, source, store=as_store(store), seed=tuned.about["seed"], on_rows=on_rows)
-    logits = [collector.logits(shift, level) for shift, level in ladder_conditions(tuned, source)]
-    clean, ladder = logits[0], np.concatenate(logits)
-    labels = np.tile(source.labels, len(logits))
+    collector = Collector(
+        tuned.model, source, store=as_store(store), seed=tuned.about["seed"], on_rows=on_rows, engine=engine
+    )
+    conditions = ladder_conditions(tuned, source)
+    collector.gather(conditions)
+    parts = [collector.part(shift, level) for shift, level in conditions]
+    clean, ladder = stack(parts[:1], source.labels), stack(parts, source.labels)
+    rungs = np.repeat(np.arange(len(parts)), len(source.labels))
     own = {contender.name: contender for contender in tuned.contenders}
     found = {"base": own["base"]}
     for method in dict.fromkeys([*methods, tuned.method]):
         if method == "base":
             continue
-        calibrator, words = fit_or_keep(method, clean, source.labels, t_max)
+        calibrator, words = fit_or_keep(method, *clean, t_max)
         found[method] = Contender(method, method, calibrator, "clean rows", [words] if words else [])
         if tuned.ladder is not None:
             name = f"{method}-p"
-            calibrator, words = fit_or_keep(method, ladder, labels, t_max)
+            calibrator, words = fit_or_keep(method, *ladder, t_max, rungs)
             on = str(tuned.ladder["shift"])
             found[name] = own.get(name) or Contender(name, method, calibrator, on, [words] if words else [])
     return list(found.values())

@@ -7,16 +7,17 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from driftcal.calibrated import CalibratedModel, as_store, evaluate
 from driftcal.calibrators.artefact import notes as artefact_notes
 from driftcal.collect import Collector, OnRows
+from driftcal.engines import Engine
 from driftcal.errors import InputError
 from driftcal.models import Model, open_model
 from driftcal.perturb import get_suite
 from driftcal.perturb.shift import Shift
+from driftcal.places import as_path
 from driftcal.results import Results
 from driftcal.rivalry import ladder_conditions, rivals, validation_of
 from driftcal.sources import Source, open_source
@@ -99,9 +100,9 @@ class TuningRun:
         part = Part(source.name, len(source), len(known) + round(extra), passes)
         return Plan([part], passes * _seconds_per_pass(collector, [known[-1]]) if clock else 0.0, most)
 
-    def run(self, *, on_rows: OnRows | None = None) -> CalibratedModel:
+    def run(self, *, on_rows: OnRows | None = None, engine: Engine | None = None) -> CalibratedModel:
         """Algorithm 1 and the fit."""
-        return tune(self.model, self.validation, store=self.store, on_rows=on_rows, **self.options)
+        return tune(self.model, self.validation, store=self.store, on_rows=on_rows, engine=engine, **self.options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +154,7 @@ class EvaluationRun:
 
     def plan(self, *, clock: bool = True) -> Plan:
         """Exactly the passes that `run` will make now; with ``clock=False`` the model is not asked how long one takes."""
-        store = self._opened if self.store is not None and Path(self.store).is_dir() else None
+        store = self._opened if self.store is not None and _exists(self.store) else None
         conditions = [(shift, float(level)) for shift in get_suite(self.suite).shifts for level in shift.levels]
         parts, seconds = [], 0.0
         work: list[tuple[Source, int, Conditions]] = [(self.test, self.seed, conditions)]
@@ -168,17 +169,23 @@ class EvaluationRun:
             seconds += passes * _seconds_per_pass(collector, wanted) if passes and clock else 0.0
         return Plan(parts, seconds)
 
-    def run(self, *, on_rows: OnRows | None = None, about: Mapping[str, Any] | None = None) -> Results:
+    def run(
+        self,
+        *,
+        on_rows: OnRows | None = None,
+        about: Mapping[str, Any] | None = None,
+        engine: Engine | None = None,
+    ) -> Results:
         """All contenders on all shifts and levels."""
         contenders = None
         if self._compares:
             contenders = rivals(
                 self.tuned, self.validation, methods=self.methods, t_max=self.t_max, store=self._opened,
-                on_rows=on_rows,
+                on_rows=on_rows, engine=engine,
             )  # fmt: skip
         return evaluate(
             self.tuned, self.test, suite=self.suite, seed=self.seed, n_bins=self.n_bins, group=self.group,
-            contenders=contenders, store=self._opened, on_rows=on_rows,
+            contenders=contenders, store=self._opened, on_rows=on_rows, engine=engine,
             about={**({"group": self.group} if self.group else {}), **(about or {})},
         )  # fmt: skip
 
@@ -211,7 +218,11 @@ def _with_groups(test: Any, group: str | None) -> Source:
 
 def _store_if_there(place: Place | None) -> Store | None:
     """A plan writes nothing: a store that does not exist yet is an empty one."""
-    return None if place is None or not Path(place).is_dir() else as_store(place)
+    return None if place is None or not _exists(place) else as_store(place)
+
+
+def _exists(place: Place) -> bool:
+    return (as_path(place) / "store.json").exists()
 
 
 def _seconds_per_pass(collector: Collector, conditions: Iterable[tuple[Shift, float]]) -> float:

@@ -240,9 +240,7 @@ def named(name: Any) -> Callable[..., Any]:
 Part = Logits | Stored
 
 
-def stack(
-    parts: Sequence[Part], labels: Labels, chosen: Array | None = None
-) -> tuple[Logits, Labels] | tuple[ShardedRows, None]:
+def stack(parts: Sequence[Part], labels: Labels, chosen: Array | None = None) -> tuple[Any, Labels | None]:
     """What a calibrator is fitted on: conditions of the same images one after the other, of each only the `chosen` rows.
 
     Arrays become one array with its labels; stored logits become rows that are passed over where they are.
@@ -252,6 +250,8 @@ def stack(
         where = None if chosen is None else np.flatnonzero(chosen)
         segments = tuple(Segment(part.key, len(part), where) for part in parts)  # type: ignore[union-attr]
         return ShardedRows(Table(first.store, segments, first.shape[1]), first.engine), None
+    if len(parts) == 1 and chosen is None:
+        return np.asarray(parts[0]), labels
     pick: Any = slice(None) if chosen is None else chosen
     return np.concatenate([np.asarray(part)[pick] for part in parts]), np.tile(labels[pick], len(parts))
 

@@ -14,6 +14,7 @@ from driftcal.calibrated import CalibratedModel, as_source, as_store
 from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
 from driftcal.choose import Choice, choose
 from driftcal.collect import Collector, OnRows
+from driftcal.engines import Engine
 from driftcal.errors import InputError, NoFiniteOptimum, UnknownName
 from driftcal.evaluation import versions
 from driftcal.models import Model, open_model
@@ -21,6 +22,7 @@ from driftcal.perturb import TabularNoise, get_shift
 from driftcal.perturb.ladder import find_ladder
 from driftcal.perturb.shift import Shift
 from driftcal.profile import MIN_ROWS, Profile
+from driftcal.sharded import stack
 from driftcal.sources import Source
 from driftcal.store import Store
 from driftcal.types import AnyArray, Array, Labels, Logits
@@ -42,6 +44,7 @@ def tune(
     categorical: Sequence[int] = (),
     class_names: Sequence[str] | None = None,
     store: Store | str | os.PathLike[str] | None = None,
+    engine: Engine | None = None,
     on_rows: OnRows | None = None,
     **model_options: Any,
 ) -> CalibratedModel:
@@ -52,25 +55,27 @@ def tune(
     ("ts", "ets", "ir", "irm", …) is tuned on all of them; ``shift=None`` tunes on the clean rows only. ``method="auto"``
     compares candidates by cross-validation on these rows: only such that keep the accuracy if `keep_accuracy`, and with
     `focus` on "in-domain", "drift" or "both". For feature matrices noise scales are learnt per column; `categorical`
-    columns are resampled.
+    columns are resampled. With an `engine` (``driftcal.open_engine``) the work is done on its workers, and with a `store`
+    as well, logits stay there: the same bits as here.
     """
     if method != "auto" and method not in CALIBRATORS:
         raise UnknownName.of("method", method, [*CALIBRATORS, "auto"])
     source = as_source(x_val, y_val, class_names=class_names).labelled()
     opened = open_model(model, **model_options)
-    collector = Collector(opened, source, store=as_store(store), seed=seed, on_rows=on_rows)
+    collector = Collector(opened, source, store=as_store(store), seed=seed, on_rows=on_rows, engine=engine)
     _check_classes(opened, source)
     noise = None if shift is None else shift_for(shift, source, categorical)
     ladder, tuning = climb(collector, noise, levels=levels, solver=solver)
-    clean = collector.logits(get_shift("gaussian"), 0)
+    clean = collector.part(get_shift("gaussian"), 0)
     choice = (
         choose(tuning, source.labels, keep_accuracy=keep_accuracy, focus=focus, t_max=t_max)
         if method == "auto"
         else None
     )
     chosen = method if choice is None else choice.method
-    calibrator, words = fit_or_keep(chosen, np.concatenate(tuning), np.tile(source.labels, len(tuning)), t_max)
-    standard, _ = fit_or_keep(chosen, clean, source.labels, t_max)
+    rungs = np.repeat(np.arange(len(tuning)), len(source.labels))
+    calibrator, words = fit_or_keep(chosen, *stack(tuning, source.labels), t_max, rungs)
+    standard, _ = fit_or_keep(chosen, *stack([clean], source.labels), t_max)
     return CalibratedModel(
         model=opened,
         calibrator=calibrator,
@@ -91,10 +96,10 @@ def tune(
 
 def climb(
     collector: Collector, noise: Shift | None, *, levels: int = 10, solver: str = "curve"
-) -> tuple[Mapping[str, Any] | None, list[Logits]]:
+) -> tuple[Mapping[str, Any] | None, list[Any]]:
     """Algorithm 1's ladder on a collector's source as plain values, and the logits of its levels, the clean one first."""
     if noise is None:
-        return None, [collector.logits(get_shift("gaussian"), 0)]
+        return None, [collector.part(get_shift("gaussian"), 0)]
 
     def answers(level: float, rows: Array | None) -> Logits:
         # the clean logits are needed again; of the others the search itself keeps those it will use
@@ -102,7 +107,13 @@ def climb(
 
     if noise.levels is not None:
         return _table_ladder(collector, noise)
-    ladder = find_ladder(answers, collector.labels, n_levels=levels, solver=solver)
+    if collector.spread:  # only accuracies come here; the logits stay where they are
+        ladder = find_ladder(
+            lambda level, _: collector.accuracy(noise, level), n_classes=collector.model.n_classes,
+            n_samples=len(collector.labels), n_levels=levels, solver=solver,
+        )  # fmt: skip
+    else:
+        ladder = find_ladder(answers, collector.labels, n_levels=levels, solver=solver)
     record = {
         "shift": noise.name,
         "solver": ladder.solver,
@@ -110,14 +121,16 @@ def climb(
         "levels": [asdict(level) for level in ladder.levels],
         "notes": list(ladder.notes),
     }
-    return record, list(ladder.logits)
+    kept = [collector.part(noise, level) for level in ladder.epsilons] if collector.spread else ladder.logits
+    return record, list(kept)
 
 
-def _table_ladder(collector: Collector, noise: Shift) -> tuple[Mapping[str, Any], list[Logits]]:
+def _table_ladder(collector: Collector, noise: Shift) -> tuple[Mapping[str, Any], list[Any]]:
     """A shift whose levels are given, such as the -H mixture: they are the ladder, there is nothing to search."""
-    labels, n = collector.labels, len(collector.labels)
-    logits = [collector.logits(noise, level) for level in noise.levels or (0,)]
-    accuracy = [float(np.mean(part.argmax(axis=1) == labels)) for part in logits]
+    n = len(collector.labels)
+    collector.gather((noise, level) for level in noise.levels or (0,))
+    logits = [collector.part(noise, level) for level in noise.levels or (0,)]
+    accuracy = [collector.accuracy(noise, level) for level in noise.levels or (0,)]
     levels = [
         {"epsilon": float(e), "target": a, "accuracy": a, "standard_error": math.sqrt(a * (1 - a) / n), "passes": 1.0}
         for e, a in zip(noise.levels or (0,), accuracy, strict=True)
@@ -125,12 +138,14 @@ def _table_ladder(collector: Collector, noise: Shift) -> tuple[Mapping[str, Any]
     return {"shift": noise.name, "solver": "table", "passes": float(len(levels)), "levels": levels, "notes": []}, logits
 
 
-def fit_or_keep(method: str, logits: Logits, labels: Labels, t_max: float | None) -> tuple[Calibrator, str]:
+def fit_or_keep(
+    method: str, logits: AnyArray, labels: Labels | None, t_max: float | None, levels: Array | None = None
+) -> tuple[Calibrator, str]:
     """The fitted method, or the model as it is where no finite optimum exists, and the words for that."""
     takes_cap = "t_max" in make_calibrator(method).get_params()
     calibrator = make_calibrator(method, **({"t_max": t_max} if takes_cap and t_max is not None else {}))
     try:
-        return calibrator.fit(logits, labels), ""
+        return calibrator.fit(logits, labels, levels=levels), ""
     except NoFiniteOptimum as reason:
         return make_calibrator("base").fit(
             logits, labels

@@ -12,6 +12,7 @@ from driftcal.cli import options
 from driftcal.cli.talk import Prose, Talk
 
 
+@options.with_engine_options
 @options.with_model_options
 def evaluate(
     context: typer.Context,
@@ -41,9 +42,9 @@ def evaluate(
     t_max: options.TMax = None,
     seed: options.Seed = 0,
     store: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            metavar="DIR",
+            metavar="DIR or URL",
             help="Keep the model's answers here: a killed run goes on where it was.",
             show_default="OUTPUT/store",
         ),
@@ -54,6 +55,7 @@ def evaluate(
     dry_run: options.DryRun = False,
     *,
     model_options: dict[str, Any],
+    engine_options: dict[str, Any],
 ) -> None:
     """Measure a calibrator in domain and under drift.
 
@@ -94,8 +96,8 @@ def evaluate(
             f"would write {output / 'results.json'}",
         )
         return
-    with talk.progress("evaluate", plan.inputs) as bar:
-        results = run.run(on_rows=bar, about={"command": context.obj})
+    with options.engine_of(engine_options) as engine, talk.progress("evaluate", plan.inputs) as bar:
+        results = run.run(on_rows=bar, about={"command": context.obj}, engine=engine)
     path, headline = results.save(output), tell(results).headline
     talk.give(
         {

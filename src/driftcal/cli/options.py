@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from driftcal.engines import Engine
 
 Json = Annotated[bool, typer.Option("--json", help="Print data as JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No talk and no progress on stderr, only errors.")]
@@ -20,8 +24,10 @@ TMax = Annotated[
     typer.Option("--t-max", help="Cap on the temperature; 5 reproduces the paper's code.", show_default="no cap"),
 ]
 StoreDir = Annotated[
-    Path | None,
-    typer.Option("--store", metavar="DIR", help="Keep the model's answers here: a killed run goes on where it was."),
+    str | None,
+    typer.Option(
+        "--store", metavar="DIR or URL", help="Keep the model's answers here: a killed run goes on where it was."
+    ),
 ]
 
 
@@ -103,20 +109,61 @@ def _model_options(
     return {name: value for name, value in found.items() if value is not None}
 
 
-def with_model_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a model; it gets them together as `model_options`.
+def _engine_options(
+    engine: Annotated[
+        str, typer.Option(help="Where the model and the passes run: here, or ray for a cluster; the same bits.")
+    ] = "here",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="ray: auto, ray://HOST:10001, or local to start one on this machine.",
+            show_default="RAY_ADDRESS or local",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Tasks at once.", show_default="1 here, as many as fit on a cluster"),
+    ] = None,
+    cpus: Annotated[float, typer.Option(min=0.1, help="ray: processors per worker.")] = 1.0,
+    gpus: Annotated[float, typer.Option(min=0, help="ray: GPUs per worker; 0.5 lets two share one.")] = 0.0,
+) -> dict[str, Any]:
+    """What `driftcal.open_engine` wants to know."""
+    return {"engine": engine, "address": address, "workers": workers, "cpus": cpus, "gpus": gpus}
+
+
+def _with(shared_options: Callable[..., Any], name: str, command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command options it shares with others; it gets them together as `name`.
 
     The command's own parameters come first in its help, the shared ones after them.
     """
-    shared = inspect.signature(_model_options, eval_str=True).parameters
-    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "model_options"]
+    shared = inspect.signature(shared_options, eval_str=True).parameters
+    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != name]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        about_model = {name: given.pop(name) for name in shared}
-        command(**given, model_options=_model_options(**about_model))
+        together = {key: given.pop(key) for key in shared}
+        command(**given, **{name: shared_options(**together)})
 
-    run.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
+    # what a further decorator adds stands last
+    inner = [p for p in own if p.kind is not p.KEYWORD_ONLY]
+    rest = [p for p in own if p.kind is p.KEYWORD_ONLY]
+    run.__signature__ = inspect.Signature([*inner, *shared.values(), *rest])  # type: ignore[attr-defined]
     run.__annotations__ = {}
     del run.__wrapped__
     return run
+
+
+with_model_options = functools.partial(_with, _model_options, "model_options")
+with_engine_options = functools.partial(_with, _engine_options, "engine_options")
+
+
+@contextmanager
+def engine_of(engine_options: dict[str, Any]) -> Iterator[Engine]:
+    """The engine for a command, closed after it: a cluster that was started for it stops."""
+    from driftcal.engines import open_engine
+
+    engine = open_engine(**engine_options)
+    try:
+        yield engine
+    finally:
+        engine.close()

@@ -11,6 +11,7 @@ from driftcal.cli import options
 from driftcal.cli.talk import Talk
 
 
+@options.with_engine_options
 @options.with_model_options
 def tune(
     model: Annotated[
@@ -50,6 +51,7 @@ def tune(
     dry_run: options.DryRun = False,
     *,
     model_options: dict[str, Any],
+    engine_options: dict[str, Any],
 ) -> None:
     """Tune a calibrator that stays honest under drift.
 
@@ -87,8 +89,8 @@ def tune(
         plan = run.plan()
         talk.give({**plan.to_dict(), "calibrator": str(output)}, *plan_lines(plan), f"would write {output}")
         return
-    with talk.progress("tune", 2 * levels * len(run.validation)) as bar:
-        tuned = run.run(on_rows=bar)
+    with options.engine_of(engine_options) as engine, talk.progress("tune", 2 * levels * len(run.validation)) as bar:
+        tuned = run.run(on_rows=bar, engine=engine)
     path = tuned.save(output)
     if tuned.ladder is not None:
         talk.show(ladder_table(tuned.ladder))
