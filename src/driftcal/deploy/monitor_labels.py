@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 from scipy.stats import norm
 
-from driftcal.deploy.monitor_sums import BANDS, STAKES, UNIT, Sums
+from driftcal.deploy.monitor_sums import UNIT, Sums
 from driftcal.types import Array, Float64
 
 
@@ -65,15 +64,17 @@ def log_evidence(keys: Sequence[int], windows: Sequence[Sums], folded: Sums, ori
     j-th: a long good time before does not hide what comes after. By Ville's inequality it ever exceeds 1/α with
     probability at most α, so one may look after every label (Ramdas et al. 2023, section 2).
     """
-    suffix = np.zeros(len(STAKES) * len(BANDS))
-    logs, weights = [], []
-    size = math.log(len(suffix))
-    for key, window in sorted(zip(keys, windows, strict=True), key=lambda pair: -pair[0]):
-        suffix = suffix + window.bets / UNIT
-        j = key - origin
-        if j > 0:
-            logs.append(float(logsumexp(suffix)) - size)
-            weights.append(-math.log(j + 1.0) - math.log(j + 2.0))
-    logs.append(float(logsumexp(suffix + folded.bets / UNIT)) - size)
-    weights.append(-math.log(2.0))
-    return float(logsumexp(np.array(logs) + np.array(weights)))
+    order = sorted(range(len(keys)), key=lambda i: -keys[i])
+    bets = [windows[i].bets for i in order]
+    money = np.cumsum([*bets, folded.bets], axis=0) / UNIT  # whole numbers add exactly, the newest window first
+    starts = np.array([keys[i] - origin for i in order] + [0.0])
+    counted = starts > 0  # bets from the first window on are those on everything, older windows included
+    counted[-1] = True
+    logs = _log_sum(money, axis=1) - math.log(money.shape[1]) - np.log((starts + 1) * (starts + 2))
+    return float(_log_sum(logs[counted], axis=0))
+
+
+def _log_sum(values: Float64, axis: int) -> Float64:
+    top = values.max(axis=axis, keepdims=True)
+    total: Float64 = np.log(np.exp(values - top).sum(axis=axis)) + top.squeeze(axis)
+    return total

@@ -67,9 +67,13 @@ def clean_range(profile: Profile, rows: int, false_alarm: float) -> tuple[float,
 
 
 def detectable(profile: Profile, rows: int, false_alarm: float, power: float = 0.95) -> float:
-    """How far the mean certainty must fall for a window of so many rows to be noticed with probability `power`."""
+    """How far the mean certainty must fall for a window of so many rows to be noticed with probability `power`.
+
+    Drifted rows vary more than clean ones; numbers in [0, 1] with mean m have a variance of at most m(1 − m).
+    """
     low, _ = clean_range(profile, rows, false_alarm)
-    return profile.means[0][2] - low + float(norm.ppf(power)) * profile.deviation / math.sqrt(rows)
+    edge = min(max(low, 0.0), 1.0)
+    return profile.means[0][2] - low + float(norm.ppf(power)) * math.sqrt(edge * (1 - edge) / rows)
 
 
 def report_window(

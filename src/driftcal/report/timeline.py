@@ -17,6 +17,7 @@ _HEIGHTS = {"ok": 8, "drifting": 16, "out of distribution": 24, "cannot tell": 1
 _WIDTH, _LEFT, _RIGHT = 960, 52, 12
 # Lines of the table; the charts show all windows.
 _MOST_LINES = 200
+_MOST_CIRCLES = 60
 _EPOCH = 1e8  # numbers of a window's begin above this are seconds since 1970, not rows
 
 _STYLE = """
@@ -108,9 +109,8 @@ def accuracy_svg(windows: Sequence[Mapping[str, Any]]) -> str:
         shapes.append(f'<polygon class="band" points="{" ".join(upper + lower)}"/>')
         shapes.append(_line("line", [(x(i), y(w["accuracy"])) for i, w in known]))
     shapes.append(_line("said", [(x(i), y(w["confidence"])) for i, w in enumerate(windows)]))
-    for i, w in enumerate(windows):
-        if w.get("labelled"):
-            shapes.append(f'<circle class="true" cx="{x(i):.1f}" cy="{y(w["labelled"]["accuracy"]):.1f}" r="3"/>')
+    for i, share in _true_accuracies(windows):
+        shapes.append(f'<circle class="true" cx="{x(i):.1f}" cy="{y(share):.1f}" r="3"/>')
     base = top + height + strip
     wide = max(1.0, (_WIDTH - _LEFT - _RIGHT) / max(1, len(windows)))
     for i, w in enumerate(windows):
@@ -123,6 +123,17 @@ def accuracy_svg(windows: Sequence[Mapping[str, Any]]) -> str:
     return _svg(
         "Estimated accuracy over time", top + height + strip + 24, _frame(windows, top, height, 1.0) + "".join(shapes)
     )
+
+
+def _true_accuracies(windows: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
+    """Where circles go: neighbouring windows together, so that there are at most so many."""
+    known = [(i, w["labelled"]) for i, w in enumerate(windows) if w.get("labelled")]
+    each = -(-len(known) // _MOST_CIRCLES)
+    groups = [known[k : k + each] for k in range(0, len(known), max(1, each))]
+    return [
+        (group[len(group) // 2][0], sum(f["accuracy"] * f["rows"] for _, f in group) / sum(f["rows"] for _, f in group))
+        for group in groups
+    ]
 
 
 def _level_svg(windows: Sequence[Mapping[str, Any]]) -> str:
