@@ -48,13 +48,13 @@ def test_levels_that_cannot_be_used_are_refused(levels, words):
         rungs_of(Rows(LOGITS, LABELS), levels)
 
 
-def test_a_source_of_chunks_has_no_levels():
+def test_a_source_of_chunks_is_gathered():
     class Chunks:
         def __iter__(self):
-            return iter([(LOGITS, LABELS)])
+            return iter([(LOGITS[:5], LABELS[:5]), (LOGITS[5:], LABELS[5:])])
 
-    with pytest.raises(InputError, match="source of chunks"):
-        rungs_of(Rows(Chunks()), np.zeros(12, int))
+    rungs = rungs_of(Rows(Chunks()), np.repeat([0, 1], 6))
+    assert np.array_equal(next(rungs[1].blocks()).logits, LOGITS[6:])
 
 
 def test_calibrators_that_do_not_need_levels_ignore_them():

@@ -7,7 +7,7 @@ import numpy as np
 from driftcal import checks
 from driftcal.errors import InputError
 from driftcal.rows import Rows
-from driftcal.types import AnyArray, Array
+from driftcal.types import AnyArray, Array, Labels, Logits, Weights
 
 
 def rungs_of(rows: Rows, levels: AnyArray) -> list[Rows]:
@@ -21,12 +21,7 @@ def rungs_of(rows: Rows, levels: AnyArray) -> list[Rows]:
     """
     if levels is None:
         return [rows]
-    if rows._array is None:
-        raise InputError(
-            "levels must be left out when logits is a source of chunks; they were given. "
-            "Gather the ladder in one array (a memory map will do)."
-        )
-    logits, labels, weights = rows._array
+    logits, labels, weights = rows._array or _gathered(rows)
     steps = _as_levels(levels, rows.n)
     rungs = []
     for step in np.unique(steps):
@@ -37,6 +32,13 @@ def rungs_of(rows: Rows, levels: AnyArray) -> list[Rows]:
         elif step == 0:
             raise InputError("the clean level needs rows with weight; all rows of level 0 have weight 0.")
     return rungs
+
+
+def _gathered(rows: Rows) -> tuple[Logits, Labels, Weights]:
+    """Rows that are read chunk by chunk, in memory: their rungs are asked for one by one."""
+    blocks = list(rows.blocks())
+    logits, labels, weights = ([getattr(b, name) for b in blocks] for name in ("logits", "labels", "weights"))
+    return np.concatenate(logits), np.concatenate(labels), np.concatenate(weights)
 
 
 def _as_levels(levels: AnyArray, n: int) -> Array:
