@@ -41,7 +41,7 @@ def as_path(place: Place) -> Path:
             return Path(text.removeprefix(start))
     if is_url(text):
         return cast(Path, need("upath", "remote").UPath(text))
-    return Path(text)
+    return Path(text).expanduser()
 
 
 def is_url(place: object) -> bool:

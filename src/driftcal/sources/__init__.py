@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from driftcal.errors import DataError, InputError, UnknownName
+from driftcal.places import as_path, is_url
 from driftcal.sources.arrays import digits, from_arrays, npz
 from driftcal.sources.cifar import cifar10, cifar10_c, cifar10_corruptions
 from driftcal.sources.download import DOWNLOADS, fetch
@@ -57,6 +58,7 @@ def open_source(what: Any, **options: Any) -> Source:
     """Open labelled data by name, path or arrays.
 
     ``"digits"``, ``"cifar10=DIR"``, ``"val.npz"``, ``"photos/"`` (one sub-folder per class), ``(x, y)`` or a `Source`.
+    Files and folders may be URLs: ``"s3://bucket/val.npz"``, ``"imagenet=gs://bucket/val"``.
     Options of the format follow as keywords, or in text after a question mark: ``"cifar10=DIR?part=train"``.
 
     >>> open_source("digits").input_shape
@@ -73,15 +75,15 @@ def open_source(what: Any, **options: Any) -> Source:
             f"a source must be a name, a path, (x, y) or a Source; it is {type(what).__name__}. Pass arrays as a pair (x, y)."
         )
     text = os.fspath(what)
-    if not Path(text).exists() and "?" in text:
+    if "?" in text and (is_url(text) or not Path(text).exists()):
         text, _, query = text.rpartition("?")
         options = {**_parse(query), **options}
     name, equals, path = text.partition("=")
     if text in SOURCES:
         return _call(text, (), options)
-    if equals and name in SOURCES:
+    if equals and name in SOURCES:  # the path may be a URL as well
         return _call(name, (path,), options)
-    place = Path(text).expanduser()
+    place = as_path(text)
     if place.is_dir():
         return _call("folder", (place,), options)
     if place.suffix == ".npz":

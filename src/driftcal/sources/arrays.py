@@ -12,6 +12,7 @@ import numpy as np
 from driftcal.checks import as_array
 from driftcal.errors import DataError, ImagesError, InputError, LabelsError
 from driftcal.files import fingerprint
+from driftcal.places import as_path
 from driftcal.sources.source import Source
 from driftcal.types import AnyArray, Array, Indices
 
@@ -122,9 +123,9 @@ def npz(
 
     `x`, `y` and `group` name the arrays when they are called something else. Pickled arrays are refused.
     """
-    file = Path(path)
+    file = as_path(path)
     try:
-        with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as stored:
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             inputs = stored[_pick(file, stored.files, x, _INPUT_NAMES, "inputs", "x")]
             labels = stored[_pick(file, stored.files, y, _LABEL_NAMES, "labels", "y")]
             names = [str(n) for n in stored["class_names"]] if "class_names" in stored.files else None

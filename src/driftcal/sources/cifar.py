@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.errors import DataError, InputError, UnknownName
+from driftcal.places import is_remote
 from driftcal.sources.arrays import from_arrays
 from driftcal.sources.images import need_folder
 from driftcal.sources.source import Source
@@ -116,7 +117,7 @@ def _read_png(file: Path) -> tuple[Array, Array]:
     from PIL import Image
 
     try:
-        with Image.open(file) as picture:
+        with file.open("rb") as stream, Image.open(stream) as picture:
             width = picture.width
             pixels = np.asarray(picture.convert("RGB"))
     except (OSError, ValueError, SyntaxError) as error:
@@ -177,7 +178,10 @@ def _corruption_home(path: str | os.PathLike[str]) -> Path:
 
 def _map(file: Path) -> Array:
     try:
-        mapped: Array = np.load(file, mmap_mode="r", allow_pickle=False)
+        far = is_remote(file)  # a map needs a file of this machine
+        mapped: Array = np.load(
+            io.BytesIO(file.read_bytes()) if far else file, None if far else "r", allow_pickle=False
+        )
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{str(file)!r} is not an intact .npy file: {error}. Fetch it again.") from error
     return mapped

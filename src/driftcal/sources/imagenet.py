@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from driftcal.errors import DataError, InputError, UnknownName
+from driftcal.places import as_path
 from driftcal.sources.images import Decode, from_files, list_images, need_folder
 from driftcal.sources.source import Source
 
@@ -72,7 +73,7 @@ def _find(names: Sequence[str], *folders: Path) -> Path | None:
 
 def _synsets(root: Path, given: str | os.PathLike[str] | None) -> Synsets | None:
     if given is not None:
-        return Synsets.read(Path(given))
+        return Synsets.read(as_path(given))
     found = _find(_SYNSET_FILES, root, root.parent, root.parent / "data", root / "data")
     return None if found is None else Synsets.read(found)
 
@@ -102,7 +103,7 @@ def imagenet(
     """
     root = need_folder(path, "ImageNet's validation images")
     home = _home(root)
-    table = Path(labels) if labels is not None else _find(_LABEL_FILES, root, home, root.parent)
+    table = as_path(labels) if labels is not None else _find(_LABEL_FILES, root, home, root.parent)
     known = _synsets(root, synsets)
     decode = Decode.of(size, crop=crop)
     folders = [item for item in home.iterdir() if item.is_dir() and _WNID.fullmatch(item.name)]
@@ -216,7 +217,7 @@ def imagenet_c(
     if severity not in range(1, 6):
         raise InputError(f"severity must be 1..5; it is {severity!r}.")
     home = need_folder(there[corruption] / str(severity), f"severity {severity} of {corruption}")
-    known = _synsets(Path(path).expanduser(), synsets)
+    known = _synsets(as_path(path), synsets)
     return _from_tree(f"imagenet-c/{corruption}/{severity}", home, known, class_names, Decode.of(size), threads)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from driftcal.errors import DataError, InputError
 from driftcal.files import fingerprint, sha256_file
+from driftcal.places import as_path
 from driftcal.sources.source import Source
 from driftcal.types import Array, Images, Indices, Labels
 
@@ -53,7 +54,7 @@ class Decode:
         from PIL import Image
 
         try:
-            with Image.open(path) as file:
+            with path.open("rb") as stream, Image.open(stream) as file:
                 picture = file.convert("L" if self.grey else "RGB")
         except FileNotFoundError as error:
             raise DataError(
@@ -147,7 +148,7 @@ def list_images(folder: Path) -> list[Path]:
 
 def need_folder(path: str | os.PathLike[str], what: str) -> Path:
     """`path` as an existing folder, or an error that says what was expected there."""
-    folder = Path(path).expanduser()
+    folder = as_path(path)
     if not folder.is_dir():
         fact = "it is a file" if folder.is_file() else "there is none"
         raise DataError(f"{str(path)!r} must be the folder of {what}; {fact}.")
@@ -185,7 +186,7 @@ def image_folder(
         paths += found
         labels += [names.index(folder.name)] * len(found)
     decode = Decode.of(size, crop=crop, grey=grey)
-    named = None if groups is None else _read_groups(Path(groups), paths, root)
+    named = None if groups is None else _read_groups(as_path(groups), paths, root)
     return from_files(
         root.name, paths, np.array(labels, np.int64), names, decode=decode, root=root, threads=threads, all_groups=named
     )
@@ -193,7 +194,7 @@ def image_folder(
 
 def _read_groups(file: Path, paths: Sequence[Path], root: Path) -> Array:
     try:
-        with open(file, newline="", encoding="utf-8") as stream:
+        with file.open("r", newline="", encoding="utf-8") as stream:
             table = {row[0].strip(): row[1].strip() for row in csv.reader(stream) if len(row) >= 2}
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(

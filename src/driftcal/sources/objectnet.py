@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.errors import DataError
+from driftcal.places import as_path
 from driftcal.sources.images import Decode, from_files, list_images, need_folder
 from driftcal.sources.source import Source
 
@@ -38,7 +39,7 @@ def objectnet(
     root = need_folder(path, "ObjectNet (images/, mappings/)")
     root = root / "objectnet-1.0" if (root / "objectnet-1.0").is_dir() else root
     images = need_folder(root / "images", "ObjectNet's images")
-    folder_outputs, names = read_mappings(Path(mappings) if mappings is not None else root / "mappings")
+    folder_outputs, names = read_mappings(as_path(mappings) if mappings is not None else root / "mappings")
     canonical, answers = _canonical(folder_outputs)
     folders = sorted(item.name for item in images.iterdir() if item.is_dir() and not item.name.startswith("."))
     unknown = [folder for folder in folders if folder not in folder_outputs]
