@@ -192,6 +192,9 @@ ARRAYS = {
     "temperature 0": ("ts", lambda a: a.update(temperature_=np.zeros(1))),
     "two weights": ("ets", lambda a: a.update(weights_=np.ones(2))),
     "slopes of other classes": ("ps", lambda a: a.update(slopes_=np.ones(3))),
+    "two slopes": ("hts", lambda a: a.update(slope_=np.ones(2))),
+    "a smaller network": ("pts", lambda a: a.update(network_=np.ones(20))),
+    "inputs of another network": ("pts", lambda a: a.update(feature_low_=np.ones(9))),
     "edges without values": ("hb", lambda a: a.update(bin_edges_=np.zeros((4, 30)))),
     "bins of other classes": ("pbmc", lambda a: a.update(bin_values_=np.zeros((2, 10)), bin_edges_=np.zeros((2, 9)))),
 }

@@ -13,7 +13,11 @@ from driftcal.numerics import log_softmax, softmax
 NAMES = sorted(CALIBRATORS)
 KEEPERS = [name for name in NAMES if CALIBRATORS[name].keeps_accuracy]
 #: SPEC promises these a tuning loss no worse than doing nothing
-NEVER_WORSE = ["ets", "ir", "irm", "ps", "ts"]
+NEVER_WORSE = ["ets", "hts", "ir", "irm", "ps", "pts", "ts"]
+#: without a finite temperature these raise
+NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "ladder-ts", "atc-ec", "doc-ec")
+#: a network's training amplifies the last digit of its sums
+ROUNDING = {"pts": 1e-6}
 FEW = settings(max_examples=25, deadline=None, derandomize=True)
 
 
@@ -57,6 +61,7 @@ def numbers(calibrator):
 
 
 def agree(a, b, tolerance=1e-9):
+    tolerance = max(tolerance, max(ROUNDING.get(name, 0) for name in NAMES if CALIBRATORS[name] is type(a)))
     for x, y in zip(numbers(a), numbers(b), strict=True):
         np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
     logits = problem(99, 50, a.n_features_in_)[0]
@@ -77,7 +82,7 @@ def test_any_logits_give_probabilities_or_a_driftcal_error(name, data):
     try:
         cal = fitted(name, logits, y, sample_weight=weights)
     except DidNotConverge as error:
-        assert name in ("ts", "ets", "ts-ir") and isinstance(error, NoFiniteOptimum)  # noqa: PT017, PT018
+        assert name in NEED_T and isinstance(error, NoFiniteOptimum)  # noqa: PT017, PT018
         return
     for z in (logits, problem(1, 5, logits.shape[1], 100.0)[0]):
         p, log_p = cal.predict_proba(z), cal.predict_log_proba(z)
@@ -158,7 +163,7 @@ def test_whole_weights_are_repeated_rows_and_weight_0_is_a_dropped_row(name, see
     repeated = np.repeat(np.arange(len(y)), weights)
     agree(fitted(name, logits, y, sample_weight=weights), fitted(name, logits[repeated], y[repeated]))
     same = fitted(name, logits[weights > 0], y[weights > 0], sample_weight=weights[weights > 0] * 3.5)
-    if not same.fit_report_.warnings:  # Platt's smoothed targets count rows, everything else only compares weights
+    if not same.fit_report_.warnings and not same.counts_rows:  # Platt's smoothed targets and priors count rows
         agree(fitted(name, logits, y, sample_weight=weights), same)
 
 
@@ -237,7 +242,7 @@ def test_fitting_twice_forgets_the_first_time_and_a_failed_fit_changes_nothing(n
     before = cal.predict_proba(second[0])
     with pytest.raises(ValueError, match="NaN"):
         cal.fit(np.full((4, 7), np.nan), [0, 1, 2, 3])
-    if name in ("ts", "ets", "ts-ir"):
+    if name in NEED_T:
         with pytest.raises(NoFiniteOptimum, match="right on every tuning row"):
             cal.fit(first[0], first[0].argmax(axis=1))
     assert np.array_equal(cal.predict_proba(second[0]), before)

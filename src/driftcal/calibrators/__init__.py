@@ -12,6 +12,7 @@ from driftcal.calibrators.base import Calibrator, FitReport
 from driftcal.calibrators.binning import HistogramBinning, PlattBinning
 from driftcal.calibrators.consistency import AverageThresholdedConfidence, DifferenceOfConfidences
 from driftcal.calibrators.ensemble import EnsembleTemperatureScaling
+from driftcal.calibrators.entropy import EntropyTemperatureScaling
 from driftcal.calibrators.identity import Identity
 from driftcal.calibrators.isotonic import (
     IsotonicRegression,
@@ -19,6 +20,7 @@ from driftcal.calibrators.isotonic import (
     TemperatureIsotonicRegression,
 )
 from driftcal.calibrators.ladder import LadderIsotonic, LadderTemperature
+from driftcal.calibrators.parameterized import ParameterizedTemperatureScaling
 from driftcal.calibrators.platt import PlattScaling
 from driftcal.calibrators.temperature import TemperatureScaling
 from driftcal.errors import InputError, UnknownName
@@ -34,6 +36,8 @@ CALIBRATORS: dict[str, type[Calibrator]] = {
     "ps": PlattScaling,
     "hb": HistogramBinning,
     "pbmc": PlattBinning,
+    "hts": EntropyTemperatureScaling,
+    "pts": ParameterizedTemperatureScaling,
     "ladder-ts": LadderTemperature,
     "ladder-irm": LadderIsotonic,
     "atc-ec": AverageThresholdedConfidence,
@@ -64,11 +68,13 @@ __all__ = [
     "PAPER_CALIBRATORS",
     "Calibrator",
     "EnsembleTemperatureScaling",
+    "EntropyTemperatureScaling",
     "FitReport",
     "HistogramBinning",
     "Identity",
     "IsotonicRegression",
     "IsotonicRegressionMulticlass",
+    "ParameterizedTemperatureScaling",
     "PlattBinning",
     "PlattScaling",
     "TemperatureIsotonicRegression",

@@ -166,7 +166,7 @@ def _check_shapes(calibrator: Calibrator) -> None:
         lengths |= dict.fromkeys(("rung_scores_", "rung_values_"), (int(rung_starts[-1]),))
         if rung_starts.dtype != np.int64 or rung_starts.shape != (rungs + 1,) or not (np.diff(rung_starts) > 0).all():
             raise ValueError("rung_starts_ must rise from 0, one step per rung")
-    for name, shape in lengths.items():
+    for name, shape in {**lengths, **calibrator._shapes()}.items():
         if name in values and values[name].shape != shape:
             raise ValueError(f"{name} must have shape {shape}; it has {values[name].shape}")
 

@@ -58,6 +58,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     needs_levels: ClassVar[bool] = False
     #: Whether `adapt` can follow a window of unlabelled logits; see :mod:`driftcal.calibrators.adaptive`.
     adaptive: ClassVar[bool] = False
+    #: Whether the sum of the weights matters and not only their ratios: a prior's pull is set against the number of rows.
+    counts_rows: ClassVar[bool] = False
     #: Fitted attributes, the whole of what an artefact keeps.
     fitted: ClassVar[tuple[str, ...]] = ()
 
@@ -74,6 +76,10 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _map(self, logits: Logits, out: Float64) -> None:
         """Write the probabilities of a block of checked rows into `out`."""
+
+    def _shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shape of each fitted array of a loaded calibrator, as far as its kernels trust them."""
+        return {}
 
     def _log_map(self, logits: Logits, out: Float64) -> None:
         """Write the log-probabilities of a block of checked rows into `out`."""

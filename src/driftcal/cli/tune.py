@@ -29,7 +29,11 @@ def tune(
         "cal.safetensors"
     ),
     method: Annotated[
-        str, typer.Option(help="auto, ts, ets, ts-ir, ir, irm, ps, hb, pbmc or base; auto compares and explains.")
+        str,
+        typer.Option(
+            help="auto (compares and explains), base, ts, ets, ts-ir, ir, irm, ps, hb, pbmc, hts, pts, ladder-ts, "
+            "ladder-irm, atc-ec, doc-ec."
+        ),
     ] = "auto",
     shift: Annotated[
         str, typer.Option(help="What perturbs the validation data: gaussian, h_mixture, …; none tunes on clean rows.")
