@@ -21,7 +21,8 @@ _MOST_CIRCLES = 60
 _EPOCH = 1e8  # numbers of a window's begin above this are seconds since 1970, not rows
 
 _STYLE = """
-.timeline { width: 100%; height: auto; display: block; font-size: 12px; }
+.hero h1 + p { margin-top: 0.75rem; }
+.timeline { width: 100%; min-width: 36rem; height: auto; display: block; font-size: 12px; }
 .timeline text { fill: var(--soft); } .timeline .grid { stroke: var(--line); } .timeline .axis { stroke: var(--edge); }
 .timeline .band { fill: var(--s1); opacity: 0.18; } .timeline .line { fill: none; stroke: var(--s1); stroke-width: 1.8; }
 .timeline .said { fill: none; stroke: var(--s0); stroke-width: 1.2; stroke-dasharray: 4 3; }
@@ -163,7 +164,11 @@ def _line(kind: str, points: Sequence[tuple[float, float]]) -> str:
 
 
 def _svg(name: str, height: float, body: str) -> str:
-    return f'<svg class="timeline" role="img" aria-label="{text(name)}" viewBox="0 0 {_WIDTH} {height:g}">{body}</svg>'
+    label = text(name)
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{label}; scrolls sideways">'
+        f'<svg class="timeline" role="img" aria-label="{label}" viewBox="0 0 {_WIDTH} {height:g}">{body}</svg></div>'
+    )
 
 
 def _frame(windows: Sequence[Mapping[str, Any]], top: float, height: float, most: float) -> str:
