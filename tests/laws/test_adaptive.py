@@ -7,13 +7,13 @@ from driftcal.calibrators import CALIBRATORS, make_calibrator
 from driftcal.calibrators.adaptive import LEAST_ROWS, predict_windows
 from driftcal.calibrators.artefact import load
 from driftcal.calibrators.consistency import DifferenceOfConfidences, consistent_temperature
-from driftcal.calibrators.ladder import half_way
+from driftcal.calibrators.ladder import farthest
 from driftcal.errors import InputError, NotFittedError, UnknownName
 from driftcal.metrics import expected_calibration_error
 from driftcal.numerics import softmax
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if kind.adaptive)
-LADDERS = ["ladder-irm", "ladder-ts"]
+LADDERS = ["ladder-ec", "ladder-irm", "ladder-ts"]
 RUNGS, N, C = 6, 1500, 5
 
 
@@ -38,7 +38,7 @@ def fitted(request):
 
 
 def test_there_are_some():
-    assert {"ladder-ts", "ladder-irm", "atc-ec", "doc-ec"} <= set(NAMES)
+    assert {"ladder-ts", "ladder-ec", "ladder-irm", "atc-ec", "doc-ec"} <= set(NAMES)
 
 
 def test_adapting_gives_a_static_calibrator_that_keeps_the_accuracy_and_can_be_saved(fitted, tmp_path):
@@ -114,7 +114,7 @@ def test_windows_follow_each_other_and_the_remainder_looks_back(fitted):
 
 
 @pytest.mark.parametrize("name", LADDERS)
-def test_a_ladder_is_calibrated_on_every_rung_down_to_the_half_way_one(name):
+def test_a_ladder_is_calibrated_on_every_rung_down_to_the_last_usable_one(name):
     cal = make_calibrator(name).fit(LOGITS, LABELS, levels=LEVELS)
     for level in range(int(cal.last_) + 1):
         z, y = rung(level, seed=100 + level, n=3000)
@@ -131,11 +131,11 @@ def test_rungs_without_a_finite_temperature_take_their_neighbours():
     assert cal.temperatures_[2] == cal.temperatures_[1]
 
 
-def test_half_way_to_chance():
-    assert half_way(np.array([0.9, 0.5, 0.1]), 0.1) == 1
-    assert half_way(np.array([0.9, 0.8]), 0.1) == 1  # a ladder that never gets there is used to its end
-    assert half_way(np.array([0.9, 0.7, 0.8, 0.3]), 0.1) == pytest.approx(2.5)
-    assert half_way(np.array([0.1]), 0.1) == 0
+def test_the_last_usable_place_lies_60_percent_of_the_way_to_chance():
+    assert farthest(np.array([0.9, 0.42, 0.1]), 0.1) == pytest.approx(1)
+    assert farthest(np.array([0.9, 0.8]), 0.1) == 1  # a ladder that never gets there is used to its end
+    assert farthest(np.array([0.9, 0.6, 0.8, 0.24]), 0.1) == pytest.approx(2.5)
+    assert farthest(np.array([0.1]), 0.1) == 0
 
 
 def test_mean_confidence_agrees_with_the_accuracy_asked_for():

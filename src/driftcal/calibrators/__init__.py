@@ -19,7 +19,7 @@ from driftcal.calibrators.isotonic import (
     IsotonicRegressionMulticlass,
     TemperatureIsotonicRegression,
 )
-from driftcal.calibrators.ladder import LadderIsotonic, LadderTemperature
+from driftcal.calibrators.ladder import LadderConsistency, LadderIsotonic, LadderTemperature
 from driftcal.calibrators.parameterized import ParameterizedTemperatureScaling
 from driftcal.calibrators.platt import PlattScaling
 from driftcal.calibrators.temperature import TemperatureScaling
@@ -39,6 +39,7 @@ CALIBRATORS: dict[str, type[Calibrator]] = {
     "hts": EntropyTemperatureScaling,
     "pts": ParameterizedTemperatureScaling,
     "ladder-ts": LadderTemperature,
+    "ladder-ec": LadderConsistency,
     "ladder-irm": LadderIsotonic,
     "atc-ec": AverageThresholdedConfidence,
     "doc-ec": DifferenceOfConfidences,

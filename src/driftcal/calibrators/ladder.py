@@ -1,9 +1,9 @@
-"""Ladder temperature and ladder isotonic: where a window stands on the noise ladder picks the map.
+"""Ladder temperature, ladder consistency and ladder isotonic: where a window stands on the noise ladder picks the map.
 
-Every rung of the ladder has its own temperature (or isotonic curve) and its own mean of a label-free statistic. At use
-the statistic of the last rows is looked up between the rungs' means. The look-up ends at the rung whose accuracy is
-half-way between the clean one and chance: noise is among the worst that happens to a model, so that further down the
-ladder asks for more doubt than other kinds of drift deserve. docs/research.md tells how that was settled.
+Every rung of the ladder has its own temperature (or accuracy, or isotonic curve) and its own mean of a label-free
+statistic. At use the statistic of the last rows is looked up between the rungs' means. The look-up ends where accuracy
+has fallen 60 % of the way to chance: noise is among the worst that happens to a model, so that further down the ladder
+asks for more doubt than other kinds of drift deserve. docs/research.md tells how that was settled.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from driftcal.calibrators.adaptive import AdaptiveCalibrator
 from driftcal.calibrators.base import Calibrator, FitReport, finish
+from driftcal.calibrators.consistency import consistent_temperature
 from driftcal.calibrators.curves import apply_curves, fit_curves
 from driftcal.calibrators.isotonic import STRICT, IsotonicRegressionMulticlass
 from driftcal.calibrators.label_free import STATISTICS, LadderScale, between, rung_statistic, window_statistic
@@ -25,6 +26,8 @@ from driftcal.numerics import log_softmax_kernel, softmax_kernel
 from driftcal.rows import Rows
 from driftcal.types import Array, Float64, Logits
 
+#: How far down the ladder a window is believed to be at most: so much of the way from clean accuracy to chance.
+FARTHEST = 0.6
 #: How much the clean rung weighs in the static map; the others up to the last usable one share the rest.
 CLEAN_SHARE = 0.5
 
@@ -42,7 +45,7 @@ class _Ladder(AdaptiveCalibrator):
             raise UnknownName.of("statistic", self.statistic, STATISTICS)
         self.statistics_ = np.array([rung_statistic(self.statistic, rung) for rung in rungs])
         self.accuracies_ = np.array([rung.accuracy for rung in rungs])
-        self.last_ = half_way(self.accuracies_, 1 / rungs[0].n_classes)
+        self.last_ = farthest(self.accuracies_, 1 / rungs[0].n_classes)
 
     def position(self, window: Logits) -> float:
         """Where a window of unlabelled logits stands on the ladder, in rungs: 0 is clean."""
@@ -59,14 +62,14 @@ class _Ladder(AdaptiveCalibrator):
         return shares
 
 
-def half_way(accuracies: Float64, chance: float) -> float:
-    """The position on a ladder where accuracy has fallen half of the way to chance; its end if it never does.
+def farthest(accuracies: Float64, chance: float) -> float:
+    """The position on a ladder where accuracy has fallen `FARTHEST` of the way to chance; its end if it never does.
 
-    >>> half_way(np.array([0.9, 0.7, 0.5, 0.3, 0.1]), 0.1)
-    2.0
+    >>> round(farthest(np.array([0.6, 0.5, 0.4, 0.3, 0.2, 0.1]), 0.1), 6)
+    3.0
     """
     falls = np.minimum.accumulate(accuracies)
-    target = (accuracies[0] + chance) / 2
+    target = accuracies[0] - FARTHEST * (accuracies[0] - chance)
     below = np.flatnonzero(falls <= target)
     if not len(below) or below[0] == 0:
         return float(len(accuracies) - 1)
@@ -74,23 +77,8 @@ def half_way(accuracies: Float64, chance: float) -> float:
     return float(k - 1 + (falls[k - 1] - target) / (falls[k - 1] - falls[k]))
 
 
-class LadderTemperature(_Ladder):
-    """A temperature for every rung of the noise ladder; the last rows say which: log T is read between the rungs.
-
-    Rung i has T_i (by NLL) and s_i, the mean over its rows of a label-free `statistic` (default: top logit minus
-    second). A window with mean s stands where s lies between the running minima of s_i, at most half-way down the
-    ladder. Without a window one temperature answers, fitted to all rungs down to there, the clean one counting as much
-    as the others together. Fitted without `levels` it is temperature scaling.
-
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> clean, noisy = rng.normal(size=(800, 4)) * 6, rng.normal(size=(800, 4)) * 3
-    >>> y = (clean + rng.normal(size=(800, 4)) * 2).argmax(axis=1)
-    >>> rungs = np.repeat([0, 1], 800)
-    >>> ladder = LadderTemperature().fit(np.vstack([clean, noisy + clean / 6]), np.tile(y, 2), levels=rungs)
-    >>> ladder.adapt(clean[:100]).temperature_ < ladder.adapt(noisy[:100]).temperature_
-    True
-    """
+class _LadderOfTemperatures(_Ladder):
+    """A temperature for every rung, and one for all of them."""
 
     fitted = ("temperature_", "temperatures_", "statistics_", "accuracies_", "last_")
 
@@ -119,9 +107,6 @@ class LadderTemperature(_Ladder):
         self.temperature_ = float(1 / beta)
         return FitReport("nll", loss(1.0)[0], after, passes + 1 + max(r.passes for r in reports))
 
-    def _adapted(self, window: Logits) -> Calibrator:
-        return self._temperature(math.exp(between(np.log(self.temperatures_), self.position(window))))
-
     def _static(self) -> Calibrator:
         return self._temperature(self.temperature_)
 
@@ -130,6 +115,45 @@ class LadderTemperature(_Ladder):
 
     def _log_map(self, logits: Logits, out: Float64) -> None:
         log_softmax_kernel(logits, 1 / self.temperature_, out)
+
+
+class LadderTemperature(_LadderOfTemperatures):
+    """A temperature for every rung of the noise ladder; the last rows say which: log T is read between the rungs.
+
+    Rung i has T_i (by NLL) and s_i, the mean over its rows of a label-free `statistic` (default: top logit minus
+    second). A window with mean s stands where s lies between the running minima of s_i, at most 60 % of the way down
+    to chance. Without a window one temperature answers, fitted to all rungs down to there, the clean one counting as much
+    as the others together. Fitted without `levels` it is temperature scaling.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> clean, noisy = rng.normal(size=(800, 4)) * 6, rng.normal(size=(800, 4)) * 3
+    >>> y = (clean + rng.normal(size=(800, 4)) * 2).argmax(axis=1)
+    >>> rungs = np.repeat([0, 1], 800)
+    >>> ladder = LadderTemperature().fit(np.vstack([clean, noisy + clean / 6]), np.tile(y, 2), levels=rungs)
+    >>> ladder.adapt(clean[:100]).temperature_ < ladder.adapt(noisy[:100]).temperature_
+    True
+    """
+
+    def _adapted(self, window: Logits) -> Calibrator:
+        return self._temperature(math.exp(between(np.log(self.temperatures_), self.position(window))))
+
+
+class LadderConsistency(_LadderOfTemperatures):
+    """The accuracy that the noise ladder has where the last rows stand; T makes their mean confidence agree with it.
+
+    As `LadderTemperature`, but what is read between the rungs is accuracy, at least the last usable rung's. The
+    temperature then follows from the window itself (expectation consistency, Clarté et al. 2023), so that logits of
+    another size than the ladder's get the temperature they need. Fitted without `levels` every window is believed to
+    have the clean accuracy.
+    """
+
+    def estimate(self, window: Logits) -> float:
+        """The estimated accuracy of a window of unlabelled logits."""
+        return between(self.accuracies_, self.position(window))
+
+    def _adapted(self, window: Logits) -> Calibrator:
+        return self._temperature(consistent_temperature(window, self.estimate(window), self.temperature_))
 
 
 def _betas(rungs: Sequence[Rows], t_max: float | None) -> tuple[Float64, list[FitReport]]:
@@ -153,7 +177,7 @@ class LadderIsotonic(_Ladder):
     """An isotonic curve for all classes (IRM) on every rung of the noise ladder, blended where the last rows stand.
 
     As `LadderTemperature`, with the two neighbouring rungs' curves averaged. Without a window the mean of all curves down
-    to the half-way rung answers, the clean one counting as much as the others together. Fitted without `levels` it
+    to the last usable rung answers, the clean one counting as much as the others together. Fitted without `levels` it
     is IRM.
     """
 

@@ -20,7 +20,7 @@ from driftcal.models.model import SMALLEST_PROBABILITY
 from driftcal.perturb import TabularNoise, get_shift
 from driftcal.perturb.ladder import find_ladder
 from driftcal.perturb.shift import Shift
-from driftcal.tuning import fit_or_keep
+from driftcal.tuning import fit_on_ladder
 from driftcal.types import AnyArray, Array, Labels, Logits, LogProbs, Probs
 
 
@@ -32,7 +32,7 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
     tunes on the rows given to `fit`, which it must not have seen. `shift` perturbs those rows at `levels` levels that
     step the accuracy evenly down to chance: noise in each column's own scale by default, with `categorical` columns (by
     number, or by name in a data frame) resampled; None tunes on the rows as they are. `method` is a calibrator's name
-    or "auto".
+    or "auto", `clean_weight` the share of the rows as they are in all weight (None: of each level alike).
 
     Fitted: `estimator_`, `calibrator_`, `classes_`, `ladder_` (what Algorithm 1 found) and `explanation_` (in words).
 
@@ -52,6 +52,7 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         cv: Any = 5,
         shift: str | Shift | None = "tabular_noise",
         levels: int = 10,
+        clean_weight: float | None = None,
         categorical: Sequence[int | str] = (),
         seed: int = 0,
     ) -> None:
@@ -60,6 +61,7 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         self.cv = cv
         self.shift = shift
         self.levels = levels
+        self.clean_weight = clean_weight
         self.categorical = categorical
         self.seed = seed
 
@@ -130,9 +132,11 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             self.explanation_ = " ".join(ladder.notes)
         method = self.method
         if method == "auto":
-            choice = choose(tuning, labels, keep_accuracy=False, focus="both", t_max=None)
+            choice = choose(
+                tuning, labels, keep_accuracy=False, focus="both", t_max=None, clean_weight=self.clean_weight
+            )
             method, self.explanation_ = choice.method, f"{choice.explanation} {self.explanation_}".strip()
-        self.calibrator_, words = fit_or_keep(method, np.concatenate(tuning), np.tile(labels, len(tuning)), None)
+        self.calibrator_, words = fit_on_ladder(method, tuning, labels, None, self.clean_weight)
         self.explanation_ = f"{self.explanation_} {words}".strip()
 
     def _noise(self, rows: Any) -> Shift | None:
