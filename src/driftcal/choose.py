@@ -9,6 +9,7 @@ import numpy as np
 
 from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
 from driftcal.calibrators.adaptive import predict_windows
+from driftcal.calibrators.rungs import rung_weights
 from driftcal.errors import DidNotConverge, UnknownName
 from driftcal.metrics import Statistics
 from driftcal.sharded import Part, each_part, stack
@@ -59,6 +60,7 @@ def choose(
     keep_accuracy: bool = False,
     focus: str = "both",
     t_max: float | None = None,
+    clean_weight: float | None = None,
     candidates: Sequence[str] = CANDIDATES,
 ) -> Choice:
     """Compare candidates by five-fold cross-validation over images: an image with all its levels is in one fold.
@@ -80,7 +82,9 @@ def choose(
             f"The rarest class has {int(counts.min())} validation rows, fewer than {ROWS_PER_CLASS}: curves per class (IR, TS-IR) were left out, "
             "because with so few they cost accuracy."
         )
-    trials = sorted((t for name in names if (t := _try(name, levels, labels, t_max))), key=lambda t: t.score(focus))
+    trials = sorted(
+        (t for name in names if (t := _try(name, levels, labels, t_max, clean_weight))), key=lambda t: t.score(focus)
+    )
     if not trials:
         return Choice(
             "base", (), " ".join([*reasons, "No candidate could be tuned on these rows; the model is kept as it is."])
@@ -110,20 +114,25 @@ def _held_out(logits: Logits, labels: Labels, held: Array, fitted: Calibrator) -
     return Statistics.of_probabilities(labels[held], predict_windows(fitted, logits[held]))
 
 
-def _try(name: str, levels: Sequence[Part], labels: Labels, t_max: float | None) -> Trial | None:
+def _try(
+    name: str, levels: Sequence[Part], labels: Labels, t_max: float | None, clean_weight: float | None
+) -> Trial | None:
     """The candidate's errors on rows it was not tuned on, or None where it cannot be tuned."""
     n = len(labels)
     fold = np.random.default_rng(0).permutation(n) % _FOLDS
     clean: Statistics | None = None
     ladder: Statistics | None = None
     cap = {"t_max": t_max} if t_max is not None and "t_max" in make_calibrator(name).get_params() else {}
+    weights = rung_weights(len(levels), clean_weight)
     for k in range(_FOLDS):
         kept, held = fold != k, fold == k
         if not held.any():
             continue
         try:
             rungs = np.repeat(np.arange(len(levels)), int(kept.sum()))
-            fitted = make_calibrator(name, **cap).fit(*stack(levels, labels, kept), levels=rungs)
+            logits, kept_labels = stack(levels, labels, kept, weights=weights)
+            row_weights = None if weights is None or kept_labels is None else np.repeat(weights, np.count_nonzero(kept))
+            fitted = make_calibrator(name, **cap).fit(logits, kept_labels, levels=rungs, sample_weight=row_weights)
         except DidNotConverge:
             return None
         answers = each_part(_held_out, levels, {"labels": labels, "held": held, "fitted": fitted})

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from driftcal.calibrated import CalibratedModel, as_source, as_store
 from driftcal.calibrators import CALIBRATORS, PAPER_CALIBRATORS
 from driftcal.collect import Collector, OnRows
@@ -17,7 +15,7 @@ from driftcal.perturb.shift import Shift
 from driftcal.sharded import stack
 from driftcal.sources import Source
 from driftcal.store import Store
-from driftcal.tuning import fit_or_keep, shift_for
+from driftcal.tuning import fit_on_ladder, fit_or_keep, shift_for
 from driftcal.types import AnyArray
 
 
@@ -35,7 +33,7 @@ def rivals(
     """The model as it is, then every method twice: tuned on clean rows, and (``-p``) on the levels `tuned` was tuned on.
 
     Takes the validation data of `tuned` and returns what ``driftcal.evaluate(..., contenders=...)`` compares. Levels are
-    read from `tuned`, not searched again. The calibrator of `tuned` itself is always among them.
+    read from `tuned`, not searched again, and so is the weight of the clean one. The calibrator of `tuned` itself is always among them.
     """
     for method in methods:
         if method not in CALIBRATORS:
@@ -47,8 +45,7 @@ def rivals(
     conditions = ladder_conditions(tuned, source)
     collector.gather(conditions)
     parts = [collector.part(shift, level) for shift, level in conditions]
-    clean, ladder = stack(parts[:1], source.labels), stack(parts, source.labels)
-    rungs = np.repeat(np.arange(len(parts)), len(source.labels))
+    clean = stack(parts[:1], source.labels)
     own = {contender.name: contender for contender in tuned.contenders}
     found = {"base": own["base"]}
     for method in dict.fromkeys([*methods, tuned.method]):
@@ -58,7 +55,7 @@ def rivals(
         found[method] = Contender(method, method, calibrator, "clean rows", [words] if words else [])
         if tuned.ladder is not None:
             name = f"{method}-p"
-            calibrator, words = fit_or_keep(method, *ladder, t_max, rungs)
+            calibrator, words = fit_on_ladder(method, parts, source.labels, t_max, tuned.about.get("clean_weight"))
             on = str(tuned.ladder["shift"])
             found[name] = own.get(name) or Contender(name, method, calibrator, on, [words] if words else [])
     return list(found.values())

@@ -240,15 +240,21 @@ def named(name: Any) -> Callable[..., Any]:
 Part = Logits | Stored
 
 
-def stack(parts: Sequence[Part], labels: Labels, chosen: Array | None = None) -> tuple[Any, Labels | None]:
+def stack(
+    parts: Sequence[Part], labels: Labels, chosen: Array | None = None, *, weights: Sequence[float] | None = None
+) -> tuple[Any, Labels | None]:
     """What a calibrator is fitted on: conditions of the same images one after the other, of each only the `chosen` rows.
 
-    Arrays become one array with its labels; stored logits become rows that are passed over where they are.
+    Arrays become one array with its labels; stored logits become rows that are passed over where they are, and only
+    these take `weights`, one for the rows of each condition.
     """
     if all(isinstance(part, Stored) for part in parts):
         first: Any = parts[0]
         where = None if chosen is None else np.flatnonzero(chosen)
-        segments = tuple(Segment(part.key, len(part), where) for part in parts)  # type: ignore[union-attr]
+        segments = tuple(
+            Segment(part.key, len(part), where, weight)  # type: ignore[union-attr]
+            for part, weight in zip(parts, weights or [1.0] * len(parts), strict=True)
+        )
         return ShardedRows(Table(first.store, segments, first.shape[1]), first.engine), None
     if len(parts) == 1 and chosen is None:
         return np.asarray(parts[0]), labels

@@ -12,6 +12,7 @@ import numpy as np
 
 from driftcal.calibrated import CalibratedModel, as_source, as_store
 from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
+from driftcal.calibrators.rungs import rung_weights
 from driftcal.choose import Choice, choose
 from driftcal.collect import Collector, OnRows
 from driftcal.engines import Engine
@@ -38,6 +39,7 @@ def tune(
     levels: int = 10,
     seed: int = 0,
     t_max: float | None = None,
+    clean_weight: float | None = None,
     solver: str = "curve",
     keep_accuracy: bool = False,
     focus: str = "both",
@@ -52,7 +54,9 @@ def tune(
 
     `model` is anything :func:`driftcal.open_model` takes, `x_val` inputs with labels `y_val`, or a source alone. The
     validation set is perturbed by `shift` at `levels` levels that step the accuracy evenly down to chance, and `method`
-    ("ts", "ets", "ir", "irm", …) is tuned on all of them; ``shift=None`` tunes on the clean rows only. ``method="auto"``
+    ("ts", "ets", "ir", "irm", …) is tuned on all of them; ``shift=None`` tunes on the clean rows only. The clean
+    level has the share `clean_weight` of all weight: 0.5 to 0.9 buy calibration in domain with some under drift, None is
+    the paper's 1/`levels`. ``method="auto"``
     compares candidates by cross-validation on these rows: only such that keep the accuracy if `keep_accuracy`, and with
     `focus` on "in-domain", "drift" or "both". For feature matrices noise scales are learnt per column; `categorical`
     columns are resampled. With an `engine` (``driftcal.open_engine``) the work is done on its workers, and with a `store`
@@ -60,6 +64,12 @@ def tune(
     """
     if method != "auto" and method not in CALIBRATORS:
         raise UnknownName.of("method", method, [*CALIBRATORS, "auto"])
+    rung_weights(levels, clean_weight)
+    if shift is None and clean_weight is not None:
+        raise InputError(
+            f"clean_weight sets clean rows against perturbed ones; without a shift all rows are clean, and it is {clean_weight!r}. "
+            "Leave it out, or name a shift."
+        )
     source = as_source(x_val, y_val, class_names=class_names).labelled()
     opened = open_model(model, **model_options)
     collector = Collector(opened, source, store=as_store(store), seed=seed, on_rows=on_rows, engine=engine)
@@ -68,13 +78,12 @@ def tune(
     ladder, tuning = climb(collector, noise, levels=levels, solver=solver)
     clean = collector.part(get_shift("gaussian"), 0)
     choice = (
-        choose(tuning, source.labels, keep_accuracy=keep_accuracy, focus=focus, t_max=t_max)
+        choose(tuning, source.labels, keep_accuracy=keep_accuracy, focus=focus, t_max=t_max, clean_weight=clean_weight)
         if method == "auto"
         else None
     )
     chosen = method if choice is None else choice.method
-    rungs = np.repeat(np.arange(len(tuning)), len(source.labels))
-    calibrator, words = fit_or_keep(chosen, *stack(tuning, source.labels), t_max, rungs)
+    calibrator, words = fit_on_ladder(chosen, tuning, source.labels, t_max, clean_weight)
     standard, _ = fit_or_keep(chosen, *stack([clean], source.labels), t_max)
     return CalibratedModel(
         model=opened,
@@ -86,6 +95,7 @@ def tune(
         class_names=source.class_names,
         about={
             "seed": seed,
+            "clean_weight": clean_weight,
             "categorical": [int(column) for column in categorical],
             "validation": source.describe(),
             "versions": versions(),
@@ -138,14 +148,30 @@ def _table_ladder(collector: Collector, noise: Shift) -> tuple[Mapping[str, Any]
     return {"shift": noise.name, "solver": "table", "passes": float(len(levels)), "levels": levels, "notes": []}, logits
 
 
+def fit_on_ladder(
+    method: str, parts: Sequence[Any], labels: Labels, t_max: float | None, clean_weight: float | None = None
+) -> tuple[Calibrator, str]:
+    """The method fitted on all levels of a ladder (-P), the clean one first, or the model as it is, as `fit_or_keep`."""
+    weights = rung_weights(len(parts), clean_weight)
+    logits, answers = stack(parts, labels, weights=weights)
+    rungs = np.repeat(np.arange(len(parts)), len(labels))
+    row_weights = None if weights is None or answers is None else np.repeat(weights, len(labels))
+    return fit_or_keep(method, logits, answers, t_max, rungs, row_weights)
+
+
 def fit_or_keep(
-    method: str, logits: AnyArray, labels: Labels | None, t_max: float | None, levels: Array | None = None
+    method: str,
+    logits: AnyArray,
+    labels: Labels | None,
+    t_max: float | None,
+    levels: Array | None = None,
+    sample_weight: Array | None = None,
 ) -> tuple[Calibrator, str]:
     """The fitted method, or the model as it is where no finite optimum exists, and the words for that."""
     takes_cap = "t_max" in make_calibrator(method).get_params()
     calibrator = make_calibrator(method, **({"t_max": t_max} if takes_cap and t_max is not None else {}))
     try:
-        return calibrator.fit(logits, labels, levels=levels), ""
+        return calibrator.fit(logits, labels, levels=levels, sample_weight=sample_weight), ""
     except NoFiniteOptimum as reason:
         return make_calibrator("base").fit(
             logits, labels

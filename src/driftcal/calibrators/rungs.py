@@ -34,6 +34,26 @@ def rungs_of(rows: Rows, levels: AnyArray) -> list[Rows]:
     return rungs
 
 
+def rung_weights(n_rungs: int, clean_weight: float | None) -> list[float] | None:
+    """The weight of a row of each rung, where the clean one is to have the share `clean_weight` of all weight.
+
+    None is the paper's 1/N: every rung alike. Weights are 1 on average, so that they count rows.
+
+    >>> rung_weights(5, 0.6)
+    [3.0, 0.5, 0.5, 0.5, 0.5]
+    """
+    if clean_weight is None:
+        return None
+    if isinstance(clean_weight, bool) or not isinstance(clean_weight, (int, float)) or not 0 < clean_weight < 1:
+        raise InputError(
+            f"clean_weight must be between 0 and 1, the share of the clean rows in all weight; it is {clean_weight!r}. "
+            "0.5 is a good middle, None weights all levels alike as the paper does."
+        )
+    if n_rungs == 1:
+        return [1.0]
+    return [n_rungs * clean_weight] + [n_rungs * (1 - clean_weight) / (n_rungs - 1)] * (n_rungs - 1)
+
+
 def _gathered(rows: Rows) -> tuple[Logits, Labels, Weights]:
     """Rows that are read chunk by chunk, in memory: their rungs are asked for one by one."""
     blocks = list(rows.blocks())

@@ -32,7 +32,7 @@ def tune(
         str,
         typer.Option(
             help="auto (compares and explains), base, ts, ets, ts-ir, ir, irm, ps, hb, pbmc, hts, pts, ladder-ts, "
-            "ladder-irm, atc-ec, doc-ec."
+            "ladder-irm, ladder-ec, atc-ec, doc-ec."
         ),
     ] = "auto",
     shift: Annotated[
@@ -44,6 +44,13 @@ def tune(
     ] = False,
     focus: Annotated[str, typer.Option(help="auto: what matters most: in-domain, drift or both.")] = "both",
     t_max: options.TMax = None,
+    clean_weight: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the clean rows in all weight: 0.5 to 0.9 buy calibration in domain with some under drift.",
+            show_default="1/levels",
+        ),
+    ] = None,
     solver: Annotated[str, typer.Option(help="How levels are found: curve, or nelder-mead as in the paper.")] = "curve",
     categorical: Annotated[
         str | None, typer.Option(help="Feature matrices: columns that hold categories, from 0.", metavar="I,J,…")
@@ -84,6 +91,7 @@ def tune(
         open_source(validation),
         {
             "method": method, "shift": None if shift == "none" else shift, "levels": levels, "seed": seed, "t_max": t_max,
+            "clean_weight": clean_weight,
             "solver": solver, "keep_accuracy": keep_accuracy, "focus": focus,
             "categorical": [int(column) for column in options.numbers(categorical, "--categorical")],
         },

@@ -1,0 +1,106 @@
+"""The weight of the clean level: one knob between calibration in domain and under drift."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+
+import driftcal
+from driftcal.calibrators.artefact import notes
+from driftcal.calibrators.rungs import rung_weights
+from driftcal.engines import open_engine
+from driftcal.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def task():
+    x, y = make_classification(700, 8, n_informative=5, n_classes=3, flip_y=0.05, class_sep=1.5, random_state=0)
+    model = LogisticRegression(C=100, max_iter=1000).fit(x[:150], y[:150])
+    return model, x[150:].astype(np.float32), y[150:]
+
+
+def tune(task, **options):
+    return driftcal.tune(*task, **{"method": "ts", "levels": 5, **options})
+
+
+def test_weights_give_the_clean_rung_its_share_and_count_rows():
+    for n, share in ((5, 0.2), (10, 0.5), (3, 0.9)):
+        weights = np.array(rung_weights(n, share))
+        assert weights.mean() == pytest.approx(1)
+        assert weights[0] / weights.sum() == pytest.approx(share)
+        assert len(set(weights[1:].tolist())) == 1
+    assert rung_weights(4, None) is None
+    assert rung_weights(1, 0.5) == [1.0]
+
+
+def test_one_over_n_is_the_papers_and_more_moves_towards_the_clean_fit(task):
+    plain = tune(task)
+    even = tune(task, clean_weight=1 / len(plain.ladder["levels"]))
+    assert even.calibrator.temperature_ == pytest.approx(plain.calibrator.temperature_, rel=1e-9)
+    half, most = (tune(task, clean_weight=share).calibrator.temperature_ for share in (0.5, 0.9))
+    clean = plain.standard.temperature_
+    assert clean < most < half < plain.calibrator.temperature_
+    assert tune(task, clean_weight=0.9).standard.temperature_ == clean
+
+
+def test_the_fit_is_that_of_weighted_rows(task):
+    from driftcal.collect import Collector
+    from driftcal.models import open_model
+    from driftcal.sources import open_source
+    from driftcal.tuning import climb, shift_for
+
+    source = open_source(task[1:])
+    rungs = climb(Collector(open_model(task[0]), source), shift_for("gaussian", source), levels=5)[1]
+    weights = np.concatenate(
+        [np.full(len(rung), 0.6 if k == 0 else 0.4 / (len(rungs) - 1)) for k, rung in enumerate(rungs)]
+    )
+    wanted = driftcal.make_calibrator("irm").fit(
+        np.concatenate(rungs), np.tile(task[2], len(rungs)), sample_weight=weights
+    )
+    found = tune(task, method="irm", clean_weight=0.6).calibrator
+    np.testing.assert_allclose(found.predict_proba(rungs[1]), wanted.predict_proba(rungs[1]), atol=1e-12)
+
+
+def test_the_artefact_and_the_rivals_know_it(task, tmp_path):
+    tuned = tune(task, clean_weight=0.7)
+    path = tuned.save(tmp_path / "cal.safetensors")
+    assert notes(path)["notes"]["about"]["clean_weight"] == 0.7
+    again = driftcal.CalibratedModel.load(path, task[0])
+    rivals = {c.name: c.calibrator for c in driftcal.rivals(again, *task[1:], methods=["hts"])}
+    assert rivals["ts-p"].temperature_ == tuned.calibrator.temperature_
+    other = {c.name: c.calibrator for c in driftcal.rivals(tune(task), *task[1:], methods=["hts"])}
+    assert rivals["hts"].intercept_ == other["hts"].intercept_
+    assert rivals["hts-p"].intercept_ != other["hts-p"].intercept_
+
+
+def test_stored_levels_get_the_same_weights(task, tmp_path):
+    here = tune(task, clean_weight=0.7).calibrator.temperature_
+    stored = tune(task, clean_weight=0.7, engine=open_engine("here", workers=2), store=tmp_path)
+    assert stored.calibrator.temperature_ == pytest.approx(here, rel=1e-12)
+
+
+def test_auto_tunes_its_candidates_with_it(task):
+    drift, clean = (tune(task, method="auto", clean_weight=share).explanation for share in (0.2, 0.9))
+    assert drift != clean
+
+
+def test_the_classifier_takes_it_too(task):
+    model, x, y = task
+    temperature = [
+        driftcal.DriftCalibratedClassifier(model, "ts", cv="prefit", levels=4, clean_weight=share)
+        .fit(x, y)
+        .calibrator_.temperature_
+        for share in (None, 0.9)
+    ]
+    assert temperature[1] < temperature[0]
+
+
+@pytest.mark.parametrize("wrong", [0, 1, -0.5, 1.5, "half", True, float("nan")])
+def test_other_shares_are_refused(task, wrong):
+    with pytest.raises(InputError, match="clean_weight must be between 0 and 1"):
+        tune(task, clean_weight=wrong)
+
+
+def test_without_a_shift_there_is_nothing_to_weigh(task):
+    with pytest.raises(InputError, match="without a shift all rows are clean"):
+        tune(task, clean_weight=0.5, shift=None)
