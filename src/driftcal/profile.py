@@ -24,6 +24,8 @@ from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Probs
 
 #: What one row tells, in the order of the columns of `Profile.gauges`.
 GAUGES = ("calibrated", "confidence", "certainty", "reaches")
+# How far an estimator may be off on the very rows it was fitted on; about twice the sampling error of 1,000 rows.
+_CLEAN = 0.02
 #: Fewer validation rows than this give no mean worth keeping.
 MIN_ROWS = 20
 
@@ -55,7 +57,8 @@ class Profile:
         The estimator is chosen on these rows alone, by its error in two worlds that look the same without labels. In the
         first, inputs grow noisier: the ladder's rungs, each estimated from the others. In the second they only grow
         harder: clean rows, weighted by e^(−θ·confidence) so that their mean confidence is that of the rung. The
-        estimator whose larger error is the least is taken, because nobody knows which of the two comes.
+        estimator whose larger error is the least is taken, because nobody knows which of the two comes; but none that
+        misjudges the clean rows themselves by more than 0.02, since most windows are clean.
         """
         if not len(ladder):
             raise InputError("ladder must hold the logits of at least one rung, the clean one; it is empty.")
@@ -88,7 +91,8 @@ class Profile:
             estimator="confidence",
         )
         errors = _errors(plain, gauges[0], correct[0])
-        best = min(errors, key=lambda name: max(errors[name].values()))
+        sound = [name for name, found in errors.items() if found["clean"] <= _CLEAN] or list(errors)
+        best = min(sound, key=lambda name: max(errors[name].values()))
         return cls(**{**vars(plain), "estimator": best, "errors": errors})
 
     @property
@@ -233,7 +237,14 @@ def _errors(profile: Profile, clean: Float64, correct: Array) -> dict[str, dict[
         for name in ESTIMATORS:
             noise[name].append(abs(without.estimate(name, np.array(profile.means[j])) - profile.accuracies[j]))
             hard[name].append(abs(profile.estimate(name, means) - truth))
-    return {name: {"noisier": float(np.mean(noise[name])), "harder": float(np.mean(hard[name]))} for name in ESTIMATORS}
+    return {
+        name: {
+            "clean": noise[name][0],
+            "noisier": float(np.mean(noise[name])),
+            "harder": float(np.mean(hard[name])),
+        }
+        for name in ESTIMATORS
+    }
 
 
 def _harder(confidence: Float64, target: float) -> Float64:

@@ -256,7 +256,9 @@ def test_profile_survives_json_and_refuses_nonsense(world):
         with pytest.raises(ArtefactError, match="profile"):
             Profile.from_dict({**plain, **change})
     assert set(world.profile.errors) == set(ESTIMATORS)
-    worst = {name: max(found.values()) for name, found in world.profile.errors.items()}
+    sound = {name: found for name, found in world.profile.errors.items() if found["clean"] <= 0.02}
+    assert "confidence" not in sound  # tuned on the whole ladder, it is too modest about clean rows
+    worst = {name: max(found.values()) for name, found in sound.items()}
     assert worst[world.profile.estimator] == min(worst.values())
 
 

@@ -1,13 +1,16 @@
-"""What the monitor promises about error rates, on streams whose truth is known."""
+"""What the monitor promises about error rates, on streams whose truth is known. Slow: run with `make theory`."""
 
 import math
 
 import numpy as np
+import pytest
 
 from driftcal.deploy.monitor_labels import log_evidence, wilson
 from driftcal.deploy.monitor_state import clean_range
 from driftcal.deploy.monitor_sums import Sums, fixed, sums_of_labels
 from driftcal.profile import Profile
+
+pytestmark = pytest.mark.theory
 
 ALPHA, TOLERANCE = 0.05, 0.02
 
