@@ -81,7 +81,13 @@ def monitor(
     from driftcal.deploy.monitor_watch import Watch, batches_of
 
     talk = Talk(as_json, quiet)
-    settings: dict[str, Any] = {"inputs": inputs, "every": _span(every), "estimator": estimator, "false_alarm": false_alarm, "low": low}
+    settings: dict[str, Any] = {
+        "inputs": inputs,
+        "every": _span(every),
+        "estimator": estimator,
+        "false_alarm": false_alarm,
+        "low": low,
+    }
     goes_on = state is not None and state.exists()
     watched = Monitor.load(state, calibrator) if goes_on and state is not None else Monitor(calibrator, **settings)
     if dry_run:
