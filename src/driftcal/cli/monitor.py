@@ -162,7 +162,7 @@ def _cells(window: WindowReport) -> list[str]:
         f"{window.begin:,.10g}",
         f"{window.rows:,}",
         window.state,
-        f"{window.accuracy:.3f} ({window.interval[0]:.3f} to {window.interval[1]:.3f})"
+        f"{window.accuracy:.3f} ({window.interval[0]:.2f}–{window.interval[1]:.2f})"
         if window.accuracy is not None and window.interval is not None
         else "–",
         f"{window.overconfidence:+.3f}" if known else "–",
