@@ -107,7 +107,7 @@ def _digits(wish: Wish) -> list[Case]:
 def _cifar10(wish: Wish) -> list[Case]:
     folder = wish.data["cifar10"]
     cases = []
-    half, test = cifar10(folder).split(5000, seed=0)[:2]
+    half, test = cifar10(folder).split(0.5, seed=0)[:2]
     suites: dict[str, Sequence[Shift]] = {"affine": get_suite("affine").shifts}
     if "cifar10-c" in wish.data:
         suites["cifar10-c"] = cifar10_c_on_disk(wish.data["cifar10-c"])

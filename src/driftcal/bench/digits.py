@@ -28,7 +28,7 @@ _EACH, _SIDE = 30, 32
 def train_digits(train: Source) -> Any:
     """A small neural network for scikit-learn's digits: right in domain, and far too sure of itself when they drift."""
     from sklearn.neural_network import MLPClassifier
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     network = MLPClassifier((64,), learning_rate_init=0.005, max_iter=120, tol=0, n_iter_no_change=120, random_state=0)
     inputs = train.inputs().reshape(len(train), -1).astype(np.float64)

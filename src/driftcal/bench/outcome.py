@@ -87,7 +87,7 @@ class Histograms:
 
 @dataclass(frozen=True)
 class Points:
-    """A calibrator per point: two of its numbers against each other."""
+    """A calibrator per point: two of its numbers against each other; a line joins those of the `front`."""
 
     name: str
     title: str
@@ -95,6 +95,7 @@ class Points:
     points: Mapping[str, tuple[float, float]]
     x_axis: str
     y_axis: str
+    front: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from driftcal.bench.networks import MEAN, NETWORKS, STD, make_network
+from driftcal.bench.networks.imagenet import imagenet_application, open_imagenet
+from driftcal.bench.recipe import split_training
 from driftcal.errors import ModelError, UnknownName, need
 from driftcal.models import FILES, Model, open_model
 from driftcal.sources import Source
@@ -73,24 +78,51 @@ def cifar10_network(wish: str, weights: Path | None) -> Network:
             f"there are no weights of {name} in {weights or TRAINED}. Say --weights DIR with {name}.safetensors in it, "
             f"--networks {name}=FILE.safetensors, or train it: driftcal paper train {name}."
         )
+    return _saw_all(name, place) if name in _RESNETS else _trained(name, place)
+
+
+def _saw_all(name: str, weights: Path) -> Network:
     need("torch", "torch")
     from driftcal.bench import resnets
 
     module = getattr(resnets, name)()
-    steps = {"mean": resnets.MEAN, "std": resnets.STD}
-    return Network(name, open_model(module, weights=place, preprocessing=steps, name=label_of(name)))
+    return Network(name, _opened(name, module, weights, {"mean": resnets.MEAN, "std": resnets.STD}))
+
+
+def _trained(name: str, weights: Path) -> Network:
+    """What `driftcal paper train` wrote: its card says with which seed images were held out."""
+    card = weights.with_name("card.json")
+    seed = int(json.loads(card.read_text())["seed"]) if card.is_file() else 0
+    model = _opened(name, make_network(name), weights, {"mean": MEAN, "std": STD})
+    return Network(name, model, held_out=lambda images: split_training(images, seed=seed)[1])
+
+
+def _opened(name: str, module: Any, weights: Path, steps: dict[str, Any]) -> Model:
+    from driftcal.bench.through_onnx import open_module
+    from driftcal.models.pytorch import load_weights
+
+    load_weights(module, weights)
+    return open_module(module, (3, 32, 32), preprocessing=steps, name=label_of(name))
 
 
 def imagenet_network(wish: str, weights: Path | None) -> Network:
-    """A network of ``keras.applications`` by its name, or ``NAME=FILE`` with a whole model for 224 pixels."""
+    """A network of ``keras.applications`` by its name; ``NAME=FILE`` with its weights (.h5) or a whole model for 224 pixels."""
     name, _, file = wish.partition("=")
-    if file:
+    if file and Path(file).suffix in FILES:
         return Network(name, open_model(file, name=name), size=224)
-    raise UnknownName.of("ImageNet network", name, [])
+    application = imagenet_application(name)
+    own = Path(file) if file else _own_weights(name, weights)
+    return Network(name, open_imagenet(name, weights=own or "imagenet", label=label_of(name)), size=application.size)
+
+
+def _own_weights(name: str, weights: Path | None) -> Path | None:
+    if weights is None:
+        return None
+    return next((file for file in (weights / f"{name}.weights.h5", weights / f"{name}.h5") if file.is_file()), None)
 
 
 def _cifar10_names() -> list[str]:
-    return list(_RESNETS)
+    return [*_RESNETS, *NETWORKS]
 
 
 def _find(name: str, weights: Path | None) -> Path | None:

@@ -30,6 +30,11 @@ def reference() -> str:
     names = [str(command.callback.__name__) for command in app.registered_commands if command.callback]
     parts = [_INTRODUCTION, _section("driftcal", [])]
     parts += [_section(f"driftcal {name}", [name]) for name in names]
+    # all experiments take the same options: the first stands for them
+    parts += [
+        _section(" ".join(["driftcal", *words]), words)
+        for words in (["paper"], ["paper", "table1"], ["paper", "train"])
+    ]
     return "\n".join(parts)
 
 

@@ -58,8 +58,7 @@ def show_examples(bench: Workbench) -> Outcome:
 
 def picture_name(shift: Shift, level: float) -> str:
     """A shift and its level in words."""
-    words = getattr(shift, "label", None)
-    return f"{shift.name} {words(level) if words else f'{level:g}'}"
+    return f"{shift.name} level {level:g}"
 
 
 def _drift(case: Case) -> tuple[Shift, int]:

@@ -54,8 +54,8 @@ def one_shift(bench: Workbench) -> Outcome:
             Lines(
                 f"shear-{case.name}",
                 f"{case.label}: {shift}, calibrators tuned on clean images",
-                f"From left to right the images are drifted more and more by {shift}. Accuracy falls (methods that keep it lie on "
-                "one line), entropy rises, and yet the ECE rises too: stated confidence falls more slowly than accuracy.",
+                f"From left to right the images are drifted more and more by {shift}. Where accuracy falls and the ECE rises, stated "
+                "confidence falls more slowly than accuracy, or not at all. Methods that keep the accuracy lie on one line.",
                 panels,
             )
         )

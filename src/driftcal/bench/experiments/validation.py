@@ -125,7 +125,7 @@ def _by_size(bench: Workbench, case: Case) -> dict[int, list[dict[str, dict[str,
     n = len(labels)
     ladder = bench.ladder(case)[1]
     fitted: dict[tuple[int, int, str], Calibrator] = {}
-    for size in [s for s in _SIZES if s < n] + [n]:
+    for size in [s for s in _SIZES if s < n / 1.5] + [n]:
         for number in range(_DRAWS if size < n else 1):
             chosen = np.random.default_rng([bench.seed, number]).permutation(n)[:size]
             for name in _COLUMNS[1:]:

@@ -18,6 +18,21 @@ if TYPE_CHECKING:
 
 #: Methods in the order of the paper, each with its own colour and marker everywhere.
 _ORDER = ("TS", "ETS", "TS-IR", "IR", "IRM", "PS", "HB", "PBMC")
+#: Those beyond it, which share the colours with other markers.
+_BEYOND = (
+    "PTS",
+    "HTS",
+    "LADDER-TS",
+    "LADDER-EC",
+    "LADDER-IRM",
+    "ATC-EC",
+    "DOC-EC",
+    "SVS",
+    "SPLINE",
+    "VECTOR",
+    "DIRICHLET",
+    "BETA",
+)
 #: Bars beyond which a figure gets another row.
 _MOST_BARS = 110
 _PIXELS = 150
@@ -36,14 +51,14 @@ def figure_bytes(figure: Figure, ending: str) -> bytes:
 def look(label: str) -> dict[str, Any]:
     """Colour and marker by method; solid and filled when tuned on noise, dashed and hollow when on clean images."""
     method, tuning = _split(label)
-    if method not in _ORDER:
+    if method not in (*_ORDER, *_BEYOND):
         return {"color": BASE, "marker": "o", "linestyle": (0, (1, 1.2)), "markerfacecolor": BASE}
-    place = _ORDER.index(method)
+    place = (*_ORDER, *_BEYOND).index(method)
     colour = COLOURS[place % len(COLOURS)]
-    style = {"": (0, (4, 2)), "P": "-", "H": (0, (6, 1.5, 1, 1.5))}[tuning]
+    style = {"": (0, (4, 2)), "P": "-", "H": (0, (6, 1.5, 1, 1.5)), "C": (0, (8, 1))}[tuning]
     return {
         "color": colour,
-        "marker": MARKERS[place],
+        "marker": MARKERS[(place + 3 * (place // len(COLOURS))) % len(MARKERS)],
         "linestyle": style,
         "markerfacecolor": colour if tuning else "white",
     }
@@ -51,7 +66,7 @@ def look(label: str) -> dict[str, Any]:
 
 def _split(label: str) -> tuple[str, str]:
     """``TS-IR-P`` as (``TS-IR``, ``P``)."""
-    return (label[:-2], label[-1]) if label[-2:] in ("-P", "-H") else (label, "")
+    return (label[:-2], label[-1]) if label[-2:] in ("-P", "-H", "-C") else (label, "")
 
 
 def _draw_bars(figure: Bars) -> Drawn:
@@ -60,7 +75,7 @@ def _draw_bars(figure: Bars) -> Drawn:
     per_row = max(1, _MOST_BARS // len(figure.series))
     parts = math.ceil(len(figure.groups) / per_row)
     per_row = math.ceil(len(figure.groups) / parts)
-    width = min(11.0, max(4.2, 1.2 + 0.1 * len(figure.series) * per_row))
+    width = min(11.0, max(6.0, 1.2 + 0.1 * len(figure.series) * per_row))
     drawn = Canvas(figsize=(width, 0.9 + 2.3 * parts), layout="constrained")
     grid = drawn.subplots(parts, 1, squeeze=False, sharey=True)[:, 0]
     for number, ax in enumerate(grid):
@@ -68,7 +83,7 @@ def _draw_bars(figure: Bars) -> Drawn:
         _bar_panel(ax, figure, chosen)
         ax.set_xlim(-0.6, per_row - 0.4)
     handles, names = grid[0].get_legend_handles_labels()
-    drawn.legend(handles, names, loc="outside lower center", ncols=min(len(names), 6 if width < 7 else 11))
+    drawn.legend(handles, names, loc="outside lower center", ncols=min(len(names), round(width)))
     drawn.suptitle(figure.title, fontsize=9)
     return drawn
 
@@ -113,7 +128,7 @@ def _bar_panel(ax: Axes, figure: Bars, chosen: range) -> None:
 def _draw_lines(figure: Lines) -> Drawn:
     names = list(dict.fromkeys(name for panel in figure.panels for name in panel.series))
     drawn, axes = canvas(
-        1.0 + 3.3 * len(figure.panels), 3.6 if len(names) > 6 else 3.2, len(figure.panels), squeeze=False
+        max(5.0, 1.0 + 3.3 * len(figure.panels)), 3.6 if len(names) > 6 else 3.2, len(figure.panels), squeeze=False
     )
     for ax, panel in zip(axes[0], figure.panels, strict=True):
         _line_panel(ax, panel)
@@ -147,6 +162,7 @@ def _line_panel(ax: Axes, panel: Panel) -> None:
 def _draw_histograms(figure: Histograms) -> Drawn:
     drawn, axes = canvas(2.1 * len(figure.panels) + 0.6, 2.6, len(figure.panels), squeeze=False, sharey=True)
     edges = np.asarray(figure.edges)
+    highest = max(max(shares) for series in figure.panels.values() for shares in series.values())
     handles: dict[str, Any] = {}
     for ax, (title, series) in zip(axes[0], figure.panels.items(), strict=True):
         for label, shares in series.items():
@@ -157,7 +173,7 @@ def _draw_histograms(figure: Histograms) -> Drawn:
             if filled:
                 ax.stairs(shares, edges, color=style["color"], alpha=0.18, fill=True)
             handles[label] = drawn_as
-        ax.set(title=title, xlabel=figure.axis, xlim=(0, 1), ylim=(0, None))
+        ax.set(title=title, xlabel=figure.axis, xlim=(0, 1), ylim=(0, 1.05 * highest))
     axes[0][0].set_ylabel("share of images")
     drawn.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=len(handles))
     drawn.suptitle(figure.title, fontsize=9)
@@ -165,7 +181,10 @@ def _draw_histograms(figure: Histograms) -> Drawn:
 
 
 def _draw_points(figure: Points) -> Drawn:
-    drawn, ax = canvas(5.2, 4.0)
+    drawn, ax = canvas(5.2, max(4.0, 0.17 * len(figure.points) + 0.6))
+    if figure.front:
+        xs, ys = zip(*(figure.points[label] for label in figure.front), strict=True)
+        ax.step(xs, ys, where="post", color=GREY, linewidth=0.8, zorder=0)
     for label, (x, y) in figure.points.items():
         style = look(label)
         ax.plot(x, y, linestyle="none", marker=style["marker"], color=style["color"], markersize=6,
@@ -197,7 +216,7 @@ def _picture(left: Axes, right: Axes, picture: Picture) -> None:
     for place, (label, (answer, confidence)) in enumerate(picture.answers.items()):
         right_answer = answer == picture.truth
         right.barh(place, confidence, 0.75, color=look(label)["color"] if right_answer else "#C9C9C9")
-        words = f"{confidence:.2f}" if right_answer else f"{confidence:.2f} {answer}"
+        words = f"{confidence:.2f}" if right_answer else f"{confidence:.2f}: {answer}"
         right.text(min(confidence + 0.02, 1.02), place, words, va="center", fontsize=5.5, color=INK)
     right.set_yticks(range(len(picture.answers)), list(picture.answers), fontsize=5.5)
     right.set(xlim=(0, 1.45), ylim=(len(picture.answers) - 0.4, -0.6), xticks=[0, 0.5, 1])
