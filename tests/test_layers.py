@@ -23,6 +23,7 @@ LAYERS = {
     "tuning": 2.4,
     "rivalry": 2.5,
     "runs": 2.6,
+    "planning": 2.6,
     "bench": 3,
     **dict.fromkeys(["report", "deploy"], 4),
     **dict.fromkeys(["demo", "inspection", "paper"], 4.5),

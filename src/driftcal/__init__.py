@@ -32,6 +32,7 @@ _PUBLIC: dict[str, str] = {
     "make_calibrator": "driftcal.calibrators",
     "Model": "driftcal.models",
     "Monitor": "driftcal.deploy.monitor",
+    "open_engine": "driftcal.engines",
     "open_model": "driftcal.models",
     "open_source": "driftcal.sources",
     "ParameterizedTemperatureScaling": "driftcal.calibrators",

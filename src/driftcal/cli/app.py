@@ -18,6 +18,7 @@ from driftcal.cli.export import export
 from driftcal.cli.inspect import inspect
 from driftcal.cli.monitor import monitor
 from driftcal.cli.paper import paper
+from driftcal.cli.plan import plan
 from driftcal.cli.recalibrate import recalibrate
 from driftcal.cli.report import report
 from driftcal.cli.shifts import shifts
@@ -62,7 +63,7 @@ def _root(
     """
 
 
-for _command in (demo, tune, evaluate, report, export, monitor, recalibrate, shifts, inspect):
+for _command in (demo, tune, evaluate, report, export, monitor, recalibrate, plan, shifts, inspect):
     app.command()(_command)
 app.add_typer(paper, name="paper")
 

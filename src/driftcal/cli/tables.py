@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from driftcal.cli.talk import duration, printable
 from driftcal.deploy.recalibrate import Recalibration
+from driftcal.planning import Estimate
 from driftcal.results import Results, Summary
 from driftcal.runs import Plan
 
@@ -109,4 +110,15 @@ def change_table(result: Recalibration) -> Any:
     for name, words in names.items():
         cells = [f"{getattr(part, name):.4f} {part.intervals[name]}" for part in (result.before, result.after)]
         _add(table, words, *cells)
+    return table
+
+
+def scaling_table(estimates: Sequence[Estimate], *, priced: bool) -> Any:
+    """A line per number of workers: time, what it consists of, and what it costs."""
+    headings = ["workers", "time", "model", "storage", "passes", "merge", "start", "of ideal"]
+    table = _table(*headings, *(["cost"] if priced else []))
+    for one in estimates:
+        parts = (one.seconds, one.compute, one.storage, one.passes, one.merge, one.start)
+        cells = [str(one.workers), *(duration(part) for part in parts), f"{one.efficiency:.0%}"]
+        _add(table, *cells, *([f"{one.cost:,.2f}"] if priced else []))
     return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 from driftcal.engines.engine import Kept, Rules, Tell, Work
 from driftcal.engines.here import use_threads
-from driftcal.engines.schedule import Finished, run
+from driftcal.engines.schedule import Finished, first_line, run
 from driftcal.errors import EngineError, need
 
 #: A map uses a job and a few arrays at a time; older ones make room.
@@ -40,11 +41,14 @@ class Ray:
         gpus: float = 0,
         rules: Rules | None = None,
     ) -> None:
+        address = address or os.environ.get("RAY_ADDRESS") or "local"
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if address == "local":  # despite its name: says that nobody will join, so that Ray listens on 127.0.0.1 only
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # hidden GPUs stay hidden; silences a notice
         self._ray: Any = need("ray", "ray")
         self.rules = rules or Rules()
-        self._owns = _connect(self._ray, address or os.environ.get("RAY_ADDRESS") or "local", workers, cpus, gpus)
+        self._owns = _connect(self._ray, address, workers, cpus, gpus)
         there = self._ray.cluster_resources()
         fitting = int(min(there.get(kind, 0) // each for kind, each in (("CPU", cpus), ("GPU", gpus)) if each))
         self.workers = workers or max(1, fitting)
@@ -81,7 +85,7 @@ class Ray:
             self._ray.shutdown()
 
     def _hire(self) -> None:
-        actor = self._actor.remote(self._threads)
+        actor = self._actor.remote(self._threads, sys.path)
         self._coming[actor.ready.remote()] = actor
 
     def _end(self, actor: Any) -> None:
@@ -153,7 +157,7 @@ class _Actors:
             return Finished(actor, error=error.cause or error)
         except RayError as error:  # the actor, its node or an object it needed is gone
             self.engine._end(actor)
-            return Finished(actor, error=EngineError(f"its worker died: {_first_line(error)}"), lost=True)
+            return Finished(actor, error=EngineError(f"its worker died: {first_line(error)}"), lost=True)
         self.engine._idle.append(actor)
         return Finished(actor, answer)
 
@@ -165,8 +169,10 @@ class _Actors:
 class _Worker:
     """The actor."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, path: list[str]) -> None:
         use_threads(threads)
+        # on the same machine, or with the same folders on others, what the caller can import, workers can
+        sys.path += [folder for folder in path if folder not in sys.path and os.path.isdir(folder)]
         self._kept: OrderedDict[str, Any] = OrderedDict()
 
     def ready(self) -> int:
@@ -200,7 +206,7 @@ def _connect(ray: Any, address: str, workers: int | None, cpus: float, gpus: flo
             ray.init(address=address, **common)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise EngineError(
-                f"there is no Ray cluster at {address!r}: {_first_line(error)}. Start one with `ray start --head`, or use "
+                f"there is no Ray cluster at {address!r}: {first_line(error)}. Start one with `ray start --head`, or use "
                 "--address local."
             ) from error
         return True
@@ -211,8 +217,3 @@ def _connect(ray: Any, address: str, workers: int | None, cpus: float, gpus: flo
             local["num_gpus"] = max(1, round(workers * gpus))
     ray.init(address="local", **common, **local)
     return True
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__

@@ -26,7 +26,7 @@ class Here:
     def __init__(self, workers: int = 1, *, rules: Rules | None = None) -> None:
         self.workers = workers
         self.rules = rules or Rules()
-        self._processes: tuple[tuple[str, ...], Any] | None = None
+        self._processes: _Processes | None = None  # kept for the next map of the same values
 
     @property
     def remote(self) -> bool:
@@ -47,20 +47,23 @@ class Here:
             for number, task in enumerate(tasks):
                 yield number, function(*values, task, say)
         elif holds_lock:
-            processes = _Processes(self.workers, function, tasks, given)
-            try:
-                for number, (answer, told) in run(processes, tasks, self.rules):
-                    for words in told:
-                        say(*words)
-                    yield number, answer
-            finally:
-                processes.close()
+            if self._processes is None or self._processes.given != given:
+                self.close()
+                self._processes = _Processes(self.workers, given)
+            self._processes.function, self._processes.tasks = function, tasks
+            for number, (answer, told) in run(self._processes, tasks, self.rules):
+                for words in told:
+                    say(*words)
+                yield number, answer
         else:
             with ThreadPoolExecutor(self.workers, thread_name_prefix="driftcal-here") as pool:
                 yield from run(_Threads(pool, self.workers, function, tasks, given, say), tasks, self.rules)
 
     def close(self) -> None:
-        """Nothing is left running between maps."""
+        """End the processes; threads are gone with their map."""
+        if self._processes is not None:
+            self._processes.close()
+            self._processes = None
 
 
 def _silent(*_: Any) -> None:
@@ -106,10 +109,13 @@ class _Threads(_Futures):
 class _Processes(_Futures):
     """joblib's processes, which scikit-learn brings along: they take any function and notice when one dies."""
 
-    def __init__(self, workers: int, function: Work, tasks: Sequence[Any], given: Sequence[Kept]) -> None:
+    function: Work
+    tasks: Sequence[Any]
+
+    def __init__(self, workers: int, given: tuple[Kept, ...]) -> None:
+        self.given = given
         self._setup = (max(1, _cores() // workers), [kept.value for kept in given])
         super().__init__(self._open(workers), workers)
-        self.function, self.tasks = function, tasks
 
     def _open(self, workers: int) -> Executor:
         from joblib.externals.loky import ProcessPoolExecutor

@@ -128,9 +128,15 @@ def _end_overdue(
             failed[number] = TimeoutError(f"it took longer than {rules.timeout:g} s, {rules.deaths} times")
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, without the pages that some append."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:400] if lines else type(error).__name__
+
+
 def failure(tasks: Sequence[Any], failed: dict[int, BaseException], done: int) -> WorkFailed:
     """The error that names what could not be done."""
-    shown = "; ".join(f"{tasks[number]}: {failed[number]}" for number in sorted(failed)[:_SHOWN])
+    shown = "; ".join(f"{tasks[number]}: {first_line(failed[number])}" for number in sorted(failed)[:_SHOWN])
     more = f"; and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
     error = WorkFailed(
         f"{len(failed)} of {len(tasks)} tasks failed, each after several tries: {shown}{more}. The {done} others were done "
