@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test check theory bench docs browser clean
+.PHONY: help demo paper test check theory bench docs browser clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -26,8 +26,11 @@ $(VENV)/.bench: $(VENV)/.dev
 demo: $(VENV)/.base  ## the whole pipeline on bundled real data; ends with the path of an HTML report
 	$(BIN)/driftcal demo --output runs/demo
 
+paper: $(VENV)/.base  ## every experiment of the paper on bundled data, tables and figures in runs/paper-digits
+	$(BIN)/driftcal paper all --data digits --output runs/paper-digits
+
 test: $(VENV)/.dev browser  ## all tests
-	$(BIN)/python -m pytest -n 2 -m "not theory" tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not theory" tests
 
 check: $(VENV)/.dev  ## style, types, import layers, examples in the docs
 	$(BIN)/ruff check .

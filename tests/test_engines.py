@@ -16,6 +16,8 @@ import pytest
 import ray_tasks
 
 import driftcal
+import driftcal.rows
+import driftcal.sharded
 from driftcal.calibrators import make_calibrator
 from driftcal.collect import Collector
 from driftcal.engines import Rules, open_engine
@@ -29,6 +31,7 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 from benchmarks.speed.measure import PeakMemory  # noqa: E402  (not a package that is installed)
 
+pytestmark = pytest.mark.xdist_group("ray")  # one cluster for all of them
 QUICK = Rules(patience=0.3, tries=2, deaths=3)
 
 
@@ -234,16 +237,21 @@ def test_ten_killed_workers_change_no_byte(ray, digits, expected, tmp_path):
 
 
 def worker_processes():
-    """Processes of our actors, as Ray names them."""
+    """Processes of our actors, as Ray names them: children of a raylet that this process has started."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                if (entry / "cmdline").read_bytes().startswith(b"ray::_Worker"):
+                named = (entry / "cmdline").read_bytes().startswith(b"ray::_Worker")
+                if named and parent(parent(int(entry.name))) == os.getpid():
                     found.append(int(entry.name))
             except OSError:
                 pass
     return found
+
+
+def parent(process):
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_a_corrupt_image_is_named_and_everything_else_is_kept(ray, tmp_path):
@@ -301,6 +309,17 @@ def test_eight_shards_fit_what_one_array_fits(ray, tmp_path, method):
     spread = make_calibrator(method).fit(*stack(stored, labels, kept))
     for name in one.fitted:
         np.testing.assert_array_equal(getattr(spread, name), getattr(one, name))
+
+
+@pytest.mark.parametrize("method", ["ts", "ets", "ir", "irm"])
+def test_more_lanes_than_eight_change_the_last_digits_only(tmp_path, monkeypatch, method):
+    monkeypatch.setattr(driftcal.rows, "BLOCK_SCORES", 1 << 12)
+    monkeypatch.setattr(driftcal.sharded, "MANY", 2)
+    arrays, stored, labels = stored_parts(tmp_path, open_engine("here"), n=1000)
+    one, spread = (make_calibrator(method).fit(*stack(parts, labels)) for parts in (arrays, stored))
+    assert len(stack(stored, labels)[0]._lanes()) > 30
+    for name in one.fitted:
+        np.testing.assert_allclose(getattr(spread, name), getattr(one, name), rtol=1e-9, atol=1e-9)
 
 
 def test_the_callers_memory_does_not_grow_with_the_scores(ray, tmp_path):

@@ -115,6 +115,7 @@ class _Processes(_Futures):
     def __init__(self, workers: int, given: tuple[Kept, ...]) -> None:
         self.given = given
         self._setup = (max(1, _cores() // workers), [kept.value for kept in given])
+        self._used: dict[int, Executor] = {}  # the pool that each worker's task went to
         super().__init__(self._open(workers), workers)
 
     def _open(self, workers: int) -> Executor:
@@ -124,6 +125,7 @@ class _Processes(_Futures):
         return pool
 
     def start(self, worker: int, number: int) -> None:
+        self._used[worker] = self.pool
         self.futures[worker] = self.pool.submit(_in_process, self.function, self.tasks[number])
 
     def finished(self, worker: int, future: Future[Any]) -> Finished:
@@ -132,7 +134,7 @@ class _Processes(_Futures):
         end = super().finished(worker, future)
         if not isinstance(end.error, BrokenProcessPool):
             return end
-        if worker in (0, *self.futures) or not self.futures:  # one process died and took the pool along
+        if self._used[worker] is self.pool:  # one process died and took the pool along; its first task to be seen pays
             self.close()
             self.pool = self._open(self.workers)
         return Finished(worker, error=end.error, lost=True)
