@@ -50,10 +50,11 @@ class Workbench:
 
     def collector(self, case: Case, source: Source) -> Collector:
         """The model's answers on a source."""
-        key = (id(case.model), id(source))
-        return self._once(
-            key, lambda: Collector(case.model, source, store=self.store, seed=self.seed, on_rows=self.on_rows)
+        found = self._once(
+            (id(case.model), id(source)), lambda: Collector(case.model, source, store=self.store, seed=self.seed)
         )
+        found.on_rows = self.on_rows  # whoever listens may have come later
+        return found
 
     def known(self, case: Case) -> Source:
         """ObjectNet's images of classes that the network knows."""

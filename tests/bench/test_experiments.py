@@ -1,0 +1,171 @@
+"""Every experiment on the digits, end to end, small enough for CI; `make paper` runs them in full."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from driftcal.bench.experiments import EXPERIMENTS
+from driftcal.bench.sweep import Sweep
+from driftcal.cli.app import main
+from driftcal.cli.paper import TITLES
+from driftcal.errors import InputError
+from driftcal.evaluation import Contender
+from driftcal.metrics.statistics import Statistics
+from driftcal.paper import Reproduction
+
+IDS = [
+    "table1",
+    "shear",
+    "per-shift",
+    "by-level",
+    "teaser",
+    "examples",
+    "objectnet",
+    "ood",
+    "accuracy",
+    "in-domain",
+    "baselines",
+    "debiased",
+    "nll",
+    "brier",
+    "delta",
+    "val-size",
+    "val-shift",
+    "guide",
+    "beyond",
+]
+
+
+def test_every_experiment_has_a_command():
+    assert [name for name in EXPERIMENTS if name in IDS] == IDS
+    assert {name: experiment.title for name, experiment in EXPERIMENTS.items()} == {
+        name: title for name, title in TITLES.items() if name != "all"
+    }
+
+
+def test_all_of_them_on_the_digits(tmp_path):
+    place = tmp_path / "store"
+    run = Reproduction.open("all", data={"digits": ""}, images=150, output=tmp_path / "out", store=place, draws=20)
+    assert run.skipped == ()
+    seen = []
+    written = run.run(on_rows=lambda what, rows: seen.append(rows))
+    assert [item.outcome.experiment for item in written if item.outcome.experiment in IDS] == IDS
+    assert run.plan(clock=False).parts[-1].passes == 0
+    bench, case = run.bench, run.bench.cases[0]
+
+    for item in written:
+        text = (tmp_path / "out" / f"{item.outcome.experiment}.md").read_text()
+        for table in item.outcome.tables:
+            assert table.rows, table.name
+            with open(tmp_path / "out" / f"{table.name}.csv", newline="") as stream:
+                assert len(list(csv.DictReader(stream))) == len(table.rows)
+            assert "\\toprule" in (tmp_path / "out" / f"{table.name}.tex").read_text()
+        assert item.outcome.figures, "each has its figure"
+        for figure in item.outcome.figures:
+            assert f"({figure.name}.png)" in text
+            assert figure.caption in text
+            pixels = np.asarray(Image.open(tmp_path / "out" / f"{figure.name}.png"))
+            assert pixels.std() > 1, "something is drawn"
+        about = json.loads((tmp_path / "out" / f"{item.outcome.experiment}.json").read_text())
+        assert about["cases"][0]["test"]["rows"] == 150
+        assert about["seed"] == 0
+
+    check_means(bench, case)
+    by_name = {item.outcome.experiment: item.outcome for item in written}
+    numbers = {(row["numbers"]): row for row in by_name["table1"].tables[0].rows}
+    assert numbers["ours"]["base"] != numbers["as published"]["base"], "15 bins and 10"
+    ood = by_name["ood"].tables[0].rows
+    assert {row["data"] for row in ood} == {"strongest level of every shift", "pixels permuted"}
+    sure = next(row for row in ood if row["data"] == "pixels permuted" and row["quantity"] == "mean confidence")
+    assert sure["ts-p"] < sure["ts"] < 1
+    objectnet = by_name["objectnet"].tables[0].rows[0]
+    assert objectnet["images"] == 120, "four known classes; the two unknown ones do not count"
+    sizes = {row["images"] for row in by_name["val-size"].tables[0].rows}
+    assert sizes == {50, 150}
+    whole = next(r for r in by_name["val-size"].tables[0].rows if r["images"] == 150 and r["quantity"] == "mean ECE")
+    assert whole["irm-p"] == pytest.approx(numbers["ours"]["irm-p"], abs=1e-12), "all images are all images"
+    columns = by_name["val-shift"].tables[0].rows[0]
+    assert {"ts-h", "ts-p", "ts"} <= set(columns)
+
+    again = Reproduction.open("brier", data={"digits": ""}, images=150, output=tmp_path / "again", store=place, draws=2)
+    later = []
+    again.run(on_rows=lambda what, rows: later.append(rows))
+    assert sum(seen) > 10_000
+    assert sum(later) == 0, "another experiment finds every answer in the store"
+
+
+def check_means(bench, case):
+    """Means, intervals and differences of a sweep from the definition."""
+    sweep = bench.sweep(case)
+    collector, labels = bench.collector(case, case.test), case.test.labels
+    contender = next(c for c in bench.contenders(case, ["ts"]) if c.name == "ts-p")
+    assert isinstance(contender, Contender)
+    pooled = []
+    for shift in case.shifts:
+        probs = [contender.calibrator.predict_proba(collector.logits(shift, level)) for level in shift.levels]
+        pooled.append(Statistics.of_probabilities(np.tile(labels, 10), np.concatenate(probs), n_bins=15).ece)
+    assert sweep.mean("ts-p") == pytest.approx(np.mean(pooled), abs=1e-12)
+    low, high = sweep.interval("ts-p")
+    assert low <= sweep.mean("ts-p") <= high
+    change, below, above = sweep.difference("ts", "ts-p")
+    assert change == pytest.approx(sweep.mean("ts") - sweep.mean("ts-p"))
+    assert below <= change <= above
+    assert above - below < sum(b - a for a, b in (sweep.interval("ts"), sweep.interval("ts-p"))), (
+        "pairs share their images"
+    )
+    assert Sweep(sweep.results, sweep.replicates, ("shear",)).shifts() == [
+        s.name for s in case.shifts if s.name != "shear"
+    ]
+
+
+def test_the_plan_is_what_the_run_does(tmp_path, capsys):
+    words = ["--data", "digits", "--images", "60", "-o", str(tmp_path / "out")]
+    main_ok(["paper", "delta", *words, "--dry-run", "--json"])
+    planned = json.loads(capsys.readouterr().out)
+    assert not (tmp_path / "out" / "store" / "logits").exists(), "a plan writes no answers"
+    main_ok(["paper", "delta", *words, "--json", "--quiet"])
+    done = json.loads(capsys.readouterr().out)
+    assert planned["inputs"] <= done["inputs"] <= 60 * planned["at_most"]
+    assert [item["experiment"] for item in done["experiments"]] == ["delta"]
+    assert Path(done["experiments"][0]["files"][0]).is_file()
+    main_ok(["paper", "delta", *words, "--dry-run", "--json"])
+    assert json.loads(capsys.readouterr().out)["inputs"] <= 60 * 9, "all but the search for levels is exact"
+
+
+def test_misuse_is_said(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["paper", "table1", "--data", "cifar10", "-o", str(tmp_path)])
+    assert stopped.value.code == 2
+    assert "NAME=DIR" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stopped:
+        main(["paper", "table2"])
+    assert stopped.value.code == 2
+    assert re.search("table2", capsys.readouterr().err)
+
+
+def test_objectnet_needs_its_data(tmp_path, monkeypatch):
+    monkeypatch.setattr("driftcal.paper.open_cases", lambda wish: [without_objectnet(wish)])
+    with pytest.raises(InputError, match="--data objectnet=DIR"):
+        Reproduction.open("objectnet", data={"digits": ""}, output=tmp_path)
+    rest = Reproduction.open("all", data={"digits": ""}, output=tmp_path)
+    assert len(rest.experiments) == len(EXPERIMENTS) - 1
+    assert rest.skipped[0].startswith("objectnet: needs")
+
+
+def without_objectnet(wish):
+    import dataclasses
+
+    from driftcal.bench.cases import open_cases
+
+    return dataclasses.replace(open_cases(wish)[0], objectnet=None)
+
+
+def main_ok(words):
+    with pytest.raises(SystemExit) as stopped:
+        main(words)
+    assert stopped.value.code in (0, None)
