@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from export_cases import NAMES, SIZES, case, fitted, rows
+from export_cases import NAMES, SIZED, case, fitted, rows
 
 import driftcal
 from driftcal.deploy import append, append_to_onnx
@@ -57,8 +57,7 @@ def check(path, calibrator, logits, x):
     return found
 
 
-@pytest.mark.parametrize("n_classes", SIZES)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "n_classes"), SIZED)
 def test_parity(name, n_classes, tmp_path):
     calibrator, logits, wanted = case(name, n_classes)
     export = append_to_onnx(echo(tmp_path / "net.onnx", n_classes), calibrator, tmp_path / "out.onnx")
@@ -167,7 +166,7 @@ def test_a_model_too_large_for_one_file_is_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize("opset", [9, 11, 13, 16, 18, 21])
 def test_old_and_new_opsets(opset, tmp_path):
     path = linear(tmp_path / "net.onnx", opset=opset)
-    for name in ("hb", "ps"):
+    for name in ("hb", "ps", "hts", "pts"):
         append_to_onnx(path, fitted(name, 5), tmp_path / "out.onnx")
         x = np.random.default_rng(0).normal(size=(9, 6)).astype(np.float32)
         check(tmp_path / "out.onnx", fitted(name, 5), run(path, x)["logits"], x)

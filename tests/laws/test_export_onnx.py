@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from export_cases import NAMES, SIZES, case, fitted, rows
+from export_cases import NAMES, SIZED, case, fitted, rows
 
 import driftcal.deploy.onnx_file
 from driftcal.deploy import to_onnx
 from driftcal.deploy.onnx_file import open_session
-from driftcal.deploy.recipe import Buckets, Search
+from driftcal.deploy.search import Buckets, Search
 from driftcal.errors import InputError, ModelError, NotFittedError
 
 onnx = pytest.importorskip("onnx")
@@ -29,8 +29,7 @@ def check_parity(calibrator, logits, wanted, model):
         np.testing.assert_allclose(confidence, wanted.max(axis=1), atol=1e-9)
 
 
-@pytest.mark.parametrize("n_classes", SIZES)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "n_classes"), SIZED)
 def test_parity(name, n_classes):
     calibrator, logits, wanted = case(name, n_classes)
     check_parity(calibrator, logits, wanted, to_onnx(calibrator).model)

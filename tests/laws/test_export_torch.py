@@ -4,17 +4,16 @@ import warnings
 
 import numpy as np
 import pytest
-from export_cases import NAMES, SIZES, case, fitted, rows
+from export_cases import NAMES, SIZED, case, fitted, rows
 
 from driftcal.deploy import to_torch
-from driftcal.deploy.recipe import Search
+from driftcal.deploy.search import Search
 from driftcal.errors import InputError, NotFittedError
 
 torch = pytest.importorskip("torch")
 
 
-@pytest.mark.parametrize("n_classes", SIZES)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "n_classes"), SIZED)
 def test_parity(name, n_classes):
     assert _difference(*case(name, n_classes)) < 1e-12
 

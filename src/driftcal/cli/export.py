@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.talk import Talk
+from driftcal.cli.talk import Prose, Talk
 
 
 def export(
@@ -42,4 +42,5 @@ def export(
         written.to_dict(),
         f"{written.path}: new outputs {names}",
         f"largest difference from the calibrator on {written.rows} rows: {written.difference:.2g}",
+        *([Prose(written.note)] if written.note else []),
     )

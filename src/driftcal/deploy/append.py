@@ -22,8 +22,9 @@ from driftcal.deploy.onnx_file import (
     prove,
     to_onnx,
 )
-from driftcal.deploy.onnx_graph import OUTPUTS, Nodes, add_calibration
-from driftcal.deploy.recipe import recipe_of
+from driftcal.deploy.onnx_graph import OUTPUTS, add_calibration
+from driftcal.deploy.onnx_scores import Nodes
+from driftcal.deploy.recipe import Recipe, recipe_of
 from driftcal.errors import ArtefactError, InputError, ModelError, need
 from driftcal.files import write_atomic
 from driftcal.models import Model, open_model
@@ -75,7 +76,8 @@ def append_to_onnx(
     before = _answers(session, [logits_name], feed)[0]
     _check_columns(model, before, fitted)
 
-    names = _append(proto, fitted, logits_name, before, model.outputs)
+    recipe = recipe_of(fitted)
+    names = _append(proto, fitted, recipe, logits_name, before, model.outputs)
     content = proto.SerializeToString()
     emitted, *found = _answers(open_session(content), [logits_name, *names], feed)
     size = float(np.abs(before, where=np.isfinite(before), out=np.zeros(before.shape)).max(initial=0))
@@ -84,7 +86,7 @@ def append_to_onnx(
     logits = _logits(model, emitted)
     difference = max(prove(fitted, logits, found), to_onnx(fitted).difference)
     path = write_atomic(output, content)
-    return OnnxExport(proto, difference, len(logits) + 256, names, path)
+    return OnnxExport(proto, difference, len(logits) + 256, names, path, recipe.note)
 
 
 def _calibrator(given: Any, force: bool) -> tuple[Calibrator, Mapping[str, Any] | None]:
@@ -131,7 +133,9 @@ def _read(path: Path) -> Any:
     return proto
 
 
-def _append(proto: Any, calibrator: Calibrator, logits_name: str, answers: Array, kind: str) -> tuple[str, str, str]:
+def _append(
+    proto: Any, calibrator: Calibrator, recipe: Recipe, logits_name: str, answers: Array, kind: str
+) -> tuple[str, str, str]:
     """Add the calibration to `proto`; the names of the new outputs."""
     taken = set(_names(proto.graph))
     prefix = "driftcal/"
@@ -144,13 +148,12 @@ def _append(proto: Any, calibrator: Calibrator, logits_name: str, answers: Array
         chosen.append(name)
     names = (chosen[0], chosen[1], chosen[2])
     nodes = Nodes(prefix)
-    recipe = recipe_of(calibrator)
     add_calibration(nodes, recipe, _to_logits(nodes, logits_name, answers, kind), names)
     graph = proto.graph
     graph.node.extend(nodes.nodes)
     graph.initializer.extend(nodes.initializers)
     graph.output.extend(output_infos(names, recipe.n_classes, _batch(graph, logits_name)))
-    describe(proto, calibrator)
+    describe(proto, calibrator, recipe.note)
     return names
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from driftcal._version import __version__
 from driftcal.calibrators import CALIBRATORS, Calibrator
-from driftcal.deploy.onnx_graph import OUTPUTS, Nodes, add_calibration
+from driftcal.deploy.onnx_graph import OUTPUTS, add_calibration
+from driftcal.deploy.onnx_scores import Nodes
 from driftcal.deploy.recipe import recipe_of
 from driftcal.errors import InputError, ModelError, need
 from driftcal.files import write_atomic
@@ -31,7 +32,8 @@ _TYPES = {"float16": 10, "float32": 1, "float64": 11}  # TensorProto.FLOAT16, FL
 class OnnxExport:
     """An exported graph and its proof: the largest difference in probability seen on so many probe rows.
 
-    `outputs` are the names of probabilities, label and confidence in the graph; `path` is where it was written, if it was.
+    `outputs` are the names of probabilities, label and confidence in the graph; `path` is where it was written, if it was;
+    `note` is what its user has to know, that an adaptive calibrator does not adapt there.
     """
 
     model: Any
@@ -39,6 +41,7 @@ class OnnxExport:
     rows: int
     outputs: tuple[str, str, str] = OUTPUTS
     path: Path | None = None
+    note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -48,6 +51,7 @@ class OnnxExport:
             "max_difference": self.difference,
             "tolerance": TOLERANCE,
             "probe_rows": self.rows,
+            "note": self.note or None,
         }
 
 
@@ -81,13 +85,13 @@ def to_onnx(
         nodes.initializers,
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-    describe(model, calibrator)
+    describe(model, calibrator, recipe.note)
     onnx.checker.check_model(model)
     probe = probe_logits(recipe.n_classes).astype(logits)
     found = open_session(model.SerializeToString()).run(list(OUTPUTS), {"logits": probe})
     difference = prove(calibrator, probe, found)
     where = None if path is None else write_atomic(path, model.SerializeToString())
-    return OnnxExport(model, difference, len(probe), path=where)
+    return OnnxExport(model, difference, len(probe), path=where, note=recipe.note)
 
 
 def output_infos(names: tuple[str, str, str], n_classes: int, batch: str | int = "n") -> list[Any]:
@@ -101,14 +105,16 @@ def output_infos(names: tuple[str, str, str], n_classes: int, batch: str | int =
     ]
 
 
-def describe(model: Any, calibrator: Calibrator) -> None:
-    """Write into the model what calibrated it and what its columns stand for."""
+def describe(model: Any, calibrator: Calibrator, remark: str) -> None:
+    """Write into the model what calibrated it, what its columns stand for, and the remark if there is one."""
     note = {
         "driftcal.version": __version__,
         "driftcal.calibrator": next(name for name, kind in CALIBRATORS.items() if kind is type(calibrator)),
         "driftcal.classes": json.dumps(calibrator.classes_.tolist(), ensure_ascii=False),
     }
-    kept = {entry.key: entry.value for entry in model.metadata_props if entry.key not in note}
+    if remark:
+        note["driftcal.note"] = remark
+    kept = {entry.key: entry.value for entry in model.metadata_props if not entry.key.startswith("driftcal.")}
     need("onnx", "onnx").helper.set_model_props(model, {**kept, **note})
 
 

@@ -1,12 +1,13 @@
 """What a fitted calibrator does to logits, as plain numbers: the torch module and the ONNX graph both read this.
 
-Every calibrator is scores (a softmax, a blend of two, or Platt's sigmoids), then perhaps a table that replaces each
-score, then perhaps rows that are made to sum to 1.
+Every calibrator is scores (mostly a softmax of something), then perhaps a table that replaces each score, then perhaps
+rows that are made to sum to 1.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -15,16 +16,20 @@ from driftcal.calibrators import (
     CALIBRATORS,
     Calibrator,
     EnsembleTemperatureScaling,
+    EntropyTemperatureScaling,
     HistogramBinning,
     Identity,
     IsotonicRegression,
     IsotonicRegressionMulticlass,
+    ParameterizedTemperatureScaling,
     PlattBinning,
     PlattScaling,
     TemperatureIsotonicRegression,
     TemperatureScaling,
 )
+from driftcal.calibrators.adaptive import AdaptiveCalibrator
 from driftcal.calibrators.isotonic import STRICT
+from driftcal.deploy.search import Search
 from driftcal.errors import InputError, NotFittedError
 from driftcal.types import Array, Float64
 
@@ -36,88 +41,54 @@ EDGE_MARGIN = 1e-13
 
 
 @dataclass(frozen=True)
-class Search:
-    """A binary search among sorted numbers, one stretch of `sorted` per class, as steps without branches.
+class Scaled:
+    """softmax(scale·z)"""
 
-    Probe sorted[at], starting at `start`; each step adds `above` where the probe is less than the score, else `below`.
-    After the last step, at is first + (how many of the class' numbers are less) + class. A stretch may have any length:
-    the first step of class c splits it into two overlapping windows of length 2^k − 1, and while longer ones are
-    still being halved the steps of c are 0. `start` and the rows of `above` and `below` have one entry per class, or
-    one for all.
-    """
-
-    sorted: Float64
-    start: Array
-    above: Array
-    below: Array
-
-    @classmethod
-    def among(cls, numbers: Float64, starts: Array) -> Search:
-        """The search in numbers[starts[c]:starts[c + 1]] for each class c; no stretch is empty."""
-        first, length = starts[:-1], np.diff(starts)
-        own = np.frexp(length)[1].astype(np.int64) - 1  # floor(log2(length))
-        class_number = np.arange(len(length))
-        steps = int(own.max()) + 1
-        above = np.zeros((steps, len(length)), np.int64)
-        below = np.zeros_like(above)
-        for j, t in enumerate(range(steps - 1, -1, -1)):
-            half = 1 << t
-            # where the next probe lies, relative to the lowest place still possible
-            ahead = (half >> 1) - 1 if t else class_number
-            opening, going = own == t, own > t
-            here = half - 1
-            above[j] = np.where(opening, length - half + 1 + ahead - here, np.where(going, half + ahead - here, 0))
-            below[j] = np.where(opening | going, ahead - here, 0)
-        return cls(numbers, first + (np.int64(1) << own) - 1, above, below)
-
-    def locate(self, scores: Float64) -> Array:
-        """The same search in numpy, for (n, classes) scores.
-
-        >>> Search.among(np.array([0.1, 0.2, 0.3, 0.5]), np.array([0, 3, 4])).locate(np.array([[0.25, 0.5], [0.3, 0.6]]))
-        array([[2, 4],
-               [2, 5]])
-        """
-        at = np.broadcast_to(self.start, scores.shape)
-        for above, below in zip(self.above, self.below, strict=True):
-            at = at + np.where(self.sorted[at] < scores, above, below)
-        return np.asarray(at)
-
-
-#: More buckets than this would not fit the cache beside a model.
-_MOST_BUCKETS = 1 << 15
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
-class Buckets:
-    """A shorter way into one long curve: the bucket of a score says where its search starts.
+class ScaledByEntropy:
+    """softmax(z / T), T = softplus(slope·log H + intercept) with the entropy H of softmax(z)."""
 
-    Buckets are equally wide in the score's fourth root. Roots, products and their whole part are exact to the bit
-    everywhere and never decrease, so a bucket holds the same scores wherever it is computed.
+    slope: float
+    intercept: float
+
+
+@dataclass(frozen=True)
+class ScaledByNetwork:
+    """softmax(scale·exp(−g)·z), g a network with tanh units on how far the next largest logits lie below the largest.
+
+    Its inputs are (log(1 + gap/unit), clipped to low…high, − mean)/spread; a layer is its weights, (inputs, units), and
+    its constants. The last one has no tanh.
     """
 
     scale: float
-    start: Array
-    sorted: Float64
-    above: Array
-    below: Array
+    unit: float
+    low: Float64
+    high: Float64
+    mean: Float64
+    spread: Float64
+    layers: tuple[tuple[Float64, Float64], ...]
 
-    @classmethod
-    def of(cls, search: Search) -> Buckets | None:
-        """Buckets for a search among one stretch, where they save at least two of its steps."""
-        scale = float(_MOST_BUCKETS - 1)
-        if len(search.start) > 1:
-            return None
-        bucket = (np.sqrt(np.sqrt(search.sorted)) * scale).astype(np.int64)
-        first = np.searchsorted(bucket, np.arange(_MOST_BUCKETS))
-        steps = int(np.diff(first, append=len(bucket)).max()).bit_length()
-        if steps + 2 > len(search.above):
-            return None
-        # beyond a bucket's own numbers lie greater ones, which no probe mistakes; the last bucket needs some, too
-        padded = np.concatenate([search.sorted, np.full(1 << steps, np.inf)])
-        half = (np.int64(1) << np.arange(steps - 1, -1, -1))[:, None]
-        last = half == 1
-        ahead = half // 2
-        return cls(scale, first + half[0, 0] - 1, padded, np.where(last, 1, ahead), np.where(last, 0, -ahead))
+
+@dataclass(frozen=True)
+class Blended:
+    """weights[0]·softmax(scale·z) + weights[1]·softmax(z) + weights[2]/(classes that are not masked)"""
+
+    scale: float
+    weights: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Sigmoids:
+    """σ(slope·log-odds + intercept), class by class."""
+
+    slopes: Float64
+    intercepts: Float64
+
+
+Scores = Scaled | ScaledByEntropy | ScaledByNetwork | Blended | Sigmoids
 
 
 @dataclass(frozen=True)
@@ -134,24 +105,26 @@ class Table:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Scores, table, strictness and finish of one calibrator.
-
-    Scores are σ(slope·log-odds + intercept) with `platt`, else softmax(scale·z); `blend` = (w1, w2, w3) makes them
-    w1·softmax(scale·z) + w2·softmax(z) + w3/(classes that are not masked). `strict`·score is added after the table.
-    """
+    """Scores, table, strictness and finish of one calibrator; `strict`·score is added after the table."""
 
     n_classes: int
     keeps_accuracy: bool
-    scale: float = 1.0
-    blend: tuple[float, float, float] | None = None
-    platt: tuple[Float64, Float64] | None = None
+    scores: Scores = Scaled()
     table: Table | None = None
     strict: float = 0.0
     finish: Finish = "nothing"
+    note: str = ""
+
+
+#: What the user of an exported adaptive calibrator has to know.
+STATIC_NOTE = (
+    "This calibrator follows drift in Python only. Exported is its static map for inputs nothing is known about; it does not adapt. "
+    "For a map that suits a window of logits, export calibrator.adapt(window)."
+)
 
 
 def recipe_of(calibrator: Calibrator) -> Recipe:
-    """The recipe of a fitted calibrator."""
+    """The recipe of a fitted calibrator; of an adaptive one that of its static map."""
     if not isinstance(calibrator, Calibrator):
         raise InputError(
             f"only a calibrator can be exported; this is a {type(calibrator).__name__}. Pass the calibrator of a "
@@ -159,32 +132,44 @@ def recipe_of(calibrator: Calibrator) -> Recipe:
         )
     if not calibrator.__sklearn_is_fitted__():
         raise NotFittedError("only a fitted calibrator can be exported; this one is not. Call fit(logits, y) first.")
+    name = type(calibrator).__name__
     if type(calibrator) not in CALIBRATORS.values():  # a class of the user's may map as it likes
         raise InputError(
-            f"driftcal exports its own calibrators; this is a {type(calibrator).__name__}. Write its map as a torch module "
+            f"driftcal exports its own calibrators; this is a {name}. Write its map as a torch module "
             "or an ONNX graph by hand."
         )
+    if getattr(calibrator, "needs_features", False):
+        raise InputError(
+            f"an exported calibrator sees logits only; {name} also needs the features of each input and the training features they "
+            "are compared with. Use it in Python with driftcal.load(path), or tune a method that needs logits only, such as irm or ts."
+        )
+    if isinstance(calibrator, AdaptiveCalibrator):
+        return replace(recipe_of(calibrator._static()), note=STATIC_NOTE)
     n, keeps = calibrator.n_features_in_, calibrator.keeps_accuracy
     match calibrator:
         case Identity():
             return Recipe(n, keeps)
         case TemperatureScaling():
-            return Recipe(n, keeps, scale=1 / calibrator.temperature_)
+            return Recipe(n, keeps, Scaled(1 / calibrator.temperature_))
+        case EntropyTemperatureScaling():
+            slope, log_most = calibrator.slope_, math.log(math.log(n))  # of the greatest entropy
+            return Recipe(n, keeps, ScaledByEntropy(slope, calibrator.intercept_ - slope * log_most))
+        case ParameterizedTemperatureScaling():
+            return Recipe(n, keeps, _network(calibrator))
         case EnsembleTemperatureScaling():
             scaled, plain, doubt = (float(weight) for weight in calibrator.weights_)
-            blend = (scaled, plain, doubt)
-            return Recipe(n, keeps, scale=1 / calibrator.temperature_, blend=blend, finish="normalise")
+            return Recipe(n, keeps, Blended(1 / calibrator.temperature_, (scaled, plain, doubt)), finish="normalise")
         case IsotonicRegression() | IsotonicRegressionMulticlass() | TemperatureIsotonicRegression():
             return Recipe(
                 n,
                 keeps,
-                scale=1 / getattr(calibrator, "temperature_", 1.0),
-                table=_curves(calibrator.curve_scores_, calibrator.curve_values_, calibrator.curve_starts_),
-                strict=STRICT if isinstance(calibrator, IsotonicRegressionMulticlass) else 0.0,
-                finish="normalise",
+                Scaled(1 / getattr(calibrator, "temperature_", 1.0)),
+                _curves(calibrator.curve_scores_, calibrator.curve_values_, calibrator.curve_starts_),
+                STRICT if isinstance(calibrator, IsotonicRegressionMulticlass) else 0.0,
+                "normalise",
             )
         case PlattScaling():
-            return Recipe(n, keeps, platt=(calibrator.slopes_, calibrator.intercepts_), finish="normalise")
+            return Recipe(n, keeps, Sigmoids(calibrator.slopes_, calibrator.intercepts_), finish="normalise")
         case HistogramBinning():
             table = _bins(calibrator.bin_edges_, calibrator.bin_values_)
             return Recipe(n, keeps, table=table, finish="normalise")
@@ -192,13 +177,32 @@ def recipe_of(calibrator: Calibrator) -> Recipe:
             return Recipe(
                 n,
                 keeps,
-                platt=(calibrator.slopes_, calibrator.intercepts_),
-                table=_bins(calibrator.bin_edges_, calibrator.bin_values_),
+                Sigmoids(calibrator.slopes_, calibrator.intercepts_),
+                _bins(calibrator.bin_edges_, calibrator.bin_values_),
                 finish="normalise" if calibrator.normalise else "mask",
             )
     raise InputError(
-        f"{type(calibrator).__name__} has no export as torch module or ONNX graph. Use driftcal.load(path).predict_proba(logits), or "
-        "tune a method that has: base, ts, ets, ts-ir, ir, irm, ps, hb, pbmc."
+        f"{name} has no export as torch module or ONNX graph. Use driftcal.load(path).predict_proba(logits), or "
+        "tune a method that has one, such as irm or ts."
+    )
+
+
+def _network(calibrator: ParameterizedTemperatureScaling) -> ScaledByNetwork:
+    """The network's weights, which lie unit by unit with the constant last, as matrices."""
+    layers, rest, width = [], calibrator.network_, len(calibrator.feature_low_)
+    for units in (int(calibrator.hidden), int(calibrator.hidden), 1):
+        layer, rest = np.split(rest, [units * (width + 1)])
+        by_unit = layer.reshape(units, width + 1)
+        layers.append((np.ascontiguousarray(by_unit[:, :-1].T), by_unit[:, -1].copy()))
+        width = units
+    return ScaledByNetwork(
+        1 / calibrator.temperature_,
+        float(calibrator.feature_scale_),
+        calibrator.feature_low_,
+        calibrator.feature_high_,
+        calibrator.feature_mean_,
+        calibrator.feature_spread_,
+        tuple(layers),
     )
 
 

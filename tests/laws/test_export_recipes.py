@@ -1,0 +1,78 @@
+"""Every calibrator has an export or says why not; what adapts is exported standing still, and says so."""
+
+import json
+
+import numpy as np
+import pytest
+from export_cases import ADAPTIVE, NAMES, NEED_FEATURES, fitted, rows
+
+from driftcal.calibrators import CALIBRATORS
+from driftcal.deploy import to_onnx
+from driftcal.deploy.onnx_file import open_session
+from driftcal.deploy.recipe import recipe_of
+from driftcal.errors import InputError
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+
+def run(export, logits):
+    return open_session(export.model.SerializeToString()).run(None, {"logits": logits})[0]
+
+
+def test_every_calibrator_is_exported_or_needs_features():
+    needing = {name for name, kind in CALIBRATORS.items() if getattr(kind, "needs_features", False)}
+    assert needing == set(NEED_FEATURES) & set(CALIBRATORS)
+    for name in NAMES:
+        recipe = recipe_of(fitted(name, 5))
+        assert recipe.n_classes == 5
+        assert recipe.keeps_accuracy == CALIBRATORS[name].keeps_accuracy
+        assert ("does not adapt" in recipe.note) == CALIBRATORS[name].adaptive
+
+
+def test_features_are_not_exported(monkeypatch):
+    monkeypatch.setattr(CALIBRATORS["ts"], "needs_features", True, raising=False)
+    with pytest.raises(
+        InputError, match=r"TemperatureScaling also needs the features .* Use it in Python with driftcal.load"
+    ):
+        to_onnx(fitted("ts", 5))
+
+
+@pytest.mark.parametrize("name", ADAPTIVE)
+def test_what_adapts_is_exported_static_or_frozen(name, tmp_path):
+    adaptive, logits = fitted(name, 10), rows(10, 500, 500)
+    export = to_onnx(adaptive, tmp_path / "static.onnx")
+    assert "adapt(window)" in export.note
+    assert json.loads(json.dumps(export.to_dict()))["note"] == export.note
+    noted = {entry.key: entry.value for entry in export.model.metadata_props}
+    assert (noted["driftcal.calibrator"], noted["driftcal.note"]) == (name, export.note)
+    assert np.abs(run(export, logits) - adaptive.predict_proba(logits)).max() < 1e-9
+
+    window = 0.3 * rows(10, 100, 100)[:100]
+    frozen = to_onnx(adaptive.adapt(window))
+    assert frozen.note == ""
+    assert "driftcal.note" not in {entry.key for entry in frozen.model.metadata_props}
+    assert np.abs(run(frozen, logits) - adaptive.predict_proba(logits, context=window)).max() < 1e-9
+    assert np.abs(run(frozen, logits) - run(export, logits)).max() > 1e-3
+
+
+def test_a_torch_module_tells_that_it_does_not_adapt():
+    pytest.importorskip("torch")
+    from driftcal.deploy import to_torch
+
+    assert "does not adapt" in repr(to_torch(fitted("ladder-ts", 5)))
+    assert "adapt" not in repr(to_torch(fitted("ts", 5)))
+
+
+@pytest.mark.parametrize(("slope", "intercept"), [(0.0, -80.0), (30.0, 1.0), (-30.0, 1.0), (0.5, 40.0)])
+def test_steep_lines_of_entropy(slope, intercept):
+    """Temperatures from 1e-26 to 1e4: where softplus and log1p need all their digits."""
+    torch = pytest.importorskip("torch")
+    from driftcal.deploy import to_torch
+
+    calibrator = CALIBRATORS["hts"]()
+    calibrator.__dict__.update(fitted("hts", 10).__dict__, slope_=slope, intercept_=intercept)
+    logits = rows(10, 500, 500)
+    wanted = calibrator.predict_proba(logits)
+    assert np.abs(run(to_onnx(calibrator), logits) - wanted).max() < 1e-9
+    assert np.abs(to_torch(calibrator)(torch.from_numpy(logits)).numpy() - wanted).max() < 1e-9
