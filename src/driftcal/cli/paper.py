@@ -32,6 +32,7 @@ TITLES = {
     "val-size": "ECE and accuracy against the number of validation images",
     "val-shift": "tuning on corruptions (-H) instead of on noise (-P)",
     "guide": "which calibrator to choose",
+    "beyond": "every calibrator, in domain and under drift, beside the paper's",
     "all": "all of these that the data allow",
 }
 
