@@ -17,7 +17,7 @@ from driftcal.sources import Source, imagenet
 from driftcal.store import Store
 
 #: Tables that one sweep of the model serves; `val-size` shows what few images per class do.
-WANTED = ("table1", "per-shift", "by-level", "in-domain", "accuracy", "baselines", "nll", "brier", "delta", "val-size")
+WANTED = ("table1", "per-shift", "by-level", "in-domain", "accuracy", "baselines", "delta", "val-size")
 
 
 def halves(folder: Path, images: int, tested: int, *, seed: int = 0) -> tuple[Source, Source]:
@@ -40,7 +40,7 @@ def run(
     case = Case(network, "imagenet", model, *data, "imagenet-c", shifts)
     bench = Workbench([case], OURS, Store(store))
     wanted = [EXPERIMENTS[name] for name in WANTED]
-    reproduction = Reproduction(bench, wanted, folder, command=command, formats=("svg",))
+    reproduction = Reproduction(bench, wanted, folder, command=command, formats=("png",))
     print("planned:", json.dumps(reproduction.plan(clock=False).to_dict())[:2000], flush=True)
     last = [0]
 
