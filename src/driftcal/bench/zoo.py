@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from driftcal.bench.networks import MEAN, NETWORKS, STD, make_network
-from driftcal.bench.networks.imagenet import imagenet_application, open_imagenet
+from driftcal.bench.networks.imagenet import IMAGENET, imagenet_application, open_imagenet
 from driftcal.bench.recipe import split_training
 from driftcal.errors import ModelError, UnknownName, need
 from driftcal.models import FILES, Model, open_model
@@ -55,8 +55,10 @@ def label_of(network: str) -> str:
 
 
 def default_networks(data: str, weights: Path | None) -> list[str]:
-    """The networks whose weights are there."""
-    found = [name for name in _cifar10_names() if _find(name, weights)] if data == "cifar10" else []
+    """For CIFAR-10 those whose weights are there; for ImageNet the paper's seven, whose weights Keras fetches."""
+    if data == "imagenet":
+        return list(IMAGENET)
+    found = [name for name in _cifar10_names() if _find(name, weights)]
     if not found:
         raise ModelError(
             f"--networks must name networks for {data}; no weights were found in {weights or TRAINED} either. Train one with "
