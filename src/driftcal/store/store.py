@@ -21,6 +21,7 @@ class Store:
     """A folder of logits, on this machine or at a URL, that many runs and machines may share.
 
     >>> import tempfile
+    >>> import numpy as np
     >>> store = Store(tempfile.mkdtemp())
     >>> key = Key(model="m", source="s", shift="gaussian", level=0.01)
     >>> entry = store.put(key, logits=np.zeros((3, 2), np.float32), labels=np.array([0, 1, 1]))
