@@ -20,7 +20,7 @@ from driftcal.bench.through_onnx import open_module
 from driftcal.models import Model
 from driftcal.perturb import get_suite
 
-#: (byte - 127) / 128, as it was trained; with the mean and deviation that the package's page names, 83 % are right, not 95 %
+#: (byte - 127) / 128, as it was trained; with the mean and deviation that the package's page names, 83 % of 128 are right, not 95 %
 _MEAN, _STD = (127 / 255,) * 3, (128 / 255,) * 3
 
 

@@ -1,7 +1,7 @@
 """The paper's CIFAR-10 networks as torch modules, in the shapes that ``keras.applications`` gives them at 32×32.
 
-Plain modules in torch's channels-last layout train about twice as fast on a processor as the same networks through
-Keras on torch. Strides, widths, padding and biases are those of Keras, so a picture of 32×32 ends in a single position;
+Plain modules rather than Keras': in torch's channels-last layout, and with short cuts where deep layers see one or four
+pixels (`layers`), they train faster on a processor; ``benchmarks/speed/networks.py`` measures both. Strides, widths, padding and biases are those of Keras, so a picture of 32×32 ends in a single position;
 the head is the mean over positions and one linear layer.
 """
 
