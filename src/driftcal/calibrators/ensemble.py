@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -54,13 +54,14 @@ class EnsembleTemperatureScaling(Calibrator):
 
     def _fit(self, rows: Rows) -> FitReport:
         seen = survey(rows, self.t_max)
-        beta, _, passes = fit_brier(rows, seen, self.t_max)
-        pp, pq, p_own = (rows.sums(_gram_sums, 3, beta) / rows.weight).tolist()
+        asked = _Moments(rows)
+        beta, _, passes = fit_brier(rows, seen, self.t_max, asked)
+        (pp, p_own, pq), more = asked.at(beta)
         self.temperature_ = float(1 / beta)
         gram = np.array([[pp, pq, seen.doubt], [pq, seen.square, seen.doubt], [seen.doubt] * 3])
         self.weights_, after = _best_weights(gram, np.array([p_own, seen.own, seen.doubt]))
         certify("squared error", seen.brier, after)
-        return FitReport("brier", seen.brier, after, passes + 2)
+        return FitReport("brier", seen.brier, after, passes + more + 1)
 
     def _map(self, logits: Logits, out: Float64) -> None:
         scaled, plain, doubt = self.weights_
@@ -136,33 +137,110 @@ def _brier_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64,
 
 
 @kernel
-def _gram_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, beta: float) -> None:
-    """Add p·p, p·q and p_y, with p = softmax(beta·z) and q = softmax(z); what q alone gives, the survey has."""
+def _moment_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, beta: float) -> None:
+    """Add p·p, p_y and p·q, each with its slope and its curvature in beta; p = softmax(beta·z), q = softmax(z).
+
+    What q alone gives, the survey has.
+    """
     for i in range(logits.shape[0]):
         row = logits[i]
         top = row_max(row)
-        s = 0.0
+        s0 = 0.0
+        s1 = 0.0
+        s2 = 0.0
+        q0 = 0.0
+        q1 = 0.0
+        q2 = 0.0
         t = 0.0
-        ss = 0.0
-        st = 0.0
+        r0 = 0.0
+        r1 = 0.0
+        r2 = 0.0
         for c in range(row.shape[0]):
             d = max(np.float64(row[c]) - top, MASKED)
             e = exp(beta * d)
             f = exp(d)
-            s += e
+            e_d = e * d
+            s0 += e
+            s1 += e_d
+            s2 += e_d * d
+            q0 += e * e
+            q1 += e * e_d
+            q2 += e_d * e_d
             t += f
-            ss += e * e
-            st += e * f
-        own = max(np.float64(row[labels[i]]) - top, MASKED)
+            r0 += e * f
+            r1 += e_d * f
+            r2 += e_d * d * f
+        mean = s1 / s0
+        variance = s2 / s0 - mean * mean
+        a = q0 / (s0 * s0)
+        b = q1 / (s0 * s0)
+        spread = q2 / (s0 * s0) - 2.0 * mean * b + mean * mean * a
+        off = max(np.float64(row[labels[i]]) - top, MASKED)
+        p = exp(beta * off) / s0
+        off -= mean
+        shared = r0 / (s0 * t)
+        shared_d = r1 / (s0 * t)
         w = weights[i]
         if w > 0:
-            sums[0] += w * ss / (s * s)
-            sums[1] += w * st / (s * t)
-            sums[2] += w * exp(beta * own) / s
+            sums[0] += w * a
+            sums[1] += w * 2.0 * (b - mean * a)
+            sums[2] += w * (4.0 * spread - 2.0 * variance * a)
+            sums[3] += w * p
+            sums[4] += w * p * off
+            sums[5] += w * p * (off * off - variance)
+            sums[6] += w * shared
+            sums[7] += w * (shared_d - mean * shared)
+            sums[8] += w * (r2 / (s0 * t) - 2.0 * mean * shared_d + (mean * mean - variance) * shared)
 
 
-def fit_brier(rows: Rows, seen: Survey, t_max: float | None) -> tuple[float, float, int]:
-    """beta = 1/T that minimises the squared error of softmax(beta·z), its value, and the passes taken."""
+class _Moments:
+    """The squared error as `fit_brier` asks for it; near the minimum the same passes see what the weights need."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.beta = math.nan  # where all rows were asked last
+        self.found: Float64 | None = None  # (p·p, p_y, p·q) × (value, slope, curvature) there
+
+    def __call__(self, beta: float, every: int = 1) -> Sequence[float]:
+        """Value, slope and curvature of the squared error at `beta`."""
+        near = abs(beta - self.beta) < 0.02 * beta
+        if every > 1 or not near:
+            if every == 1:
+                self.beta, self.found = beta, None
+            return brier(self.rows, beta, every)
+        square, own, _ = self._ask(beta)
+        loss: list[float] = (square - 2 * own + [1, 0, 0]).tolist()
+        return loss
+
+    def at(self, beta: float) -> tuple[list[float], int]:
+        """The means of p·p, p_y and p·q at `beta`, and the passes taken.
+
+        They are read off the last pass where that is so near that 1e-10 is left.
+        """
+        found, step = self.found, beta - self.beta
+        if found is None or abs(step) > 5e-4 * beta:
+            return self._ask(beta)[:, 0].tolist(), 1
+        return (found @ [1, step, step * step / 2]).tolist(), 0
+
+    def _ask(self, beta: float) -> Float64:
+        found = (self.rows.sums(_moment_sums, 9, beta) / self.rows.weight).reshape(3, 3)
+        self.beta, self.found = beta, found
+        return found
+
+
+def brier(rows: Rows, beta: float, every: int = 1) -> Sequence[float]:
+    """The mean squared error of softmax(beta·z), its slope and its curvature."""
+    return [float(part) for part in rows.sums(_brier_sums, 3, beta, every=every) / rows.weight]
+
+
+def fit_brier(
+    rows: Rows, seen: Survey, t_max: float | None, loss: Callable[..., Sequence[float]] | None = None
+) -> tuple[float, float, int]:
+    """beta = 1/T that minimises the squared error of softmax(beta·z), its value, and the passes taken.
+
+    `loss` stands in for :func:`brier` of these rows where a caller wants to see more of its passes.
+    """
+    loss = partial(brier, rows) if loss is None else loss
     floor = beta_floor(t_max)
     if seen.spread < FLAT:  # every row is flat: all temperatures are the same, and the caller has set a cap
         return max(1.0, floor), seen.brier, 0
@@ -184,9 +262,6 @@ def fit_brier(rows: Rows, seen: Survey, t_max: float | None) -> tuple[float, flo
             reach = 1 if every == 1 else 2  # all rows may have their minimum a little beside that of some
             low = floor if best == 0 else max(floor, start * 2.0 ** (best - reach))
             high = start * 2.0 ** (best + reach)
-
-            def loss(beta: float, every: int = 1) -> Sequence[float]:
-                return [float(part) for part in rows.sums(_brier_sums, 3, beta, every=every) / rows.weight]
 
             middle = start * 2.0**best
             if rows.preview > 1:
