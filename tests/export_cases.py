@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+import pytest
 
 from driftcal.calibrators import CALIBRATORS, PAPER_CALIBRATORS, make_calibrator
 
 #: They look inside the model, where an exported map of logits cannot.
 NEED_FEATURES = ("dac", "md-ts")
 NAMES = [name for name in CALIBRATORS if name not in NEED_FEATURES]
+#: Adaptive ones export another one's map, so that most tests need not repeat it.
 ADAPTIVE = [name for name in NAMES if CALIBRATORS[name].adaptive]
-#: Every calibrator with few and with many classes; adaptive ones export another one's map, which is there already.
-SIZED = [(name, n) for name in NAMES for n in (2, 10, 1000) if n < 1000 or name not in ADAPTIVE]
+STATIC = [name for name in NAMES if name not in ADAPTIVE]
+SIZED = [(name, n) for name in NAMES for n in (2, 10, 1000) if n < 1000 or name in STATIC]
 
 
 @functools.cache
@@ -44,10 +46,27 @@ def rows(n_classes, random, extreme):
     return np.concatenate([usual, hard]).astype(np.float32)
 
 
-@functools.lru_cache(maxsize=1)  # 90 MB of probabilities of 1,000 classes
-def case(name, n_classes):
-    """A calibrator, 10,000 random and 1,000 extreme rows, and what it says to them; some fewer of very wide ones."""
-    wide = n_classes == 1000 and name not in PAPER_CALIBRATORS
-    logits = rows(n_classes, 2_000, 500) if wide else rows(n_classes, 10_000, 1_000)
-    calibrator = fitted(name, n_classes)
-    return calibrator, logits, calibrator.predict_proba(logits)
+def trying(name, n_classes):
+    """10,000 random and 1,000 extreme rows; of a thousand classes fewer, but for the paper's calibrators."""
+    few = n_classes == 1000 and name not in PAPER_CALIBRATORS
+    return rows(n_classes, 2_000, 500) if few else rows(n_classes, 10_000, 1_000)
+
+
+def write_model(path, nodes, shape, out_shape, weights=(), *, kind=1, out_kind=1, opset=17, out="logits", **save):
+    """An ONNX model from `x` to one output; types are TensorProto's numbers, 1 is float32."""
+    onnx = pytest.importorskip("onnx")
+    helper = onnx.helper
+    graph = helper.make_graph(
+        [helper.make_node(*node[:3], **(node[3] if len(node) > 3 else {})) for node in nodes],
+        "net",
+        [helper.make_tensor_value_info("x", kind, shape)],
+        [helper.make_tensor_value_info(out, out_kind, out_shape)],
+        [onnx.numpy_helper.from_array(value, name) for name, value in dict(weights).items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    onnx.save(model, path, **save)
+    return path
+
+
+def echo(path, n_classes, **options):
+    return write_model(path, [("Identity", ["x"], ["logits"])], ["n", n_classes], ["n", n_classes], **options)

@@ -1,0 +1,42 @@
+"""Every calibrator with few and many classes gives the same numbers as a torch module, an ONNX model and the end of one."""
+
+import numpy as np
+import pytest
+from export_cases import SIZED, echo, fitted, trying
+
+from driftcal.deploy import append_to_onnx, to_onnx, to_torch
+from driftcal.deploy.onnx_file import open_session
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+
+@pytest.mark.parametrize(("name", "n_classes"), SIZED)
+def test_parity(name, n_classes, tmp_path):
+    calibrator, logits = fitted(name, n_classes), trying(name, n_classes)
+    module = to_torch(calibrator)
+    alone = to_onnx(calibrator)
+    appended = append_to_onnx(echo(tmp_path / "net.onnx", n_classes), calibrator, tmp_path / "out.onnx")
+    assert max(alone.difference, appended.difference) < 1e-9
+    graphs = {
+        "logits": open_session(alone.model.SerializeToString()),
+        "x": open_session(appended.path.read_bytes()),
+    }
+    for start in range(0, len(logits), 1_000):
+        part = logits[start : start + 1_000]
+        wanted = calibrator.predict_proba(part)
+        with torch.no_grad():
+            assert np.abs(module(torch.from_numpy(part)).numpy() - wanted).max() < 1e-12
+        for given, session in graphs.items():
+            check(calibrator, part, wanted, *session.run(["probabilities", "label", "confidence"], {given: part}))
+
+
+def check(calibrator, logits, wanted, probabilities, label, confidence):
+    assert np.abs(probabilities - wanted).max() < 1e-9
+    assert label.dtype == np.int64
+    np.testing.assert_array_equal(confidence, probabilities[np.arange(len(label)), label])
+    if calibrator.keeps_accuracy:
+        np.testing.assert_array_equal(label, logits.argmax(axis=1))
+    else:
+        np.testing.assert_allclose(confidence, wanted.max(axis=1), atol=1e-9)
