@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from driftcal.calibrators import Calibrator, Identity
+from driftcal.calibrators.adaptive import WINDOW, AdaptiveCalibrator
 from driftcal.calibrators.artefact import load as load_calibrator
 from driftcal.calibrators.artefact import notes as artefact_notes
 from driftcal.collect import Collector, OnRows
@@ -49,12 +50,34 @@ class CalibratedModel:
         return self.model.logits(_inputs(x))
 
     def predict_proba(self, x: AnyArray) -> Probs:
-        """Calibrated probabilities of new inputs; uint8 images are divided by 255."""
-        return self.calibrator.predict_proba(self.logits(x))
+        """Calibrated probabilities of new inputs; uint8 images are divided by 255.
+
+        A calibrator that adapts takes the inputs themselves as its window; a few are answered by its static map.
+        `adapt` and `stream` choose the window.
+        """
+        logits = self.logits(x)
+        return self._for(logits).predict_proba(logits)
 
     def predict_log_proba(self, x: AnyArray) -> LogProbs:
         """Calibrated log-probabilities of new inputs."""
-        return self.calibrator.predict_log_proba(self.logits(x))
+        logits = self.logits(x)
+        return self._for(logits).predict_log_proba(logits)
+
+    def _for(self, window: Logits) -> Calibrator:
+        return self.calibrator.adapt(window) if isinstance(self.calibrator, AdaptiveCalibrator) else self.calibrator
+
+    def adapt(self, x: AnyArray) -> CalibratedModel:
+        """The same model with its calibrator frozen for data like the unlabelled inputs `x`; itself if it cannot adapt."""
+        if not isinstance(self.calibrator, AdaptiveCalibrator):
+            return self
+        return replace(self, calibrator=self.calibrator.adapt(self.logits(x)))
+
+    def stream(self, window: int = WINDOW) -> Callable[[AnyArray], Probs]:
+        """A function for live traffic: batches of inputs in, probabilities out; it remembers the last `window` rows."""
+        if not isinstance(self.calibrator, AdaptiveCalibrator):
+            return self.predict_proba
+        stream = self.calibrator.stream(window)
+        return lambda x: stream.predict_proba(self.logits(x))
 
     def predict(self, x: AnyArray) -> Array:
         """The most likely class of new inputs, as a column number."""

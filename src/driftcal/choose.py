@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
-from driftcal.calibrators.adaptive import predict_windows
+from driftcal.calibrators.adaptive import WINDOW, predict_windows
 from driftcal.calibrators.rungs import rung_weights
 from driftcal.errors import DidNotConverge, UnknownName
 from driftcal.metrics import Statistics
@@ -17,8 +17,8 @@ from driftcal.types import Array, Labels, Logits
 
 #: What weighs how much: (clean rows, all levels of the ladder pooled).
 FOCUS: dict[str, tuple[float, float]] = {"in-domain": (1.0, 0.0), "drift": (0.0, 1.0), "both": (0.5, 0.5)}
-#: The guideline's own candidates, first those that keep the accuracy.
-CANDIDATES = ("irm", "ets", "ts", "ir", "ts-ir")
+#: The guideline's own candidates, first those that keep the accuracy; then those beyond the paper that logits suffice for.
+CANDIDATES = ("irm", "ets", "ts", "ir", "ts-ir", "hts", "pts", "ladder-ts", "ladder-ec", "ladder-irm")
 #: Below this many validation rows per class, a curve per class changes more answers than it repairs
 #: (the paper's experiment on the size of the validation set).
 ROWS_PER_CLASS = 50
@@ -61,18 +61,22 @@ def choose(
     focus: str = "both",
     t_max: float | None = None,
     clean_weight: float | None = None,
+    adaptive: bool = True,
     candidates: Sequence[str] = CANDIDATES,
 ) -> Choice:
     """Compare candidates by five-fold cross-validation over images: an image with all its levels is in one fold.
 
-    `levels` are the ladder's logits, the clean ones first, each with the same `labels`.
+    `levels` are the ladder's logits, the clean ones first, each with the same `labels`. Those that follow a window of
+    unlabelled rows are given windows of the held-out rows of one level; ``adaptive=False`` leaves them out.
     """
     if focus not in FOCUS:
         raise UnknownName.of("focus", focus, FOCUS)
     counts = np.bincount(labels, minlength=levels[0].shape[1])
     few = int(counts.min()) < ROWS_PER_CLASS
     reasons = []
-    names = list(candidates)
+    names = [name for name in candidates if adaptive or not CALIBRATORS[name].adaptive]
+    if len(levels) == 1:  # without a ladder they are what they were made from
+        names = [name for name in names if not CALIBRATORS[name].adaptive]
     if keep_accuracy:
         names = [name for name in names if CALIBRATORS[name].keeps_accuracy]
         reasons.append("Only calibrators that never change the predicted class were considered, as asked.")
@@ -101,6 +105,11 @@ def choose(
         f"{best.method.upper()} had the lowest cross-validated ECE {weighs}: {best.score(focus):.3f}"
         f"{f' against {beaten}' if beaten else ''} (clean {best.clean_ece:.3f}, ladder {best.drift_ece:.3f}).",
     )
+    if CALIBRATORS[best.method].adaptive:
+        reasons.append(
+            f"It follows the data: rows that are predicted together, or a stream's last {WINDOW}, say how far they have drifted. "
+            "Fewer than 20 rows get its static map; if inputs come one by one and cannot be remembered, ask for no adaptive ones."
+        )
     if not CALIBRATORS[best.method].keeps_accuracy:
         before = float(np.mean(np.asarray(levels[0]).argmax(axis=1) == labels))
         reasons.append(

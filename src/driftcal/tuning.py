@@ -43,6 +43,7 @@ def tune(
     solver: str = "curve",
     keep_accuracy: bool = False,
     focus: str = "both",
+    adaptive: bool = True,
     categorical: Sequence[int] = (),
     class_names: Sequence[str] | None = None,
     store: Store | str | os.PathLike[str] | None = None,
@@ -58,8 +59,8 @@ def tune(
     level has the share `clean_weight` of all weight: 0.5 to 0.9 buy calibration in domain with some under drift, None is
     the paper's 1/`levels`. ``method="auto"``
     compares candidates by cross-validation on these rows: only such that keep the accuracy if `keep_accuracy`, and with
-    `focus` on "in-domain", "drift" or "both". For feature matrices noise scales are learnt per column; `categorical`
-    columns are resampled. With an `engine` (``driftcal.open_engine``) the work is done on its workers, and with a `store`
+    `focus` on "in-domain", "drift" or "both", without those that follow windows of unlabelled rows unless `adaptive`.
+    For feature matrices noise scales are learnt per column; `categorical` columns are resampled. With an `engine` (``driftcal.open_engine``) the work is done on its workers, and with a `store`
     as well, logits stay there: the same bits as here.
     """
     if method != "auto" and method not in CALIBRATORS:
@@ -78,7 +79,15 @@ def tune(
     ladder, tuning = climb(collector, noise, levels=levels, solver=solver)
     clean = collector.part(get_shift("gaussian"), 0)
     choice = (
-        choose(tuning, source.labels, keep_accuracy=keep_accuracy, focus=focus, t_max=t_max, clean_weight=clean_weight)
+        choose(
+            tuning,
+            source.labels,
+            keep_accuracy=keep_accuracy,
+            focus=focus,
+            t_max=t_max,
+            clean_weight=clean_weight,
+            adaptive=adaptive,
+        )
         if method == "auto"
         else None
     )

@@ -17,6 +17,7 @@ from driftcal.perturb.gaussian import Gaussian
 from driftcal.perturb.shift import Shift
 from driftcal.perturb.suites import H_TUNING, SUITES, Suite, get_suite
 from driftcal.perturb.tabular import TabularNoise
+from driftcal.perturb.varied import Varied
 
 __all__ = ["SHIFTS", "SUITES", "Shift", "Suite", "TabularNoise", "get_shift", "get_suite", "register_shift"]
 
@@ -26,6 +27,7 @@ SHIFTS: dict[str, Shift] = {
     **{name: Affine(name) for name in AFFINE},
     **{name: Corruption(name) for name in CORRUPTIONS},
     "h_mixture": Mixture("h_mixture", tuple(map(Corruption, H_TUNING))),
+    "varied": Varied(),
     "tabular_noise": TabularNoise(),
 }
 
@@ -75,7 +77,7 @@ def get_shift(name: str | Shift, **options: Any) -> Shift:
 
 def drawable() -> list[Shift]:
     """The shifts of single images: `gaussian` and the 28, in the registry's order, then the user's own."""
-    return [shift for name, shift in SHIFTS.items() if name not in ("h_mixture", "tabular_noise")]
+    return [shift for name, shift in SHIFTS.items() if name not in ("h_mixture", "varied", "tabular_noise")]
 
 
 def register_shift(name: str, function: Callable[..., Any], *, levels: Sequence[int] | None = None) -> Shift:

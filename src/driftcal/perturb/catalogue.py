@@ -40,6 +40,7 @@ ABOUT: dict[str, str] = {
     "pixelate": "fewer, larger pixels",
     "jpeg_compression": "the losses of JPEG",
     "h_mixture": "one of the four -H corruptions for each image",
+    "varied": "noise or one of eight ways that no suite tests, for each image: a tuning shift",
     "tabular_noise": "noise for feature matrices, scales learnt by .fit(x_val)",
 }
 
@@ -50,7 +51,7 @@ def family_of(name: str) -> str:
         return "affine"
     if name in CORRUPTIONS:
         return "corruption"
-    return {"gaussian": "noise", "h_mixture": "mixture", "tabular_noise": "tabular"}.get(name, "custom")
+    return {"gaussian": "noise", "h_mixture": "mixture", "varied": "mixture", "tabular_noise": "tabular"}.get(name, "custom")
 
 
 def catalogue(shifts: dict[str, Shift]) -> dict[str, list[dict[str, Any]]]:
