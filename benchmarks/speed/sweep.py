@@ -28,12 +28,14 @@ from driftcal.perturb.custom import Custom
 from driftcal.store import Store
 
 
-def measure(weights: Path, cifar10: Path, images: int, n_shifts: int) -> dict[str, float]:
-    (case,) = open_cases(Wish({"cifar10": str(cifar10)}, [f"resnet20={weights}"], images=images))
-    shifts = case.shifts[:n_shifts]
+def measure(given: argparse.Namespace) -> dict[str, float]:
+    wish = Wish({"cifar10": str(given.cifar10)}, [f"resnet20={given.weights}"], images=given.images)
+    (case,) = open_cases(wish)
+    shifts = case.shifts[: given.shifts]
     with tempfile.TemporaryDirectory() as folder:
-        bench = Workbench([case], OURS, Store(folder), draws=0)
-        contenders = bench.contenders(case, PAPER)  # the ladder and the fits come before the sweep
+        tuning = Workbench([case], OURS, Store(given.ladder or folder), draws=0)
+        contenders = tuning.contenders(case, PAPER)  # the ladder and the fits come before the sweep
+        bench = Workbench([case], OURS, Store(given.store or folder), draws=0)
         collector, model = bench.collector(case, case.test), case.model
         batches = [model.preprocessing(inputs) for inputs, _, _ in case.test.batches(model.batch_size)]
 
@@ -51,8 +53,8 @@ def measure(weights: Path, cifar10: Path, images: int, n_shifts: int) -> dict[st
         bare()
         swept, bare_seconds, bare_passes, conditions = 0.0, 0.0, 0, 0
         for shift in shifts:
-            bare_seconds += bare() + bare()
-            bare_passes += 2
+            bare_seconds += bare()
+            bare_passes += 1
             begun = time.perf_counter()
             run_sweep(collector, contenders, [shift], suite="affine", n_bins=15, draws=0)
             swept += time.perf_counter() - begun
@@ -78,9 +80,11 @@ def main() -> None:
     parser.add_argument("--cifar10", type=Path, required=True)
     parser.add_argument("--images", type=int, default=5000)
     parser.add_argument("--shifts", type=int, default=9)
+    parser.add_argument("--ladder", type=Path, help="a store that may know the tuning rows already")
+    parser.add_argument("--store", type=Path, help="an empty folder for the sweep's logits", metavar="DIR")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent)
     given = parser.parse_args()
-    found = measure(given.weights, given.cifar10, given.images, given.shifts)
+    found = measure(given)
     record = {
         **found,
         "version": driftcal.__version__,
