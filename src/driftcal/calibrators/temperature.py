@@ -246,6 +246,8 @@ def newton(
         value, slope, curvature = loss(beta)
         if slope >= 0 and beta <= floor:
             return floor, value, asked  # the cap binds
+        if abs(slope) * beta <= 1e-20 * abs(value):
+            return beta, value, asked  # flat far below rounding: any beta near here is as good
         if slope < 0:
             low = beta
         else:
