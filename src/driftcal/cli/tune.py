@@ -31,17 +31,23 @@ def tune(
     method: Annotated[
         str,
         typer.Option(
-            help="auto (compares and explains), base, ts, ets, ts-ir, ir, irm, ps, hb, pbmc, hts, pts, ladder-ts, "
-            "ladder-irm, ladder-ec, atc-ec, doc-ec."
+            help="auto (compares and explains), base, ts, ets, ts-ir, ir, irm, ps, hb, pbmc, vs, svs, dirichlet, "
+            "beta, spline, hts, pts, ladder-ts, ladder-irm, ladder-ec, atc-ec, doc-ec."
         ),
     ] = "auto",
     shift: Annotated[
-        str, typer.Option(help="What perturbs the validation data: gaussian, h_mixture, …; none tunes on clean rows.")
+        str,
+        typer.Option(
+            help="What perturbs the validation data: gaussian, varied, h_mixture, …; none tunes on clean rows."
+        ),
     ] = "gaussian",
     levels: Annotated[int, typer.Option(min=1, help="Levels from clean down to chance.")] = 10,
     keep_accuracy: Annotated[
         bool, typer.Option("--keep-accuracy", help="auto: only calibrators that never change the predicted class.")
     ] = False,
+    adaptive: Annotated[
+        bool, typer.Option(help="auto: also calibrators that follow windows of unlabelled inputs.")
+    ] = True,
     focus: Annotated[str, typer.Option(help="auto: what matters most: in-domain, drift or both.")] = "both",
     t_max: options.TMax = None,
     clean_weight: Annotated[
@@ -92,7 +98,7 @@ def tune(
         {
             "method": method, "shift": None if shift == "none" else shift, "levels": levels, "seed": seed, "t_max": t_max,
             "clean_weight": clean_weight,
-            "solver": solver, "keep_accuracy": keep_accuracy, "focus": focus,
+            "solver": solver, "keep_accuracy": keep_accuracy, "focus": focus, "adaptive": adaptive,
             "categorical": [int(column) for column in options.numbers(categorical, "--categorical")],
         },
         store,
