@@ -51,7 +51,9 @@ def family_of(name: str) -> str:
         return "affine"
     if name in CORRUPTIONS:
         return "corruption"
-    return {"gaussian": "noise", "h_mixture": "mixture", "varied": "mixture", "tabular_noise": "tabular"}.get(name, "custom")
+    return {"gaussian": "noise", "h_mixture": "mixture", "varied": "mixture", "tabular_noise": "tabular"}.get(
+        name, "custom"
+    )
 
 
 def catalogue(shifts: dict[str, Shift]) -> dict[str, list[dict[str, Any]]]:
