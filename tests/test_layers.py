@@ -9,7 +9,9 @@ SRC = Path(__file__).parents[1] / "src"
 
 #: first name below driftcal -> its layer
 LAYERS = {
-    **dict.fromkeys(["types", "errors", "checks", "image_checks", "numerics", "rows", "places", "files", "_version"], 0),
+    **dict.fromkeys(
+        ["types", "errors", "checks", "image_checks", "numerics", "rows", "places", "files", "_version"], 0
+    ),
     **dict.fromkeys(["sources", "perturb", "models", "store", "calibrators", "metrics", "engines"], 1),
     **dict.fromkeys(["reliability", "diagram"], 1),
     # a crossing may use the ones before it
