@@ -152,7 +152,7 @@ def _squared_error(scores: Float64, label: int) -> float:
     squares = 0.0
     for c in range(scores.shape[0]):
         squares += scores[c] * scores[c]
-    return squares - 2.0 * scores[label] + 1.0
+    return float(squares - 2.0 * scores[label] + 1.0)
 
 
 @kernel

@@ -117,13 +117,15 @@ def _cloud(images: Images, strength: float, draws: Float64) -> Array:
     n, height, width, channels = images.shape
     field = ndtri(np.clip(draws[:, 5 : 5 + channels * _GRID**2], 1e-9, 1 - 1e-9)).reshape(n, _GRID, _GRID, channels)
     down, across = _between(height), _between(width)
-    return images + 1.8 * strength * np.einsum("hg,ngkc,wk->nhwc", down, field, across, optimize=True)
+    clouded: Array = images + 1.8 * strength * np.einsum("hg,ngkc,wk->nhwc", down, field, across, optimize=True)
+    return clouded
 
 
 def _between(size: int) -> Float64:
     """(size, grid): straight lines between the points of the grid."""
     place = np.linspace(0, _GRID - 1, size)
-    return np.maximum(0, 1 - np.abs(place[:, None] - np.arange(_GRID)))
+    shares: Float64 = np.maximum(0, 1 - np.abs(place[:, None] - np.arange(_GRID)))
+    return shares
 
 
 def _jitter(images: Images, strength: float, draws: Float64) -> Array:

@@ -151,8 +151,9 @@ def _score(sweep: Sweep, intervals: bool) -> _Score:
         if intervals:
             row["drift_low"], row["drift_high"] = sweep.interval(name)
             row["brier_low"], row["brier_high"] = sweep.interval(name, "brier")
-            _, row["gain_low"], row["gain_high"] = sweep.difference(best, name, "brier")
-            if row["gain_low"] > 0 and clean[name] <= clean[best] / 2:
+            _, gain_low, row["gain_high"] = sweep.difference(best, name, "brier")
+            row["gain_low"] = gain_low
+            if gain_low > 0 and clean[name] <= clean[best] / 2:
                 row["verdict"] = "solved" if clean[name] <= clean["ts"] + _SOLVED else "better than the paper"
         rows.append(row)
     return _Score(rows, {name: (clean[name], drift[name]) for name in names})
