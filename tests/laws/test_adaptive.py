@@ -134,7 +134,8 @@ def test_rungs_without_a_finite_temperature_take_their_neighbours():
 def test_the_last_usable_place_lies_60_percent_of_the_way_to_chance():
     assert farthest(np.array([0.9, 0.42, 0.1]), 0.1) == pytest.approx(1)
     assert farthest(np.array([0.9, 0.8]), 0.1) == 1  # a ladder that never gets there is used to its end
-    assert farthest(np.array([0.9, 0.6, 0.8, 0.24]), 0.1) == pytest.approx(2.5)
+    assert farthest(np.array([0.9, 0.6, 0.8, 0.24, 0.1]), 0.1) == pytest.approx(2.5)
+    assert farthest(np.array([0.9, 0.6, 0.8, 0.24]), 0.1) == 3  # so is one that stops before chance
     assert farthest(np.array([0.1]), 0.1) == 0
 
 

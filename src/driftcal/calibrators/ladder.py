@@ -1,9 +1,10 @@
 """Ladder temperature, ladder consistency and ladder isotonic: where a window stands on the noise ladder picks the map.
 
 Every rung of the ladder has its own temperature (or accuracy, or isotonic curve) and its own mean of a label-free
-statistic. At use the statistic of the last rows is looked up between the rungs' means. The look-up ends where accuracy
-has fallen 60 % of the way to chance: noise is among the worst that happens to a model, so that further down the ladder
-asks for more doubt than other kinds of drift deserve. docs/research.md tells how that was settled.
+statistic. At use the statistic of the last rows is looked up between the rungs' means. On a ladder that reaches chance, as
+noise does, the look-up ends where accuracy has fallen 60 % of the way: at chance temperatures are infinite, and noise
+is among the worst that happens to a model, so that the rungs below ask for more doubt than other kinds of drift deserve.
+docs/research.md tells how that was settled.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from driftcal.numerics import log_softmax_kernel, softmax_kernel
 from driftcal.rows import Rows
 from driftcal.types import Array, Float64, Logits
 
-#: How far down the ladder a window is believed to be at most: so much of the way from clean accuracy to chance.
+#: How far down a ladder that reaches chance a window is believed to be at most: so much of the way from clean accuracy.
 FARTHEST = 0.6
+#: A ladder reaches chance if it gets so much of the way.
+REACHED = 0.9
 #: How much the clean rung weighs in the static map; the others up to the last usable one share the rest.
 CLEAN_SHARE = 0.5
 
@@ -63,12 +66,16 @@ class _Ladder(AdaptiveCalibrator):
 
 
 def farthest(accuracies: Float64, chance: float) -> float:
-    """The position on a ladder where accuracy has fallen `FARTHEST` of the way to chance; its end if it never does.
+    """The position on a ladder where accuracy has fallen `FARTHEST` of the way to chance; its end if it stops before chance.
 
     >>> round(farthest(np.array([0.6, 0.5, 0.4, 0.3, 0.2, 0.1]), 0.1), 6)
     3.0
+    >>> farthest(np.array([0.6, 0.5, 0.4, 0.3, 0.2]), 0.1)
+    4.0
     """
     falls = np.minimum.accumulate(accuracies)
+    if falls[-1] > accuracies[0] - REACHED * (accuracies[0] - chance):
+        return float(len(accuracies) - 1)
     target = accuracies[0] - FARTHEST * (accuracies[0] - chance)
     below = np.flatnonzero(falls <= target)
     if not len(below) or below[0] == 0:
@@ -122,7 +129,7 @@ class LadderTemperature(_LadderOfTemperatures):
 
     Rung i has T_i (by NLL) and s_i, the mean over its rows of a label-free `statistic` (default: top logit minus
     second). A window with mean s stands where s lies between the running minima of s_i, at most 60 % of the way down
-    to chance. Without a window one temperature answers, fitted to all rungs down to there, the clean one counting as much
+    to chance if they get there. Without a window one temperature answers, fitted to all rungs down to there, the clean one counting as much
     as the others together. Fitted without `levels` it is temperature scaling.
 
     >>> import numpy as np
