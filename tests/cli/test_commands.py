@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import driftcal
+from driftcal.calibrators import CALIBRATORS
 from driftcal.cli import app
 from driftcal.results import Results
 
@@ -59,7 +60,7 @@ def test_json_of_every_command_is_data(tuned, run):
     )
     told = json.loads(ran.out)
     assert told["calibrator"] == "auto.safetensors"
-    assert told["method"] in ("ts", "ets", "irm")
+    assert told["method"] in CALIBRATORS
     assert "lowest cross-validated ECE" in told["explanation"]
     assert told["ladder"]["levels"][0]["epsilon"] == 0
     told = json.loads(run(*EVALUATE, "--json").out)
@@ -297,13 +298,16 @@ def test_every_command_has_help_that_teaches(run):
 
 
 def test_help_lists_what_there_is(run):
-    from driftcal.calibrators import CALIBRATORS
     from driftcal.choose import FOCUS
     from driftcal.perturb import SUITES
     from driftcal.perturb.solvers import SOLVERS
     from driftcal.report import FORMATS
 
-    told = {name: re.sub(r"\s+", " ", run(name, "--help").out) for name in ("tune", "evaluate", "report", "shifts")}
+    # names with a hyphen may be broken there
+    told = {
+        name: re.sub(r"\s+", " ", re.sub(r"-\n\s+", "-", run(name, "--help").out))
+        for name in ("tune", "evaluate", "report", "shifts")
+    }
     for name in (*CALIBRATORS, *FOCUS, *SOLVERS):
         assert name in told["tune"]
     for name in SUITES:

@@ -64,7 +64,8 @@ def recalibrate(
       driftcal recalibrate cal.safetensors new_labelled.npz
     \b
     Inputs and labels; the old validation rows are still there:
-      driftcal recalibrate cal.safetensors new.npz --model model.onnx --with val.npz --weight auto
+      driftcal recalibrate cal.safetensors new.npz --model model.onnx \\
+        --with val.npz --weight auto
     """
     from driftcal.cli.tables import change_table
     from driftcal.deploy.labelled import answer_labelled, read_labelled
