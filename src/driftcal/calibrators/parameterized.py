@@ -37,8 +37,7 @@ class ParameterizedTemperatureScaling(Calibrator):
     squared error. The network minimises the mean squared error against the labels plus
     (`decay`/n)·‖weights − start‖², from a start (drawn from `seed`) at which g = 0: so it never does worse than T₀ on its
     tuning rows. Passes add up slope and Gauss-Newton curvature in all weights; training ends where a step promises to
-    lower the loss by less than the share `tol`. Weights count rows: n is their sum. Raises `NoFiniteOptimum` where no
-    temperature is best.
+    lower the loss by less than the share `tol`. Weights count rows: n is their sum. Raises `NoFiniteOptimum` where no temperature is best.
     Tomani, Cremers and Buettner 2022 (Parameterized temperature scaling), section 3.
 
     >>> import numpy as np
@@ -46,9 +45,7 @@ class ParameterizedTemperatureScaling(Calibrator):
     >>> logits = rng.normal(size=(500, 4)) * 3
     >>> y = np.where(rng.random(500) < 0.6, logits.argmax(axis=1), rng.integers(0, 4, 500))
     >>> pts = ParameterizedTemperatureScaling().fit(logits, y)
-    >>> pts.temperatures([[8.0, 0, 0, 0], [1.0, 0, 0, 0]]).shape
-    (2,)
-    >>> pts.fit_report_.after < pts.fit_report_.before
+    >>> pts.fit_report_.after < 0.8 * pts.fit_report_.before
     True
     """
 

@@ -55,7 +55,7 @@ def look(label: str) -> dict[str, Any]:
         return {"color": BASE, "marker": "o", "linestyle": (0, (1, 1.2)), "markerfacecolor": BASE}
     place = (*_ORDER, *_BEYOND).index(method)
     colour = COLOURS[place % len(COLOURS)]
-    style = {"": (0, (4, 2)), "P": "-", "H": (0, (6, 1.5, 1, 1.5)), "C": (0, (8, 1)), "V": (0, (2, 1))}[tuning]
+    style = {"": (0, (4, 2)), "P": "-", "H": (0, (6, 1.5, 1, 1.5)), "C": (0, (8, 1))}[tuning]
     return {
         "color": colour,
         "marker": MARKERS[(place + 3 * (place // len(COLOURS))) % len(MARKERS)],
@@ -66,7 +66,7 @@ def look(label: str) -> dict[str, Any]:
 
 def _split(label: str) -> tuple[str, str]:
     """``TS-IR-P`` as (``TS-IR``, ``P``)."""
-    return (label[:-2], label[-1]) if label[-2:] in ("-P", "-H", "-C", "-V") else (label, "")
+    return (label[:-2], label[-1]) if label[-2:] in ("-P", "-H", "-C") else (label, "")
 
 
 def _draw_bars(figure: Bars) -> Drawn:
