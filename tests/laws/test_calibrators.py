@@ -15,7 +15,7 @@ KEEPERS = [name for name in NAMES if CALIBRATORS[name].keeps_accuracy]
 #: SPEC promises these a tuning loss no worse than doing nothing
 NEVER_WORSE = ["ets", "hts", "ir", "irm", "ps", "pts", "ts"]
 #: without a finite temperature these raise
-NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "ladder-ts", "atc-ec", "doc-ec")
+NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "ladder-ts", "ladder-ec", "atc-ec", "doc-ec")
 #: a network's training amplifies the last digit of its sums
 ROUNDING = {"pts": 1e-6}
 FEW = settings(max_examples=25, deadline=None, derandomize=True)
