@@ -29,7 +29,7 @@ _BEYOND = (
     "DOC-EC",
     "SVS",
     "SPLINE",
-    "VECTOR",
+    "VS",
     "DIRICHLET",
     "BETA",
 )
@@ -55,7 +55,7 @@ def look(label: str) -> dict[str, Any]:
         return {"color": BASE, "marker": "o", "linestyle": (0, (1, 1.2)), "markerfacecolor": BASE}
     place = (*_ORDER, *_BEYOND).index(method)
     colour = COLOURS[place % len(COLOURS)]
-    style = {"": (0, (4, 2)), "P": "-", "H": (0, (6, 1.5, 1, 1.5)), "C": (0, (8, 1))}[tuning]
+    style = {"": (0, (4, 2)), "P": "-", "H": (0, (6, 1.5, 1, 1.5)), "C": (0, (8, 1)), "V": (0, (2, 1))}[tuning]
     return {
         "color": colour,
         "marker": MARKERS[(place + 3 * (place // len(COLOURS))) % len(MARKERS)],
@@ -66,7 +66,7 @@ def look(label: str) -> dict[str, Any]:
 
 def _split(label: str) -> tuple[str, str]:
     """``TS-IR-P`` as (``TS-IR``, ``P``)."""
-    return (label[:-2], label[-1]) if label[-2:] in ("-P", "-H", "-C") else (label, "")
+    return (label[:-2], label[-1]) if label[-2:] in ("-P", "-H", "-C", "-V") else (label, "")
 
 
 def _draw_bars(figure: Bars) -> Drawn:
@@ -187,8 +187,11 @@ def _draw_points(figure: Points) -> Drawn:
         ax.step(xs, ys, where="post", color=GREY, linewidth=0.8, zorder=0)
     for label, (x, y) in figure.points.items():
         style = look(label)
-        ax.plot(x, y, linestyle="none", marker=style["marker"], color=style["color"], markersize=6,
-                markerfacecolor=style["markerfacecolor"], label=label)  # fmt: skip
+        fill = {"C": "left", "V": "top"}.get(_split(label)[1], "full")
+        ax.plot(x, y, linestyle="none", marker=style["marker"], color=style["color"], markersize=6, fillstyle=fill,
+                markerfacecolor=style["markerfacecolor"], markerfacecoloralt="white", label=label)  # fmt: skip
+        if label in figure.front:
+            ax.annotate(label, (x, y), xytext=(5, -9), textcoords="offset points", fontsize=7)
     ax.set(xlabel=figure.x_axis, ylabel=figure.y_axis, xlim=(0, None), ylim=(0, None))
     drawn.legend(loc="outside right center")
     drawn.suptitle(figure.title, fontsize=9)
