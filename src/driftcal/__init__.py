@@ -12,8 +12,10 @@ from driftcal._version import __version__
 
 # name -> the module that defines it
 _PUBLIC: dict[str, str] = {
+    "BetaCalibration": "driftcal.calibrators",
     "CalibratedModel": "driftcal.calibrated",
     "Calibrator": "driftcal.calibrators",
+    "DirichletCalibration": "driftcal.calibrators",
     "DriftCalibratedClassifier": "driftcal.deploy.classifier",
     "EnsembleTemperatureScaling": "driftcal.calibrators",
     "EntropyTemperatureScaling": "driftcal.calibrators",
@@ -46,11 +48,14 @@ _PUBLIC: dict[str, str] = {
     "Results": "driftcal.results",
     "rivals": "driftcal.rivalry",
     "Source": "driftcal.sources",
+    "SplineCalibration": "driftcal.calibrators",
     "Store": "driftcal.store",
+    "StructuredVectorScaling": "driftcal.calibrators",
     "TabularNoise": "driftcal.perturb",
     "TemperatureIsotonicRegression": "driftcal.calibrators",
     "TemperatureScaling": "driftcal.calibrators",
     "tune": "driftcal.tuning",
+    "VectorScaling": "driftcal.calibrators",
     "write_report": "driftcal.report",
 }
 

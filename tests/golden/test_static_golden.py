@@ -88,3 +88,98 @@ def test_pts_learns_a_temperature_that_depends_on_the_row():
     pts, ts = (make_calibrator(name).fit(sharp, y) for name in ("pts", "ts"))
     error = [np.abs(cal.predict_proba(sharp) - truth).max(axis=1).mean() for cal in (pts, ts)]
     assert error[0] < 0.3 * error[1]
+
+
+@pytest.mark.parametrize(("name", "decay"), [("vs", 0.1), ("vs", 30.0), ("svs", 5.0)])
+def test_vector_scaling_is_scipys_optimum(name, decay, data):
+    logits, y, w = data
+    cal = make_calibrator(name, **({"decay": decay} if name == "vs" else {})).fit(logits, y, sample_weight=w)
+    x = log_softmax(logits / getattr(cal, "temperature_", 1.0), axis=1)
+
+    def loss(line):
+        a, b = np.split(line, 2)
+        return nll(a * x + b, y, w) + decay / w.sum() * (((a - 1) ** 2).sum() + (b**2).sum())
+
+    wanted = minimize(loss, np.repeat([1.0, 0.0], 5), method="BFGS", options={"gtol": 1e-7})
+    found = np.concatenate([cal.slopes_, cal.intercepts_])
+    assert loss(found) <= wanted.fun + 1e-12
+    np.testing.assert_allclose(found, wanted.x, atol=1e-4)
+    np.testing.assert_allclose(
+        cal.predict_proba(logits), softmax(cal.slopes_ * x + cal.intercepts_, axis=1), atol=1e-13
+    )
+    assert cal.fit_report_.after == pytest.approx(nll(cal.slopes_ * x + cal.intercepts_, y, w), rel=1e-12)
+    if name == "svs":
+        assert cal.temperature_ == make_calibrator("ts").fit(logits, y, sample_weight=w).temperature_
+
+
+@pytest.mark.parametrize("few", [20, 1])  # Newton's method, and L-BFGS as for many classes
+@pytest.mark.parametrize("penalty", [1e-3, 1.0])
+def test_dirichlet_is_scipys_optimum(penalty, few, data, monkeypatch):
+    monkeypatch.setattr("driftcal.calibrators.dirichlet.FEW_CLASSES", few)
+    logits, y, w = data
+    cal = make_calibrator("dirichlet", penalty=penalty).fit(logits, y, sample_weight=w)
+    x = log_softmax(logits, axis=1)
+    off = ~np.eye(5, dtype=bool)
+
+    def loss(flat):
+        matrix, b = flat[:25].reshape(5, 5), flat[25:]
+        odir = (matrix[off] ** 2).mean() + (b**2).mean() + 0.01 * ((np.diag(matrix) - 1) ** 2).mean()
+        return nll(x @ matrix.T + b, y, w) + penalty * odir
+
+    wanted = minimize(loss, np.append(np.eye(5).ravel(), np.zeros(5)), method="L-BFGS-B", options={"ftol": 1e-14})
+    found = np.append(cal.matrix_.ravel(), cal.intercepts_)
+    assert loss(found) <= wanted.fun + (1e-9 if few > 5 else 1e-7)
+    p = softmax(x @ cal.matrix_.T + cal.intercepts_, axis=1)
+    np.testing.assert_allclose(cal.predict_proba(logits), p, atol=1e-12)
+    other = softmax(x @ wanted.x[:25].reshape(5, 5).T + wanted.x[25:], axis=1)
+    np.testing.assert_allclose(p, other, atol=2e-3)
+
+
+def test_beta_is_logistic_regression_on_two_logarithms(data):
+    from sklearn.linear_model import LogisticRegression
+
+    logits, y, w = data
+    cal = make_calibrator("beta", decay=1e-7).fit(logits, y, sample_weight=w)
+    p = softmax(logits, axis=1)
+    raw = np.empty_like(p)
+    for c in range(5):
+        x = np.stack([np.log(p[:, c]), -np.log1p(-p[:, c])], axis=1)
+        use = [0, 1]
+        model = LogisticRegression(C=1e9, tol=1e-10, max_iter=10_000).fit(x, y == c, sample_weight=w)
+        if (model.coef_ < 0).any():  # as published: drop what is negative, and fit again
+            use = [int(model.coef_[0, 0] < 0)]
+            model = LogisticRegression(C=1e9, tol=1e-10, max_iter=10_000).fit(x[:, use], y == c, sample_weight=w)
+        wanted = np.zeros(3)
+        wanted[use], wanted[2] = model.coef_[0], model.intercept_[0]
+        np.testing.assert_allclose(cal.curves_[c], wanted, atol=2e-3)
+        raw[:, c] = 1 / (1 + np.exp(-(cal.curves_[c, 0] * x[:, 0] + cal.curves_[c, 1] * x[:, 1] + cal.curves_[c, 2])))
+    assert (cal.curves_[:, :2] >= 0).all()
+    np.testing.assert_allclose(cal.predict_proba(logits), raw / raw.sum(axis=1, keepdims=True), atol=1e-12)
+
+
+def test_the_spline_is_scipys_least_squares_with_natural_ends(data):
+    from scipy.interpolate import CubicSpline
+    from scipy.optimize import lsq_linear
+
+    logits, y, w = data
+    cal = make_calibrator("spline", n_knots=5).fit(logits, y, sample_weight=w)
+    p = softmax(logits, axis=1)
+    order = np.argsort(p.max(axis=1))
+    weights, right = w[order], (p.argmax(axis=1) == y)[order]
+    place = np.cumsum(weights) / weights.sum()
+    reached = np.cumsum(weights * right) / weights.sum()
+    knots = np.linspace(0, 1, 5)
+    cardinal = [CubicSpline(knots, row, bc_type="natural") for row in np.eye(5)]
+    basis = np.stack([spline(place) for spline in cardinal[1:]], axis=1)
+    root = np.sqrt(weights)[:, None]
+    heights = lsq_linear(basis * root, reached * root[:, 0]).x
+    middle = place - weights / weights.sum() / 2
+    slope = sum(h * spline(middle, 1) for h, spline in zip(heights, cardinal[1:], strict=True))
+    found = cal.predict_proba(logits)[order].max(axis=1)
+    second = np.sort(p[order], axis=1)[:, -2] / (1 - p[order].max(axis=1))
+    np.testing.assert_allclose(found, np.maximum(slope, second / (1 + second)), atol=1e-3)
+    rest = cal.predict_proba(logits)
+    rest[np.arange(len(y)), p.argmax(axis=1)] = 0
+    own = p.copy()
+    own[np.arange(len(y)), p.argmax(axis=1)] = 0
+    np.testing.assert_allclose(rest / rest.sum(axis=1, keepdims=True), own / own.sum(axis=1, keepdims=True), atol=1e-12)

@@ -195,6 +195,9 @@ ARRAYS = {
     "two slopes": ("hts", lambda a: a.update(slope_=np.ones(2))),
     "a smaller network": ("pts", lambda a: a.update(network_=np.ones(20))),
     "inputs of another network": ("pts", lambda a: a.update(feature_low_=np.ones(9))),
+    "a matrix of other classes": ("dirichlet", lambda a: a.update(matrix_=np.ones((3, 4)))),
+    "curves of other classes": ("beta", lambda a: a.update(curves_=np.ones((3, 3)))),
+    "a curve without its scores": ("spline", lambda a: a.update(spline_values_=np.ones(2))),
     "edges without values": ("hb", lambda a: a.update(bin_edges_=np.zeros((4, 30)))),
     "bins of other classes": ("pbmc", lambda a: a.update(bin_values_=np.zeros((2, 10)), bin_edges_=np.zeros((2, 9)))),
 }

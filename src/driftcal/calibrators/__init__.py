@@ -9,8 +9,10 @@ import inspect
 from typing import Any
 
 from driftcal.calibrators.base import Calibrator, FitReport
+from driftcal.calibrators.beta import BetaCalibration
 from driftcal.calibrators.binning import HistogramBinning, PlattBinning
 from driftcal.calibrators.consistency import AverageThresholdedConfidence, DifferenceOfConfidences
+from driftcal.calibrators.dirichlet import DirichletCalibration
 from driftcal.calibrators.ensemble import EnsembleTemperatureScaling
 from driftcal.calibrators.entropy import EntropyTemperatureScaling
 from driftcal.calibrators.identity import Identity
@@ -22,7 +24,9 @@ from driftcal.calibrators.isotonic import (
 from driftcal.calibrators.ladder import LadderConsistency, LadderIsotonic, LadderTemperature
 from driftcal.calibrators.parameterized import ParameterizedTemperatureScaling
 from driftcal.calibrators.platt import PlattScaling
+from driftcal.calibrators.spline import SplineCalibration
 from driftcal.calibrators.temperature import TemperatureScaling
+from driftcal.calibrators.vector import StructuredVectorScaling, VectorScaling
 from driftcal.errors import InputError, UnknownName
 
 #: Every calibrator under its short name.
@@ -36,6 +40,11 @@ CALIBRATORS: dict[str, type[Calibrator]] = {
     "ps": PlattScaling,
     "hb": HistogramBinning,
     "pbmc": PlattBinning,
+    "vs": VectorScaling,
+    "svs": StructuredVectorScaling,
+    "dirichlet": DirichletCalibration,
+    "beta": BetaCalibration,
+    "spline": SplineCalibration,
     "hts": EntropyTemperatureScaling,
     "pts": ParameterizedTemperatureScaling,
     "ladder-ts": LadderTemperature,
@@ -67,7 +76,9 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
 __all__ = [
     "CALIBRATORS",
     "PAPER_CALIBRATORS",
+    "BetaCalibration",
     "Calibrator",
+    "DirichletCalibration",
     "EnsembleTemperatureScaling",
     "EntropyTemperatureScaling",
     "FitReport",
@@ -78,7 +89,10 @@ __all__ = [
     "ParameterizedTemperatureScaling",
     "PlattBinning",
     "PlattScaling",
+    "SplineCalibration",
+    "StructuredVectorScaling",
     "TemperatureIsotonicRegression",
     "TemperatureScaling",
+    "VectorScaling",
     "make_calibrator",
 ]

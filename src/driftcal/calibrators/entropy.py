@@ -10,9 +10,10 @@ import numpy as np
 
 from driftcal.calibrators.base import Calibrator, FitReport
 from driftcal.calibrators.descent import descend
+from driftcal.calibrators.per_row import scale_row
 from driftcal.calibrators.temperature import certify, fit_nll
 from driftcal.checks import for_kernel
-from driftcal.numerics import MASKED, exp, kernel, row_argmax, softmax_row
+from driftcal.numerics import MASKED, exp, kernel, row_argmax
 from driftcal.rows import Rows
 from driftcal.types import AnyArray, Float64, Labels, Logits, Weights
 
@@ -171,13 +172,3 @@ def _scaled(logits: Logits, log_c: float, slope: float, intercept: float, out: F
     for i in range(logits.shape[0]):
         row = logits[i]
         scale_row(row, 1.0 / _temperature(row, log_c, slope, intercept), out[i], as_log)
-
-
-@kernel
-def scale_row(row: Any, beta: float, out: Float64, as_log: bool) -> None:
-    """softmax(beta·row), or its logarithm; a masked class stays at 0 or -inf."""
-    total = softmax_row(row, beta, out)
-    if as_log:
-        top = np.float64(row[row_argmax(row)])
-        for c in range(row.shape[0]):
-            out[c] = beta * (np.float64(row[c]) - top) - math.log(total)

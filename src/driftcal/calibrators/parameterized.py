@@ -13,7 +13,7 @@ import numpy as np
 from driftcal.calibrators.base import Calibrator, FitReport
 from driftcal.calibrators.descent import descend
 from driftcal.calibrators.ensemble import fit_brier
-from driftcal.calibrators.entropy import scale_row
+from driftcal.calibrators.per_row import scale_rows
 from driftcal.calibrators.temperature import certify, survey
 from driftcal.checks import for_kernel
 from driftcal.errors import InputError
@@ -37,7 +37,8 @@ class ParameterizedTemperatureScaling(Calibrator):
     squared error. The network minimises the mean squared error against the labels plus
     (`decay`/n)·‖weights − start‖², from a start (drawn from `seed`) at which g = 0: so it never does worse than T₀ on its
     tuning rows. Passes add up slope and Gauss-Newton curvature in all weights; training ends where a step promises to
-    lower the loss by less than the share `tol`. Weights count rows: n is their sum. Raises `NoFiniteOptimum` where no temperature is best.
+    lower the loss by less than the share `tol`. Weights count rows: n is their sum. Raises `NoFiniteOptimum` where no
+    temperature is best.
     Tomani, Cremers and Buettner 2022 (Parameterized temperature scaling), section 3.
 
     >>> import numpy as np
@@ -114,10 +115,10 @@ class ParameterizedTemperatureScaling(Calibrator):
         return FitReport("brier", seen.brier, after, passes + asked + 3)
 
     def _map(self, logits: Logits, out: Float64) -> None:
-        _scaled(logits, self._betas(logits), out, False)
+        scale_rows(logits, self._betas(logits), out, False)
 
     def _log_map(self, logits: Logits, out: Float64) -> None:
-        _scaled(logits, self._betas(logits), out, True)
+        scale_rows(logits, self._betas(logits), out, True)
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         width = min(int(self.top), self.n_features_in_) - 1
@@ -438,10 +439,3 @@ def _row_betas(
     for i in range(logits.shape[0]):
         g = _network(logits[i], scale, low, high, mean, spread, hidden, network, x, first, second)
         out[i] = beta * math.exp(-g)
-
-
-@kernel
-def _scaled(logits: Logits, betas: Float64, out: Float64, as_log: bool) -> None:
-    """Rows of softmax(beta·z), or their logarithms, into `out`."""
-    for i in range(logits.shape[0]):
-        scale_row(logits[i], betas[i], out[i], as_log)

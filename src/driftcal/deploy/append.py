@@ -23,7 +23,7 @@ from driftcal.deploy.onnx_file import (
     to_onnx,
 )
 from driftcal.deploy.onnx_graph import OUTPUTS, add_calibration
-from driftcal.deploy.onnx_scores import Nodes
+from driftcal.deploy.onnx_nodes import Nodes
 from driftcal.deploy.recipe import Recipe, recipe_of
 from driftcal.errors import ArtefactError, InputError, ModelError, need
 from driftcal.files import write_atomic

@@ -13,7 +13,7 @@ import numpy as np
 from driftcal._version import __version__
 from driftcal.calibrators import CALIBRATORS, Calibrator
 from driftcal.deploy.onnx_graph import OUTPUTS, add_calibration
-from driftcal.deploy.onnx_scores import Nodes
+from driftcal.deploy.onnx_nodes import Nodes
 from driftcal.deploy.recipe import recipe_of
 from driftcal.errors import InputError, ModelError, need
 from driftcal.files import write_atomic

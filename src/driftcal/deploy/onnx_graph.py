@@ -5,12 +5,9 @@ All operators have kept their form since opset 13, so the nodes also fit at the 
 
 from __future__ import annotations
 
-import numpy as np
-
-from driftcal.deploy.onnx_scores import AXIS, FLOOR, Nodes, add_scores, are_open, number, row_sum
-from driftcal.deploy.recipe import Recipe, Table
-from driftcal.deploy.search import Buckets, Search
-from driftcal.types import Array
+from driftcal.deploy.onnx_nodes import AXIS, Nodes, look_up, number, row_sum
+from driftcal.deploy.onnx_scores import FLOOR, add_scores, are_open
+from driftcal.deploy.recipe import Recipe
 
 #: What a calibrated model answers beside its own outputs.
 OUTPUTS = ("probabilities", "label", "confidence")
@@ -21,51 +18,11 @@ def add_calibration(nodes: Nodes, recipe: Recipe, logits: str, outputs: tuple[st
     scores = add_scores(nodes, recipe.scores, logits, outputs[0] if recipe.finish == "nothing" else None)
     if recipe.table is not None:
         floor = FLOOR if recipe.finish == "normalise" else 0.0
-        scores = _look_up(nodes, recipe.table, scores, recipe.strict, floor)
+        scores = look_up(nodes, recipe.table, scores, recipe.strict, floor)
     probabilities = _finish(nodes, recipe, logits, scores, outputs[0])
     best = nodes("ArgMax", logits if recipe.keeps_accuracy else probabilities, axis=1, keepdims=1)
     nodes("Squeeze", best, AXIS, name=outputs[1])
     nodes("Squeeze", nodes("GatherElements", probabilities, best, axis=1), AXIS, name=outputs[2])
-
-
-_INT32 = 6  # TensorProto.INT32
-
-
-def _look_up(nodes: Nodes, table: Table, p: str, strict: float, floor: float) -> str:
-    """Values of the table: the search in as many steps as its length has binary digits, no loop."""
-    at = _locate(nodes, table.search, p)
-    values = nodes("Gather", np.maximum(table.value, floor), at)
-    if table.line is None:
-        return values
-    left, width, rise = (nodes("Gather", part, at) for part in table.line)
-    share = nodes("Div", nodes("Sub", p, left), width)
-    values = nodes("Add", values, nodes("Mul", share, rise))
-    return nodes("Add", values, nodes("Mul", p, number(strict))) if strict else values
-
-
-def _locate(nodes: Nodes, search: Search, p: str) -> str:
-    numbers, above, below = search.sorted, search.above, search.below
-    buckets = Buckets.of(search)
-    if buckets is None:
-        start = search.start.astype(np.int32)
-        # where the first probe lies is known: no gathering
-        less = nodes("Less", numbers[search.start], p)
-        at = nodes("Where", less, *(start + step for step in (_narrow(above[0]), _narrow(below[0]))))
-        above, below = above[1:], below[1:]
-    else:
-        root = nodes("Sqrt", nodes("Sqrt", p))
-        bucket = nodes("Cast", nodes("Mul", root, number(buckets.scale)), to=_INT32)
-        at = nodes("Gather", buckets.start.astype(np.int32), bucket)
-        numbers, above, below = buckets.sorted, buckets.above, buckets.below
-    for up, down in zip(above, below, strict=True):
-        less = nodes("Less", nodes("Gather", numbers, at), p)
-        at = nodes("Add", at, nodes("Where", less, _narrow(up), _narrow(down)))
-    return at
-
-
-def _narrow(step: Array) -> Array:
-    """A step as one number where it is the same for all classes."""
-    return step[:1].astype(np.int32) if (step == step[0]).all() else step.astype(np.int32)
 
 
 def _finish(nodes: Nodes, recipe: Recipe, z: str, values: str, name: str) -> str:

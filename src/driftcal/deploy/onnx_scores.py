@@ -1,67 +1,32 @@
-"""The first step of a calibrator's ONNX graph, from float64 logits to scores, and what the graph is built with."""
+"""The first step of a calibrator's ONNX graph, from float64 logits to scores."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from driftcal.calibrators.entropy import LEAST_ARGUMENT, LEAST_LOG_ENTROPY
 from driftcal.calibrators.parameterized import LARGEST
-from driftcal.deploy.recipe import Blended, Scaled, ScaledByEntropy, ScaledByNetwork, Scores, Sigmoids
-from driftcal.errors import need
+from driftcal.deploy.onnx_nodes import Nodes, look_up, number, row_sum
+from driftcal.deploy.recipe import (
+    BetaCurves,
+    Blended,
+    Mixed,
+    Scaled,
+    ScaledByEntropy,
+    ScaledByNetwork,
+    Scores,
+    Sigmoids,
+    Stretched,
+    TopCurve,
+)
 from driftcal.numerics import MASKED
-from driftcal.types import Array
 
 #: Values to be normalised are not let below this. It adds nothing to a row that has mass, and a row without any needs no
 #: special case: five operators less.
 FLOOR = 1e-300
 #: Stands for the infinite gap to a masked class; a quotient of infinities would be none.
 _MOST = 1e300
-
-
-class Nodes:
-    """Nodes and constants of a graph that grows; every name starts with `prefix`."""
-
-    def __init__(self, prefix: str) -> None:
-        self._onnx: Any = need("onnx", "onnx")
-        self._prefix = prefix
-        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
-        self.nodes: list[Any] = []
-        self.initializers: list[Any] = []
-
-    def __call__(
-        self, operator: str, *inputs: str | Array, name: str | None = None, spare: int = 0, **attributes: Any
-    ) -> str:
-        """Add a node; arrays among its inputs become constants. Returns the name of its first output; `spare` more are not used."""
-        output = name or f"{self._prefix}{operator}_{len(self.nodes)}"
-        names = [self._constant(value) if isinstance(value, np.ndarray) else value for value in inputs]
-        outputs = [output, *(f"{output}_spare_{i}" for i in range(spare))]
-        node = self._onnx.helper.make_node(operator, names, outputs, name=f"{output}_node", **attributes)
-        self.nodes.append(node)
-        return output
-
-    def _constant(self, value: Array) -> str:
-        key = (value.dtype.str, value.shape, value.tobytes())
-        if key not in self._constants:
-            name = f"{self._prefix}constant_{len(self._constants)}"
-            self._constants[key] = name
-            self.initializers.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(value), name))
-        return self._constants[key]
-
-
-AXIS = np.array([1])
 _DOUBLE = 11  # TensorProto.DOUBLE
-
-
-def number(value: float) -> Array:
-    """A constant."""
-    return np.array(value, np.float64)
-
-
-def row_sum(nodes: Nodes, values: str) -> str:
-    """The sum of each row, as a column."""
-    return nodes("ReduceSum", values, AXIS, keepdims=1)
 
 
 def add_scores(nodes: Nodes, scores: Scores, z: str, name: str | None) -> str:
@@ -79,12 +44,35 @@ def add_scores(nodes: Nodes, scores: Scores, z: str, name: str | None) -> str:
             blended = nodes("Add", first, nodes("Mul", _softmax(nodes, 1.0, z), number(plain)))
             count = row_sum(nodes, nodes("Cast", are_open(nodes, z), to=_DOUBLE))
             return nodes("Add", blended, nodes("Div", number(doubt), count))
+        case Stretched():
+            # finite for masked classes too: a slope may be 0
+            x = nodes("Max", _log_softmax(nodes, scores.scale, z), number(MASKED))
+            stretched = nodes("Add", nodes("Mul", x, scores.slopes), scores.intercepts)
+            return _softmax_of_open(nodes, stretched, z, name)
+        case Mixed():
+            x = nodes("Max", _log_softmax(nodes, 1.0, z), number(scores.least))
+            mixed = nodes("Add", nodes("MatMul", x, scores.matrix), scores.intercepts)
+            return _softmax_of_open(nodes, mixed, z, name)
         case Sigmoids():
-            return _sigmoid(nodes, _log_odds(nodes, z), scores.slopes, scores.intercepts)
+            x = _log_odds(nodes, z)
+            return _sigmoid(nodes, nodes("Add", nodes("Mul", x, scores.slopes), scores.intercepts))
+        case BetaCurves():
+            return _sigmoid(nodes, _beta_curve(nodes, scores, _log_odds(nodes, z)))
+        case TopCurve():
+            return _top_curve(nodes, scores, z, name)
 
 
 def _softmax(nodes: Nodes, scale: float, z: str, name: str | None = None) -> str:
     return nodes("Softmax", nodes("Mul", z, number(scale)) if scale != 1 else z, axis=1, name=name)
+
+
+def _log_softmax(nodes: Nodes, scale: float, z: str) -> str:
+    return nodes("LogSoftmax", nodes("Mul", z, number(scale)) if scale != 1 else z, axis=1)
+
+
+def _softmax_of_open(nodes: Nodes, values: str, z: str, name: str | None) -> str:
+    """The softmax of `values` where z is not masked."""
+    return nodes("Softmax", nodes("Where", are_open(nodes, z), values, number(-np.inf)), axis=1, name=name)
 
 
 def _by_row(nodes: Nodes, z: str, sharpness: str, name: str | None) -> str:
@@ -158,8 +146,36 @@ def _log_odds(nodes: Nodes, z: str) -> str:
     return nodes("ScatterElements", below, best, odds_of_top, axis=1)
 
 
-def _sigmoid(nodes: Nodes, x: str, slopes: Array, intercepts: Array) -> str:
+def _top_curve(nodes: Nodes, scores: TopCurve, z: str, name: str | None) -> str:
+    """The curve's answer for the top class, and the others' shares of what it leaves."""
+    best = nodes("ArgMax", z, axis=1, keepdims=1)
+    top = nodes("GatherElements", z, best, axis=1)
+    others = nodes("ScatterElements", z, best, nodes("Add", top, number(-np.inf)), axis=1)
+    runner_up = nodes("GatherElements", others, nodes("ArgMax", others, axis=1, keepdims=1), axis=1)
+    second = nodes("Max", runner_up, number(MASKED))
+    powers = nodes("Exp", nodes("Sub", others, second))
+    sum_of_powers = row_sum(nodes, powers)
+    alone = nodes("Less", sum_of_powers, number(0.5))  # the second counts 1, if there is one
+    total = nodes("Max", sum_of_powers, number(1))
+    odds = nodes("Min", nodes("Sub", nodes("Sub", top, second), nodes("Log", total)), number(-MASKED))
+    tie = nodes("Reciprocal", nodes("Add", total, number(1)))
+    sure = nodes("Max", look_up(nodes, scores.curve, odds, buckets=False), tie)
+    sure = nodes("Where", alone, number(1), sure)
+    share = nodes("Div", nodes("Sub", number(1), sure), total)
+    shared = nodes("Min", nodes("Mul", powers, share), sure)
+    return nodes("ScatterElements", shared, best, sure, axis=1, name=name)
+
+
+def _beta_curve(nodes: Nodes, scores: BetaCurves, x: str) -> str:
+    """a·log p − b·log(1 − p) + c from the log-odds x."""
+    small = _log1p(nodes, nodes("Exp", nodes("Neg", nodes("Abs", x))))
+    log_p = nodes("Sub", nodes("Min", x, number(0)), small)
+    minus_log_rest = nodes("Add", nodes("Max", x, number(0)), small)
+    both = nodes("Add", nodes("Mul", log_p, scores.a), nodes("Mul", minus_log_rest, scores.b))
+    return nodes("Add", both, scores.c)
+
+
+def _sigmoid(nodes: Nodes, m: str) -> str:
     """e^m / (1 + e^m): the lower tail keeps its digits down to FLOOR, unlike in the operator Sigmoid."""
-    m = nodes("Add", nodes("Mul", x, slopes), intercepts)
     e = nodes("Exp", nodes("Clip", m, number(np.log(FLOOR)), number(-np.log(FLOOR))))
     return nodes("Div", e, nodes("Add", e, number(1)))

@@ -14,7 +14,9 @@ import numpy as np
 
 from driftcal.calibrators import (
     CALIBRATORS,
+    BetaCalibration,
     Calibrator,
+    DirichletCalibration,
     EnsembleTemperatureScaling,
     EntropyTemperatureScaling,
     HistogramBinning,
@@ -24,10 +26,14 @@ from driftcal.calibrators import (
     ParameterizedTemperatureScaling,
     PlattBinning,
     PlattScaling,
+    SplineCalibration,
+    StructuredVectorScaling,
     TemperatureIsotonicRegression,
     TemperatureScaling,
+    VectorScaling,
 )
 from driftcal.calibrators.adaptive import AdaptiveCalibrator
+from driftcal.calibrators.dirichlet import LEAST_LOG
 from driftcal.calibrators.isotonic import STRICT
 from driftcal.deploy.search import Search
 from driftcal.errors import InputError, NotFittedError
@@ -38,6 +44,18 @@ Finish = Literal["nothing", "normalise", "mask"]
 #: Another exponential function gives a score that differs by a few units in the last place, and by |logarithm| times
 #: as much in a sigmoid's tail. A bin's upper edge is a tuning row's score, so it is moved up by this share of itself.
 EDGE_MARGIN = 1e-13
+
+
+@dataclass(frozen=True)
+class Table:
+    """What replaces a score: value + rise·(score − left)/width, read where the search ends.
+
+    Bins have only values: `line` is then None.
+    """
+
+    search: Search
+    value: Float64
+    line: tuple[Float64, Float64, Float64] | None = None  # left, width, rise
 
 
 @dataclass(frozen=True)
@@ -81,6 +99,24 @@ class Blended:
 
 
 @dataclass(frozen=True)
+class Stretched:
+    """softmax(slope·log p + intercept), class by class, with p = softmax(scale·z)"""
+
+    scale: float
+    slopes: Float64
+    intercepts: Float64
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """softmax(log p · matrix + intercept) with p = softmax(z), log p no less than `least`"""
+
+    matrix: Float64
+    intercepts: Float64
+    least: float
+
+
+@dataclass(frozen=True)
 class Sigmoids:
     """σ(slope·log-odds + intercept), class by class."""
 
@@ -88,19 +124,23 @@ class Sigmoids:
     intercepts: Float64
 
 
-Scores = Scaled | ScaledByEntropy | ScaledByNetwork | Blended | Sigmoids
+@dataclass(frozen=True)
+class BetaCurves:
+    """σ(a·log p − b·log(1 − p) + c), class by class, with p = softmax(z)"""
+
+    a: Float64
+    b: Float64
+    c: Float64
 
 
 @dataclass(frozen=True)
-class Table:
-    """What replaces a score: value + rise·(score − left)/width, read where the search ends.
+class TopCurve:
+    """The top class gets what the curve says to its log-odds, at least as much as the second; the others share the rest."""
 
-    Bins have only values: `line` is then None.
-    """
+    curve: Table
 
-    search: Search
-    value: Float64
-    line: tuple[Float64, Float64, Float64] | None = None  # left, width, rise
+
+Scores = Scaled | ScaledByEntropy | ScaledByNetwork | Blended | Stretched | Mixed | Sigmoids | BetaCurves | TopCurve
 
 
 @dataclass(frozen=True)
@@ -168,6 +208,20 @@ def recipe_of(calibrator: Calibrator) -> Recipe:
                 STRICT if isinstance(calibrator, IsotonicRegressionMulticlass) else 0.0,
                 "normalise",
             )
+        case VectorScaling():
+            return Recipe(n, keeps, Stretched(1.0, calibrator.slopes_, calibrator.intercepts_))
+        case StructuredVectorScaling():
+            return Recipe(n, keeps, Stretched(1 / calibrator.temperature_, calibrator.slopes_, calibrator.intercepts_))
+        case DirichletCalibration():
+            matrix = np.ascontiguousarray(calibrator.matrix_.T)
+            return Recipe(n, keeps, Mixed(matrix, calibrator.intercepts_, LEAST_LOG))
+        case BetaCalibration():
+            a, b, c = (column.copy() for column in calibrator.curves_.T)
+            return Recipe(n, keeps, BetaCurves(a, b, c), finish="normalise")
+        case SplineCalibration():
+            points = calibrator.spline_scores_
+            curve = _curves(points, calibrator.spline_values_, np.array([0, len(points)]))
+            return Recipe(n, keeps, TopCurve(curve))
         case PlattScaling():
             return Recipe(n, keeps, Sigmoids(calibrator.slopes_, calibrator.intercepts_), finish="normalise")
         case HistogramBinning():

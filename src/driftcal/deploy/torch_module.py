@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from driftcal.calibrators import Calibrator
-from driftcal.deploy.recipe import Recipe, Table, recipe_of
-from driftcal.deploy.torch_scores import Buffers, scores_module, scripted
+from driftcal.deploy.recipe import Recipe, recipe_of
+from driftcal.deploy.torch_scores import TableModule, scores_module, scripted
 from driftcal.errors import need
 
 torch: Any = need("torch", "torch")
@@ -31,25 +29,6 @@ def to_torch(calibrator: Calibrator) -> TorchCalibrator:
     return TorchCalibrator(recipe_of(calibrator))
 
 
-class _Table(Buffers):
-    def __init__(self, table: Table, strict: float) -> None:
-        super().__init__()
-        search = table.search
-        self.keep(sorted=search.sorted, start=search.start, above=search.above, below=search.below, value=table.value)
-        self.has_line = table.line is not None
-        left, width, rise = table.line or (np.zeros(1),) * 3
-        self.keep(left=left, width=width, rise=rise, strict=strict)
-
-    def forward(self, p: Tensor) -> Tensor:
-        at = self.start.expand(p.shape)
-        for step in range(self.above.shape[0]):
-            at = at + torch.where(self.sorted[at] < p, self.above[step], self.below[step])
-        values = self.value[at]
-        if self.has_line:
-            values = values + (p - self.left[at]) / self.width[at] * self.rise[at] + self.strict * p
-        return values
-
-
 class TorchCalibrator(Module):  # type: ignore[misc]
     """A calibrator as a torch module: probabilities of (…, classes) logits, in float64.
 
@@ -65,7 +44,7 @@ class TorchCalibrator(Module):  # type: ignore[misc]
         self.note = recipe.note
         self.is_log_exact = recipe.table is None and recipe.finish == "nothing"
         self.scores = scores_module(recipe.scores)
-        self.table = torch.nn.Identity() if recipe.table is None else _Table(recipe.table, recipe.strict)
+        self.table = torch.nn.Identity() if recipe.table is None else TableModule(recipe.table, recipe.strict)
 
     def extra_repr(self) -> str:
         """What printing the module tells beside its parts."""

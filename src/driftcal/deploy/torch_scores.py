@@ -10,7 +10,19 @@ import numpy as np
 
 from driftcal.calibrators.entropy import LEAST_ARGUMENT, LEAST_LOG_ENTROPY
 from driftcal.calibrators.parameterized import LARGEST
-from driftcal.deploy.recipe import Blended, Scaled, ScaledByEntropy, ScaledByNetwork, Scores, Sigmoids
+from driftcal.deploy.recipe import (
+    BetaCurves,
+    Blended,
+    Mixed,
+    Scaled,
+    ScaledByEntropy,
+    ScaledByNetwork,
+    Scores,
+    Sigmoids,
+    Stretched,
+    Table,
+    TopCurve,
+)
 from driftcal.errors import need
 from driftcal.numerics import MASKED
 
@@ -45,6 +57,28 @@ class Buffers(Module):  # type: ignore[misc]
         for name, value in kept.items():
             self._buffers[name] = value.to(self._buffers[name].device)
         return self
+
+
+class TableModule(Buffers):
+    """Values of a table for scores of any shape (…, classes)."""
+
+    def __init__(self, table: Table, strict: float = 0.0) -> None:
+        super().__init__()
+        search = table.search
+        self.keep(sorted=search.sorted, start=search.start, above=search.above, below=search.below, value=table.value)
+        self.has_line = table.line is not None
+        left, width, rise = table.line or (np.zeros(1),) * 3
+        self.keep(left=left, width=width, rise=rise, strict=strict)
+
+    def forward(self, p: Tensor) -> Tensor:
+        """The values."""
+        at = self.start.expand(p.shape)
+        for step in range(self.above.shape[0]):
+            at = at + torch.where(self.sorted[at] < p, self.above[step], self.below[step])
+        values = self.value[at]
+        if self.has_line:
+            values = values + (p - self.left[at]) / self.width[at] * self.rise[at] + self.strict * p
+        return values
 
 
 class _Softmax(Buffers):
@@ -128,10 +162,45 @@ class _Blend(Buffers):
         return self.scaled * torch.softmax(self.scale * z, -1) + self.plain * torch.softmax(z, -1) + uniform
 
 
-class _Sigmoids(Buffers):
-    def __init__(self, sigmoids: Sigmoids) -> None:
+class _Linear(Buffers):
+    """The softmax of a line or a matrix on log-probabilities."""
+
+    def mixed(self, z: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, z: Tensor) -> Tensor:
+        return torch.exp(self.log(z))
+
+    @scripted
+    def log(self, z: Tensor) -> Tensor:
+        u = self.mixed(z)
+        return torch.log_softmax(torch.where(z > float("-inf"), u, float("-inf")), -1)
+
+
+class _Stretched(_Linear):
+    def __init__(self, scores: Stretched) -> None:
         super().__init__()
-        self.keep(slopes=sigmoids.slopes, intercepts=sigmoids.intercepts, masked=MASKED)
+        self.keep(scale=scores.scale, slopes=scores.slopes, intercepts=scores.intercepts, masked=MASKED)
+
+    def mixed(self, z: Tensor) -> Tensor:
+        x = torch.log_softmax(self.scale * (z - z.amax(-1, keepdim=True)), -1)
+        return self.slopes * torch.maximum(x, self.masked) + self.intercepts
+
+
+class _Mixed(_Linear):
+    def __init__(self, scores: Mixed) -> None:
+        super().__init__()
+        self.keep(matrix=scores.matrix, intercepts=scores.intercepts, least=scores.least)
+
+    def mixed(self, z: Tensor) -> Tensor:
+        return torch.matmul(torch.maximum(torch.log_softmax(z, -1), self.least), self.matrix) + self.intercepts
+
+
+class _OneAgainstRest(Buffers):
+    """Sigmoids of something made of the log-odds of each class."""
+
+    def argument(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
 
     def forward(self, z: Tensor) -> Tensor:
         best = z.argmax(-1, keepdim=True)
@@ -145,9 +214,54 @@ class _Sigmoids(Buffers):
         share = torch.exp(second - top)
         rest = torch.clamp(share * total + 1.0 - share * powers, min=1.0)
         odds = torch.maximum(z - top, self.masked) - torch.log(rest)
-        m = self.slopes * odds.scatter(-1, best, odds_of_top) + self.intercepts
+        m = self.argument(odds.scatter(-1, best, odds_of_top))
         e = torch.exp(torch.where(m >= 0, -m, m))  # torch's own sigmoid is 0 below -709, before e^m is
         return torch.where(m >= 0, 1.0 / (1.0 + e), e / (1.0 + e))
+
+
+class _Sigmoids(_OneAgainstRest):
+    def __init__(self, scores: Sigmoids) -> None:
+        super().__init__()
+        self.keep(slopes=scores.slopes, intercepts=scores.intercepts, masked=MASKED)
+
+    def argument(self, x: Tensor) -> Tensor:
+        return self.slopes * x + self.intercepts
+
+
+class _BetaCurves(_OneAgainstRest):
+    def __init__(self, scores: BetaCurves) -> None:
+        super().__init__()
+        self.keep(a=scores.a, b=scores.b, c=scores.c, masked=MASKED)
+
+    def argument(self, x: Tensor) -> Tensor:
+        small = torch.log1p(torch.exp(-torch.abs(x)))
+        return self.a * (torch.clamp(x, max=0.0) - small) + self.b * (torch.clamp(x, min=0.0) + small) + self.c
+
+
+class _TopCurve(Buffers):
+    def __init__(self, scores: TopCurve) -> None:
+        super().__init__()
+        self.curve = TableModule(scores.curve)
+        self.keep(masked=MASKED)
+
+    def forward(self, z: Tensor) -> Tensor:
+        best = z.argmax(-1, keepdim=True)
+        top = z.gather(-1, best)
+        others = z.scatter(-1, best, torch.full_like(top, float("-inf")))
+        second = torch.maximum(others.amax(-1, keepdim=True), self.masked)
+        powers = torch.exp(others - second)
+        total = powers.sum(-1, keepdim=True)
+        alone = total < 0.5  # the second counts 1, if there is one
+        total = torch.clamp(total, min=1.0)
+        odds = torch.minimum((top - second) - torch.log(total), -self.masked)
+        sure = torch.maximum(self.curve(odds), 1.0 / (1.0 + total))
+        sure = torch.where(alone, torch.ones_like(sure), sure)
+        shared = torch.minimum(powers / total * (1.0 - sure), sure)
+        return shared.scatter(-1, best, sure)
+
+    @scripted
+    def log(self, z: Tensor) -> Tensor:
+        return torch.log(self.forward(z))
 
 
 def scores_module(scores: Scores) -> Any:
@@ -161,5 +275,13 @@ def scores_module(scores: Scores) -> Any:
             return _ByNetwork(scores)
         case Blended():
             return _Blend(scores)
+        case Stretched():
+            return _Stretched(scores)
+        case Mixed():
+            return _Mixed(scores)
         case Sigmoids():
             return _Sigmoids(scores)
+        case BetaCurves():
+            return _BetaCurves(scores)
+        case TopCurve():
+            return _TopCurve(scores)

@@ -1,0 +1,152 @@
+"""Beta calibration, one against rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from driftcal.calibrators.base import Calibrator, FitReport, finish
+from driftcal.calibrators.columns import LOG_ODDS, Column, for_each_column
+from driftcal.calibrators.descent import descend
+from driftcal.calibrators.platt import sigmoid
+from driftcal.calibrators.temperature import certify
+from driftcal.calibrators.vector import positive
+from driftcal.numerics import MASKED, exp, kernel, log_odds_row
+from driftcal.rows import Rows
+from driftcal.types import Float64, Labels, Logits, Weights
+
+#: The curve of a model that is right as it is.
+AS_IT_IS = np.array([1.0, 1.0, 0.0])
+
+
+class BetaCalibration(Calibrator):
+    """A beta curve per class against the rest: σ(a·ln p − b·ln(1 − p) + c) with a, b ≥ 0, normalised.
+
+    a, b and c minimise the negative log-likelihood of "is the class" plus (`decay`/n)·((a − 1)² + (b − 1)² + c²): the
+    prior of a model that is right as it is, which decides where a threshold separates a class' rows or there are none.
+    Unlike Platt's, the curve can bend both ways at 0 and at 1 and can be the identity. A coefficient that would be
+    negative is 0. Weights count rows: n is their sum. Kull, Silva Filho and Flach 2017 (Beta calibration), section 4.
+
+    >>> import numpy as np
+    >>> logits = np.log([[0.9, 0.1]] * 4 + [[0.6, 0.4]] * 4)
+    >>> BetaCalibration(decay=1e-6).fit(logits, [0, 0, 0, 1, 0, 0, 1, 1]).predict_proba(logits[[0, 4]]).round(3)
+    array([[0.75, 0.25],
+           [0.5 , 0.5 ]])
+    """
+
+    keeps_accuracy = False
+    counts_rows = True
+    fitted = ("curves_",)
+
+    def __init__(self, *, decay: float = 0.1, classes: Sequence[Any] | None = None) -> None:
+        self.decay = decay
+        self.classes = classes
+
+    def _fit(self, rows: Rows) -> FitReport:
+        pull = positive(self.decay, "decay", 0.1) / rows.weight
+        found, passes = for_each_column(rows, LOG_ODDS, lambda column: _fit_curve(column, pull, rows.weight))
+        self.curves_ = np.array([curve.numbers for curve in found])
+        before, after = (math.fsum(getattr(curve, name) for curve in found) for name in ("before", "after"))
+        certify("negative log-likelihood", before, after)
+        return FitReport("nll one against rest, summed over classes", before, after, passes)
+
+    def _map(self, logits: Logits, out: Float64) -> None:
+        _beta_kernel(logits, self.curves_, out)
+        finish(logits, out)
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"curves_": (self.n_features_in_, 3)}
+
+
+@dataclass(frozen=True)
+class _Curve:
+    numbers: Float64
+    before: float
+    after: float
+
+
+def _fit_curve(column: Column, pull: float, weight: float) -> _Curve:
+    """a, b and c of one class; coefficients that would be negative are held at 0."""
+
+    def sums(curve: Float64) -> Float64:
+        return _curve_sums(column.scores, column.labels, column.weights, column.number, curve) / weight
+
+    free = np.ones(3, bool)
+    while True:
+        held = np.where(free, AS_IT_IS, 0.0)
+
+        def surface(part: Float64, held: Float64 = held, free: Any = free) -> tuple[float, Float64, Float64]:
+            curve = held.copy()
+            curve[free] = part
+            found, away = sums(curve), curve - AS_IT_IS
+            bend = np.array(
+                [[found[4], found[5], found[6]], [found[5], found[7], found[8]], [found[6], found[8], found[9]]]
+            )
+            bend += 2 * pull * np.eye(3)
+            slope = found[1:4] + 2 * pull * away
+            return float(found[0] + pull * away @ away), slope[free], bend[np.ix_(free, free)]
+
+        part, _, _ = descend(surface, held[free], f"beta calibration of class number {column.number}")
+        curve = held.copy()
+        curve[free] = part
+        negative = free & (curve < 0)
+        negative[2] = False
+        if not negative.any():
+            return _Curve(curve, float(sums(AS_IT_IS)[0]), float(sums(curve)[0]))
+        free[int(np.argmin(np.where(negative, curve, 0.0)))] = False
+
+
+@kernel
+def _logs(x: float) -> tuple[float, float]:
+    """ln p and −ln(1 − p) from the log-odds x."""
+    small = math.log1p(exp(max(-abs(x), MASKED)))
+    return (-small, x + small) if x >= 0 else (x - small, small)
+
+
+@kernel
+def _curve_sums(x: Float64, labels: Labels, weights: Weights, c: int, curve: Float64) -> Float64:
+    """The negative log-likelihood, its three slopes, and its curvatures aa, ab, ac, bb, bc, cc."""
+    sums = np.zeros(10)
+    for i in range(x.shape[0]):
+        if abs(x[i]) >= -MASKED:  # masked, or the only class: not this curve's business
+            continue
+        w = weights[i]
+        u, v = _logs(x[i])
+        m = curve[0] * u + curve[1] * v + curve[2]
+        e = exp(max(-abs(m), MASKED))
+        share = 1.0 / (1.0 + e)
+        hit = 1.0 if labels[i] == c else 0.0
+        off = w * ((share if m >= 0 else e * share) - hit)
+        bend = w * e * share * share
+        # not max(m, 0) − hit·m, where a sure and right row would lose all its digits
+        sums[0] += w * (max(-m if hit > 0 else m, 0.0) + math.log1p(e))
+        sums[1] += off * u
+        sums[2] += off * v
+        sums[3] += off
+        sums[4] += bend * u * u
+        sums[5] += bend * u * v
+        sums[6] += bend * u
+        sums[7] += bend * v * v
+        sums[8] += bend * v
+        sums[9] += bend
+    return sums
+
+
+@kernel
+def _beta_kernel(logits: Logits, curves: Float64, out: Float64) -> None:
+    """Write σ(a·ln p − b·ln(1 − p) + c) for every class; rows are not normalised yet."""
+    for i in range(logits.shape[0]):
+        x = out[i]
+        log_odds_row(logits[i], x)
+        for c in range(x.shape[0]):
+            if x[c] >= -MASKED:
+                x[c] = 1.0
+            elif x[c] <= MASKED:
+                x[c] = 0.0
+            else:
+                u, v = _logs(x[c])
+                x[c] = sigmoid(curves[c, 0] * u + curves[c, 1] * v + curves[c, 2])

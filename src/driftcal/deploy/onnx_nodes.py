@@ -1,0 +1,98 @@
+"""What ONNX graphs of calibrators are built with: nodes and constants, row sums, tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from driftcal.deploy.recipe import Table
+from driftcal.deploy.search import Buckets, Search
+from driftcal.errors import need
+from driftcal.types import Array
+
+_INT32 = 6  # TensorProto.INT32
+
+
+class Nodes:
+    """Nodes and constants of a graph that grows; every name starts with `prefix`."""
+
+    def __init__(self, prefix: str) -> None:
+        self._onnx: Any = need("onnx", "onnx")
+        self._prefix = prefix
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self.nodes: list[Any] = []
+        self.initializers: list[Any] = []
+
+    def __call__(
+        self, operator: str, *inputs: str | Array, name: str | None = None, spare: int = 0, **attributes: Any
+    ) -> str:
+        """Add a node; arrays among its inputs become constants. Returns the name of its first output; `spare` more are not used."""
+        output = name or f"{self._prefix}{operator}_{len(self.nodes)}"
+        names = [self._constant(value) if isinstance(value, np.ndarray) else value for value in inputs]
+        outputs = [output, *(f"{output}_spare_{i}" for i in range(spare))]
+        node = self._onnx.helper.make_node(operator, names, outputs, name=f"{output}_node", **attributes)
+        self.nodes.append(node)
+        return output
+
+    def _constant(self, value: Array) -> str:
+        key = (value.dtype.str, value.shape, value.tobytes())
+        if key not in self._constants:
+            name = f"{self._prefix}constant_{len(self._constants)}"
+            self._constants[key] = name
+            self.initializers.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return self._constants[key]
+
+
+AXIS = np.array([1])
+
+
+def number(value: float) -> Array:
+    """A constant."""
+    return np.array(value, np.float64)
+
+
+def row_sum(nodes: Nodes, values: str) -> str:
+    """The sum of each row, as a column."""
+    return nodes("ReduceSum", values, AXIS, keepdims=1)
+
+
+def look_up(
+    nodes: Nodes, table: Table, p: str, strict: float = 0.0, floor: float = 0.0, *, buckets: bool = True
+) -> str:
+    """Values of the table: the search in as many steps as its length has binary digits, no loop.
+
+    `buckets` may shorten it, for scores from 0 to 1.
+    """
+    at = _locate(nodes, table.search, p, Buckets.of(table.search) if buckets else None)
+    values = nodes("Gather", np.maximum(table.value, floor), at)
+    if table.line is None:
+        return values
+    left, width, rise = (nodes("Gather", part, at) for part in table.line)
+    share = nodes("Div", nodes("Sub", p, left), width)
+    values = nodes("Add", values, nodes("Mul", share, rise))
+    return nodes("Add", values, nodes("Mul", p, number(strict))) if strict else values
+
+
+def _locate(nodes: Nodes, search: Search, p: str, buckets: Buckets | None) -> str:
+    numbers, above, below = search.sorted, search.above, search.below
+    if buckets is None:
+        start = search.start.astype(np.int32)
+        # where the first probe lies is known: no gathering
+        less = nodes("Less", numbers[search.start], p)
+        at = nodes("Where", less, *(start + step for step in (_narrow(above[0]), _narrow(below[0]))))
+        above, below = above[1:], below[1:]
+    else:
+        root = nodes("Sqrt", nodes("Sqrt", p))
+        bucket = nodes("Cast", nodes("Mul", root, number(buckets.scale)), to=_INT32)
+        at = nodes("Gather", buckets.start.astype(np.int32), bucket)
+        numbers, above, below = buckets.sorted, buckets.above, buckets.below
+    for up, down in zip(above, below, strict=True):
+        less = nodes("Less", nodes("Gather", numbers, at), p)
+        at = nodes("Add", at, nodes("Where", less, _narrow(up), _narrow(down)))
+    return at
+
+
+def _narrow(step: Array) -> Array:
+    """A step as one number where it is the same for all classes."""
+    return step[:1].astype(np.int32) if (step == step[0]).all() else step.astype(np.int32)
