@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from driftcal.types import Float64, Labels, Logits, Weights
 #: are then right to about six digits, and the step itself doubles them.
 DECREMENT = 1e-12
 ATTEMPTS = 200
+
+#: A loss, its two slopes and its three curvatures.
+_Sums: TypeAlias = tuple[float, float, float, float, float, float]
 
 
 class PlattScaling(Calibrator):
@@ -102,33 +105,36 @@ def fit_line(column: Column) -> Line:
     hit = (min(positive, 1e9) + 1) / (min(positive, 1e9) + 2) if smoothed else 1.0
     miss = 1 / (min(negative, 1e9) + 2) if smoothed else 0.0
 
-    def loss(a: float, b: float) -> float:
-        return _line_loss(x, labels, weights, column.even, c, a, b, hit, miss)
+    powers = np.empty(len(x))
 
-    def sums(a: float, b: float) -> tuple[float, float, float, float, float]:
-        return _line_sums(x, labels, weights, c, a, b, centre, hit, miss)
+    def sums(a: float, b: float) -> _Sums:
+        return _line_sums(x, labels, weights, powers, column.even, c, a, b, centre, hit, miss)
 
     a, cut, damping = 0.0, 1.0, 0.0
     total = positive + negative
     share = (positive * hit + negative * miss) / total if total > 0 else 0.5
     b = math.log(share / (1 - share)) if 0 < share < 1 else math.log((positive + 1) / (negative + 1))
-    before = loss(1.0, 0.0)
+    here = sums(1.0, centre)
+    before = here[0]
     knowing_nothing = -total * (share * math.log(share) + (1 - share) * math.log1p(-share)) if 0 < share < 1 else 0.0
     if before < knowing_nothing:  # start from the model as it is: nearer than the base rate
         a, b = 1.0, centre
-    here = sums(a, b)
+    else:
+        here = sums(a, b)
     for _ in range(ATTEMPTS):
-        step = _newton_step(*here)
+        step = _newton_step(*here[1:])
         if constant or step is None:  # no spread at all: the constant is the answer
+            after = here[0]
             break
-        if -(step[0] * here[0] + step[1] * here[1]) <= DECREMENT * total:
-            a, b = a + step[0], b + step[1]  # exact to second order
+        promise = -(step[0] * here[1] + step[1] * here[2])
+        if promise <= DECREMENT * total:  # the last step, and what it brings, are exact to second order
+            a, b, after = a + step[0], b + step[1], here[0] - promise / 2
             break
-        step_a, step_b = _newton_step(*here, damping) or step
-        promise = -(step_a * here[0] + step_b * here[1])
+        step_a, step_b = _newton_step(*here[1:], damping) or step
+        promise = -(step_a * here[1] + step_b * here[2])
         there = sums(a + cut * step_a, b + cut * step_b)
         # The loss is convex: while its slope along the step is less than it was in size, the step went the right way.
-        if abs(there[0] * step_a + there[1] * step_b) < promise:
+        if abs(there[1] * step_a + there[2] * step_b) < promise:
             a, b, here = a + cut * step_a, b + cut * step_b, there
             cut, damping = min(1.0, 4 * cut), damping / 1000
         elif cut > 1e-3:
@@ -141,7 +147,6 @@ def fit_line(column: Column) -> Line:
             f"and {b - a * centre:.6g}. Are some logits or weights many orders of magnitude larger than the rest?"
         )
     b -= a * centre
-    after = loss(a, b)
     certify("negative log-likelihood", before, after, bound=not smoothed)
     # Smoothed targets stop short of certainty; a model that is certain and right is left as it is.
     return Line(a, b, before, after, smoothed) if after <= before else Line(1.0, 0.0, before, before, smoothed)
@@ -183,64 +188,55 @@ def _line_sums(
     x: Float64,
     labels: Labels,
     weights: Weights,
+    powers: Float64,
+    even: bool,
     c: int,
     a: float,
     b: float,
     centre: float,
     hit: float,
     miss: float,
-) -> tuple[float, float, float, float, float]:
-    """Slopes in a and b of Σ w (log(1 + e^m) − t·m), m = a·(x − centre) + b, and its curvatures aa, ab, bb."""
-    slope_a = slope_b = aa = ab = bb = 0.0
+) -> _Sums:
+    """Σ w (log(1 + e^m) − t·m), m = a·(x − centre) + b; its slopes in a and b; its curvatures aa, ab, bb.
+
+    `powers` is room for e^−|m| of every row.
+    """
+    loss = slope_a = slope_b = aa = ab = bb = 0.0
     for i in range(x.shape[0]):
         known = abs(x[i]) < -MASKED
         w = weights[i] if known else 0.0
         z = x[i] - centre if known else 0.0
+        t = hit if labels[i] == c else miss
         m = a * z + b
         e = exp(max(-abs(m), MASKED))
         share = 1.0 / (1.0 + e)
-        off = w * ((share if m >= 0 else e * share) - (hit if labels[i] == c else miss))
+        off = w * ((share if m >= 0 else e * share) - t)
         bend = w * e * share * share
         slope_a += off * z
         slope_b += off
         aa += bend * z * z
         ab += bend * z
         bb += bend
-    return slope_a, slope_b, aa, ab, bb
+        loss += w * (max(m, 0.0) - t * m)
+        powers[i] = e if known else 0.0
+    loss += _log_factors(powers, weights, even)
+    return loss, slope_a, slope_b, aa, ab, bb
 
 
 @kernel
-def _line_loss(
-    x: Float64,
-    labels: Labels,
-    weights: Weights,
-    even: bool,
-    c: int,
-    a: float,
-    b: float,
-    hit: float,
-    miss: float,
-) -> float:
-    """Σ w (log(1 + e^m) − t·m) with m = a·x + b."""
-    loss = 0.0
-    factors = np.empty(512)  # 1 + e^−|m| of so many rows: their product, at most 2^512, takes one logarithm
-    for low in range(0, x.shape[0], 512):
-        size = min(512, x.shape[0] - low)
-        for i in range(size):
-            known = abs(x[low + i]) < -MASKED
-            m = a * x[low + i] + b if known else 0.0
-            t = hit if labels[low + i] == c else miss
-            loss += weights[low + i] * (max(m, 0.0) - t * m)
-            factors[i] = 1.0 + (exp(max(-abs(m), MASKED)) if known else 0.0)
-        if even:
-            product = 1.0
-            for i in range(size):
-                product *= factors[i]
-            loss += weights[low] * log(product)
-        else:
-            for i in range(size):
-                loss += weights[low + i] * log(factors[i])
-    return loss
+def _log_factors(powers: Float64, weights: Weights, even: bool) -> float:
+    """Σ w log(1 + power), powers from 0 to 1: 512 rows of the same weight, whose product is at most 2^512, take one logarithm."""
+    total = 0.0
+    if not even:
+        for i in range(powers.shape[0]):
+            total += weights[i] * log(1.0 + powers[i])
+        return total
+    for low in range(0, powers.shape[0], 512):
+        product = 1.0
+        for i in range(low, min(low + 512, powers.shape[0])):
+            product *= 1.0 + powers[i]
+        total += log(product)
+    return total * weights[0]
 
 
 def platt_report(rows: Rows, lines: Sequence[Line], passes: int) -> FitReport:

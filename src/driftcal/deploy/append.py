@@ -118,8 +118,8 @@ def _read(path: Path) -> Any:
             f"{str(path)!r} holds more than 2 GB with its weights, more than one ONNX file can. Append the output of to_onnx(calibrator) "
             "with your own tools, or run it as a second model."
         )
-    opset = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), None)
-    if opset is None:
+    opset = _opset(proto)
+    if not opset:
         proto.opset_import.append(onnx.helper.make_opsetid("", OPSET))
     elif opset < _OLDEST_OPSET:
         try:
@@ -131,6 +131,11 @@ def _read(path: Path) -> Any:
             ) from error
     proto.ir_version = max(proto.ir_version, IR_VERSION)
     return proto
+
+
+def _opset(proto: Any) -> int:
+    """The opset of a model's standard operators; 0 if it has none."""
+    return next((int(entry.version) for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 0)
 
 
 def _append(
@@ -147,7 +152,7 @@ def _append(
             name = f"calibrated_{name}"
         chosen.append(name)
     names = (chosen[0], chosen[1], chosen[2])
-    nodes = Nodes(prefix)
+    nodes = Nodes(prefix, _opset(proto))
     add_calibration(nodes, recipe, _to_logits(nodes, logits_name, answers, kind), names)
     graph = proto.graph
     graph.node.extend(nodes.nodes)

@@ -73,7 +73,7 @@ def to_onnx(
     recipe = recipe_of(calibrator)
     if logits not in _TYPES:
         raise InputError(f"logits must be one of {', '.join(_TYPES)}; it is {logits!r}.")
-    nodes = Nodes("driftcal/")
+    nodes = Nodes("driftcal/", OPSET)
     wide = nodes("Cast", "logits", to=_TYPES["float64"])
     add_calibration(nodes, recipe, wide)
     info = onnx.helper.make_tensor_value_info

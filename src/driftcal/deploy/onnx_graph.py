@@ -1,11 +1,11 @@
 """Calibrators as ONNX graphs of standard operators: the calibration itself, in float64.
 
-All operators have kept their form since opset 13, so the nodes also fit at the end of an older model.
+All operators but `Nodes.reduce` have kept their form since opset 13, so the nodes also fit at the end of an older model.
 """
 
 from __future__ import annotations
 
-from driftcal.deploy.onnx_nodes import AXIS, Nodes, look_up, number, row_sum
+from driftcal.deploy.onnx_nodes import Nodes, look_up, number, row_sum
 from driftcal.deploy.onnx_scores import FLOOR, add_scores, are_open
 from driftcal.deploy.recipe import Recipe
 
@@ -20,9 +20,9 @@ def add_calibration(nodes: Nodes, recipe: Recipe, logits: str, outputs: tuple[st
         floor = FLOOR if recipe.finish == "normalise" else 0.0
         scores = look_up(nodes, recipe.table, scores, recipe.strict, floor)
     probabilities = _finish(nodes, recipe, logits, scores, outputs[0])
-    best = nodes("ArgMax", logits if recipe.keeps_accuracy else probabilities, axis=1, keepdims=1)
-    nodes("Squeeze", best, AXIS, name=outputs[1])
-    nodes("Squeeze", nodes("GatherElements", probabilities, best, axis=1), AXIS, name=outputs[2])
+    nodes("ArgMax", logits if recipe.keeps_accuracy else probabilities, axis=1, keepdims=0, name=outputs[1])
+    # a calibrator that keeps accuracy keeps the largest in its place
+    nodes.reduce("ReduceMax", probabilities, keepdims=0, name=outputs[2])
 
 
 def _finish(nodes: Nodes, recipe: Recipe, z: str, values: str, name: str) -> str:

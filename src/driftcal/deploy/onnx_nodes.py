@@ -15,11 +15,12 @@ _INT32 = 6  # TensorProto.INT32
 
 
 class Nodes:
-    """Nodes and constants of a graph that grows; every name starts with `prefix`."""
+    """Nodes and constants of a graph that grows, in the words of `opset`; every name starts with `prefix`."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, opset: int) -> None:
         self._onnx: Any = need("onnx", "onnx")
         self._prefix = prefix
+        self._opset = opset
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
@@ -34,6 +35,12 @@ class Nodes:
         node = self._onnx.helper.make_node(operator, names, outputs, name=f"{output}_node", **attributes)
         self.nodes.append(node)
         return output
+
+    def reduce(self, operator: str, values: str, *, keepdims: int = 1, name: str | None = None) -> str:
+        """Add a reduction of each row other than ReduceSum: opset 18 turned their axes from an attribute to an input."""
+        if self._opset < 18:
+            return self(operator, values, axes=AXIS.tolist(), keepdims=keepdims, name=name)
+        return self(operator, values, AXIS, keepdims=keepdims, name=name)
 
     def _constant(self, value: Array) -> str:
         key = (value.dtype.str, value.shape, value.tobytes())
@@ -74,7 +81,16 @@ def look_up(
     return nodes("Add", values, nodes("Mul", p, number(strict))) if strict else values
 
 
+#: Among so few numbers, comparing with all of them takes less time than a search's many small operators.
+_FEW = 16
+
+
 def _locate(nodes: Nodes, search: Search, p: str, buckets: Buckets | None) -> str:
+    few = int(search.length[0])
+    if few <= _FEW and (search.length == few).all():
+        less = nodes("Cast", nodes("Less", search.sorted.reshape(-1, 1, few).T, p), to=_INT32)  # (few, n, classes)
+        count = nodes("ReduceSum", less, np.array([0]), keepdims=0)
+        return nodes("Add", count, np.arange(len(search.length), dtype=np.int32) * np.int32(few + 1))
     numbers, above, below = search.sorted, search.above, search.below
     if buckets is None:
         start = search.start.astype(np.int32)

@@ -132,17 +132,12 @@ def _log_odds(nodes: Nodes, z: str) -> str:
     best = nodes("ArgMax", z, axis=1, keepdims=1)
     top = nodes("GatherElements", z, best, axis=1)
     others = nodes("ScatterElements", z, best, nodes("Add", top, number(-np.inf)), axis=1)
-    runner_up = nodes("GatherElements", others, nodes("ArgMax", others, axis=1, keepdims=1), axis=1)
-    # finite also where all others are masked: their sum is then 0 and the top's log-odds are capped
-    second = nodes("Max", runner_up, number(MASKED))
-    powers = nodes("Exp", nodes("Sub", others, second))
-    total = row_sum(nodes, powers)
-    gap = nodes("Sub", second, top)
-    odds_of_top = nodes("Min", nodes("Neg", nodes("Add", gap, nodes("Log", total))), number(-MASKED))
-    share = nodes("Exp", gap)
-    most = nodes("Add", nodes("Mul", share, total), number(1))
-    rest = nodes("Sub", most, nodes("Mul", powers, share))
-    below = nodes("Sub", nodes("Sub", z, top), nodes("Log", rest))
+    gap = nodes("Sub", nodes.reduce("ReduceLogSumExp", others), top)
+    # capped also where all others are masked
+    odds_of_top = nodes("Min", nodes("Neg", gap), number(-MASKED))
+    difference = nodes("Sub", z, top)
+    rest = nodes("Sub", nodes("Add", nodes("Exp", gap), number(1)), nodes("Exp", difference))
+    below = nodes("Sub", difference, nodes("Log", rest))
     return nodes("ScatterElements", below, best, odds_of_top, axis=1)
 
 

@@ -17,13 +17,14 @@ class Search:
     After the last step, at is first + (how many of the class' numbers are less) + class. A stretch may have any length:
     the first step of class c splits it into two overlapping windows of length 2^k − 1, and while longer ones are
     still being halved the steps of c are 0. `start` and the rows of `above` and `below` have one entry per class, or
-    one for all.
+    one for all. `length` is how long each stretch is.
     """
 
     sorted: Float64
     start: Array
     above: Array
     below: Array
+    length: Array
 
     @classmethod
     def among(cls, numbers: Float64, starts: Array) -> Search:
@@ -42,7 +43,7 @@ class Search:
             here = half - 1
             above[j] = np.where(opening, length - half + 1 + ahead - here, np.where(going, half + ahead - here, 0))
             below[j] = np.where(opening | going, ahead - here, 0)
-        return cls(numbers, first + (np.int64(1) << own) - 1, above, below)
+        return cls(numbers, first + (np.int64(1) << own) - 1, above, below, length)
 
     def locate(self, scores: Float64) -> Array:
         """The same search in numpy, for (n, classes) scores.
