@@ -132,7 +132,9 @@ def _log_odds(nodes: Nodes, z: str) -> str:
     best = nodes("ArgMax", z, axis=1, keepdims=1)
     top = nodes("GatherElements", z, best, axis=1)
     others = nodes("ScatterElements", z, best, nodes("Add", top, number(-np.inf)), axis=1)
-    gap = nodes("Sub", nodes.reduce("ReduceLogSumExp", others), top)
+    # finite: onnxruntime's operator loses a row that begins with −inf
+    finite = nodes("Max", others, number(-_MOST))
+    gap = nodes("Sub", nodes.reduce("ReduceLogSumExp", finite), top)
     # capped also where all others are masked
     odds_of_top = nodes("Min", nodes("Neg", gap), number(-MASKED))
     difference = nodes("Sub", z, top)
