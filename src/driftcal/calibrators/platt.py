@@ -236,7 +236,7 @@ def _log_factors(powers: Float64, weights: Weights, even: bool) -> float:
         for i in range(low, min(low + 512, powers.shape[0])):
             product *= 1.0 + powers[i]
         total += log(product)
-    return total * weights[0]
+    return float(weights[0]) * total
 
 
 def platt_report(rows: Rows, lines: Sequence[Line], passes: int) -> FitReport:

@@ -128,18 +128,15 @@ def are_open(nodes: Nodes, z: str) -> str:
 
 
 def _log_odds(nodes: Nodes, z: str) -> str:
-    """z_c − log Σ_{k≠c} exp(z_k), at most −MASKED, without cancellation; anything for masked classes."""
+    """log p_c − log Σ_{k≠c} p_k, at most −MASKED, without cancellation; anything for masked classes."""
+    log_p = nodes("LogSoftmax", z, axis=1)
     best = nodes("ArgMax", z, axis=1, keepdims=1)
-    top = nodes("GatherElements", z, best, axis=1)
-    others = nodes("ScatterElements", z, best, nodes("Add", top, number(-np.inf)), axis=1)
+    top = nodes("GatherElements", log_p, best, axis=1)
+    others = nodes("ScatterElements", log_p, best, nodes("Add", top, number(-_MOST)), axis=1)
     # finite: onnxruntime's operator loses a row that begins with −inf
-    finite = nodes("Max", others, number(-_MOST))
-    gap = nodes("Sub", nodes.reduce("ReduceLogSumExp", finite), top)
-    # capped also where all others are masked
-    odds_of_top = nodes("Min", nodes("Neg", gap), number(-MASKED))
-    difference = nodes("Sub", z, top)
-    rest = nodes("Sub", nodes("Add", nodes("Exp", gap), number(1)), nodes("Exp", difference))
-    below = nodes("Sub", difference, nodes("Log", rest))
+    rest = nodes.reduce("ReduceLogSumExp", nodes("Max", others, number(-_MOST)))
+    odds_of_top = nodes("Min", nodes("Sub", top, rest), number(-MASKED))  # capped where all others are masked
+    below = nodes("Sub", log_p, nodes("Log", nodes("Sub", number(1), nodes("Exp", log_p))))  # there p is at most 1/2
     return nodes("ScatterElements", below, best, odds_of_top, axis=1)
 
 
