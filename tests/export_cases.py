@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import pytest
 
-from driftcal.calibrators import CALIBRATORS, PAPER_CALIBRATORS, make_calibrator
+from driftcal.calibrators import CALIBRATORS, make_calibrator
 
 #: They look inside the model, where an exported map of logits cannot.
 NEED_FEATURES = ("dac", "md-ts")
@@ -28,7 +28,7 @@ def fitted(name, n_classes, **params):
         calibrator.intercepts_ = rng.normal(size=n_classes)
         calibrator.classes_, calibrator.n_features_in_ = np.arange(n_classes), n_classes
         return calibrator
-    logits = 2 * rng.normal(size=(2_000, n_classes)).astype(np.float32)
+    logits = 2 * rng.normal(size=(500 if n_classes == 1000 else 2_000, n_classes)).astype(np.float32)
     levels = np.arange(len(logits)) % 3 * CALIBRATORS[name].needs_levels
     labels = np.argmax(0.6 / (1 + levels[:, None]) * logits + rng.gumbel(size=logits.shape), axis=1)
     if n_classes > 2:
@@ -50,12 +50,6 @@ def rows(n_classes, random, extreme):
     hard[0], hard[4] = 0, 1e4
     hard[8], hard[8, -1] = -np.inf, -7
     return np.concatenate([usual, hard]).astype(np.float32)
-
-
-def trying(name, n_classes):
-    """10,000 random and 1,000 extreme rows; of a thousand classes fewer, but for the paper's calibrators."""
-    few = n_classes == 1000 and name not in PAPER_CALIBRATORS
-    return rows(n_classes, 2_000, 500) if few else rows(n_classes, 10_000, 1_000)
 
 
 def write_model(path, nodes, shape, out_shape, weights=(), *, kind=1, out_kind=1, opset=17, out="logits", **save):

@@ -37,16 +37,18 @@ def check(path, calibrator, logits, x):
 
 
 @pytest.mark.parametrize("name", STATIC)
-@pytest.mark.parametrize("kind", ["float16", "int8", "float64"])
-def test_parity_on_the_logits_that_a_model_really_emits(name, kind, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "n_classes"), [("float16", 10), ("int8", 10), ("float64", 10), ("float16", 1000), ("int8", 1000)]
+)
+def test_parity_on_the_logits_that_a_model_really_emits(name, kind, n_classes, tmp_path):
     rng = np.random.default_rng(0)
-    w, path = rng.normal(size=(6, 10)), tmp_path / "net.onnx"
+    w, path, declared = rng.normal(size=(6, n_classes)), tmp_path / "net.onnx", (["n", 6], ["n", n_classes])
     if kind == "float16":
         nodes = [("Cast", ["x"], ["h"], {"to": HALF}), ("MatMul", ["h", "w"], ["logits"])]
-        write_model(path, nodes, ["n", 6], ["n", 10], {"w": w.astype(np.float16)}, out_kind=HALF)
+        write_model(path, nodes, *declared, {"w": w.astype(np.float16)}, out_kind=HALF)
     elif kind == "float64":
         nodes = [("MatMul", ["x", "w"], ["logits"])]
-        write_model(path, nodes, ["n", 6], ["n", 10], {"w": w}, kind=DOUBLE, out_kind=DOUBLE)
+        write_model(path, nodes, *declared, {"w": w}, kind=DOUBLE, out_kind=DOUBLE)
     else:
         nodes = [
             ("QuantizeLinear", ["x", "s", "z"], ["q"]),
@@ -55,11 +57,12 @@ def test_parity_on_the_logits_that_a_model_really_emits(name, kind, tmp_path):
             ("MatMul", ["d", "v"], ["logits"]),
         ]
         weights = {"w": np.round(w * 30).astype(np.int8), "s": np.float32(0.03), "z": np.int8(0)}
-        write_model(path, nodes, ["n", 6], ["n", 10], {k: np.asarray(v) for k, v in weights.items()})
-    calibrator = fitted(name, 10)
+        write_model(path, nodes, *declared, {k: np.asarray(v) for k, v in weights.items()})
+    calibrator = fitted(name, n_classes)
     append_to_onnx(path, calibrator, tmp_path / "out.onnx")
-    x = rng.normal(size=(11_000, 6)).astype(np.float64 if kind == "float64" else np.float32)
-    x[10_000:] *= 1_000
+    x = rng.normal(size=(11_000 if n_classes == 10 else 1_100, 6))
+    x = x.astype(np.float64 if kind == "float64" else np.float32)
+    x[len(x) * 10 // 11 :] *= 1_000
     emitted = run(path, x)["logits"]
     assert emitted.dtype == (kind if kind != "int8" else np.float32)
     found = check(tmp_path / "out.onnx", calibrator, emitted.astype(np.float32), x)

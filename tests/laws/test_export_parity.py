@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from export_cases import SIZED, echo, fitted, trying
+from export_cases import SIZED, echo, fitted, rows
 
 from driftcal.deploy import append_to_onnx, to_onnx, to_torch
 from driftcal.deploy.onnx_file import open_session
@@ -14,7 +14,7 @@ pytest.importorskip("onnxruntime")
 
 @pytest.mark.parametrize(("name", "n_classes"), SIZED)
 def test_parity(name, n_classes, tmp_path):
-    calibrator, logits = fitted(name, n_classes), trying(name, n_classes)
+    calibrator, logits = fitted(name, n_classes), rows(n_classes, 10_000, 1_000)
     module = to_torch(calibrator)
     alone = to_onnx(calibrator)
     appended = append_to_onnx(echo(tmp_path / "net.onnx", n_classes), calibrator, tmp_path / "out.onnx")

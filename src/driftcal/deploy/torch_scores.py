@@ -196,20 +196,27 @@ class _Mixed(_Linear):
         return torch.matmul(torch.maximum(torch.log_softmax(z, -1), self.least), self.matrix) + self.intercepts
 
 
-class _OneAgainstRest(Buffers):
+class _Apart(Buffers):
+    @scripted
+    def apart(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """The top's place, the largest two logits, and the others' exponentials relative to the second, with their sum."""
+        best = z.argmax(-1, keepdim=True)
+        top = z.gather(-1, best)
+        others = z.scatter(-1, best, torch.full_like(top, float("-inf")))
+        # finite also where all others are masked: their sum is then 0
+        second = torch.maximum(others.amax(-1, keepdim=True), self.masked)
+        powers = torch.exp(others - second)
+        return best, top, second, powers, powers.sum(-1, keepdim=True)
+
+
+class _OneAgainstRest(_Apart):
     """Sigmoids of something made of the log-odds of each class."""
 
     def argument(self, x: Tensor) -> Tensor:
         raise NotImplementedError
 
     def forward(self, z: Tensor) -> Tensor:
-        best = z.argmax(-1, keepdim=True)
-        top = z.gather(-1, best)
-        others = z.scatter(-1, best, torch.full_like(top, float("-inf")))
-        # finite also where all others are masked: their sum is then 0 and the top's log-odds are capped
-        second = torch.maximum(others.amax(-1, keepdim=True), self.masked)
-        powers = torch.exp(others - second)
-        total = powers.sum(-1, keepdim=True)
+        best, top, second, powers, total = self.apart(z)
         odds_of_top = torch.minimum((top - second) - torch.log(total), -self.masked)
         share = torch.exp(second - top)
         rest = torch.clamp(share * total + 1.0 - share * powers, min=1.0)
@@ -238,19 +245,14 @@ class _BetaCurves(_OneAgainstRest):
         return self.a * (torch.clamp(x, max=0.0) - small) + self.b * (torch.clamp(x, min=0.0) + small) + self.c
 
 
-class _TopCurve(Buffers):
+class _TopCurve(_Apart):
     def __init__(self, scores: TopCurve) -> None:
         super().__init__()
         self.curve = TableModule(scores.curve)
         self.keep(masked=MASKED)
 
     def forward(self, z: Tensor) -> Tensor:
-        best = z.argmax(-1, keepdim=True)
-        top = z.gather(-1, best)
-        others = z.scatter(-1, best, torch.full_like(top, float("-inf")))
-        second = torch.maximum(others.amax(-1, keepdim=True), self.masked)
-        powers = torch.exp(others - second)
-        total = powers.sum(-1, keepdim=True)
+        best, top, second, powers, total = self.apart(z)
         alone = total < 0.5  # the second counts 1, if there is one
         total = torch.clamp(total, min=1.0)
         odds = torch.minimum((top - second) - torch.log(total), -self.masked)
