@@ -18,7 +18,7 @@ from driftcal.collect import Collector, OnRows
 from driftcal.engines import Engine
 from driftcal.errors import ArtefactError, InputError, ModelError
 from driftcal.evaluation import Contender, evaluate_contenders
-from driftcal.models import Model, open_model
+from driftcal.models import Model, open_model, pooled_features
 from driftcal.perturb import get_suite
 from driftcal.results import Results
 from driftcal.sources import Source, open_source
@@ -32,7 +32,7 @@ class CalibratedModel:
 
     `standard` is the same method tuned on the clean validation rows alone, for comparison; `ladder` is what Algorithm 1
     found; `explanation` says in words what was chosen and why; `profile` is what the ladder looks like without
-    labels, which a monitor reads traffic against.
+    labels, which a monitor reads traffic against; `layers` are those whose features the calibrator looks at, if it does.
     """
 
     model: Model
@@ -44,10 +44,11 @@ class CalibratedModel:
     class_names: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
     profile: Mapping[str, Any] | None = None
+    layers: tuple[str, ...] = ()
 
     def logits(self, x: AnyArray) -> Logits:
         """The model's own scores, before calibration."""
-        return self.model.logits(_inputs(x))
+        return self.model.logits(as_inputs(x))
 
     def predict_proba(self, x: AnyArray) -> Probs:
         """Calibrated probabilities of new inputs; uint8 images are divided by 255.
@@ -56,15 +57,21 @@ class CalibratedModel:
         `adapt` and `stream` choose the window.
         """
         logits = self.logits(x)
-        return self._for(logits).predict_proba(logits)
+        return self._for(logits).predict_proba(logits, **self._beside(x))
 
     def predict_log_proba(self, x: AnyArray) -> LogProbs:
         """Calibrated log-probabilities of new inputs."""
         logits = self.logits(x)
-        return self._for(logits).predict_log_proba(logits)
+        return self._for(logits).predict_log_proba(logits, **self._beside(x))
 
     def _for(self, window: Logits) -> Calibrator:
         return self.calibrator.adapt(window) if isinstance(self.calibrator, AdaptiveCalibrator) else self.calibrator
+
+    def _beside(self, x: AnyArray) -> dict[str, Any]:
+        """What the calibrator looks at beside the logits."""
+        if not self.calibrator.needs_features:
+            return {}
+        return {"features": pooled_features(self.model, as_inputs(x), self.layers)}
 
     def adapt(self, x: AnyArray) -> CalibratedModel:
         """The same model with its calibrator frozen for data like the unlabelled inputs `x`; itself if it cannot adapt."""
@@ -103,6 +110,7 @@ class CalibratedModel:
             "class_names": list(self.class_names),
             "about": dict(self.about),
             **({} if self.profile is None else {"profile": dict(self.profile)}),
+            **({"layers": list(self.layers)} if self.layers else {}),
         }
         return self.calibrator.save(path, notes=notes)
 
@@ -128,6 +136,7 @@ class CalibratedModel:
             class_names=tuple(notes["class_names"]),
             about=notes["about"],
             profile=notes.get("profile"),
+            layers=tuple(notes.get("layers", ())),
         )
 
     def report(
@@ -171,6 +180,7 @@ def evaluate(
         intervals=intervals,
         groups=_groups(source, group),
         ladder=tuned.ladder,
+        layers=tuned.layers,
         about={
             "seed": seed,
             "method": tuned.method,
@@ -221,7 +231,8 @@ def _groups(source: Source, group: str | None) -> Array | None:
     return source.groups
 
 
-def _inputs(x: AnyArray) -> Array:
+def as_inputs(x: AnyArray) -> Array:
+    """Inputs as a model wants them: uint8 images as numbers in [0, 1], grey ones with a channel."""
     array = np.asarray(x)
     if array.dtype == np.uint8 and array.ndim >= 3:
         array = array / np.float32(255)

@@ -15,7 +15,7 @@ import numpy as np
 from driftcal.engines import Engine, Here
 from driftcal.errors import InputError
 from driftcal.files import fingerprint
-from driftcal.models import Model
+from driftcal.models import Model, pooled_features
 from driftcal.perturb.shift import Shift
 from driftcal.sharded import Part, ShardedRows, Stored, stack
 from driftcal.sources import Source
@@ -125,6 +125,14 @@ class Collector:
         assert self.store is not None
         self.gather([(shift, level)])
         return Stored(self.store, self.key(shift, level), len(self.source), self.model.n_classes, self.engine)
+
+    def features(self, shift: Shift, level: float, layers: Sequence[str]) -> dict[str, Array]:
+        """Pooled features of the source under `shift` at `level`, layer by layer; computed here and not kept."""
+        found = []
+        for inputs, _, indices in self.source.batches(self.model.batch_size):
+            shifted = shift(inputs, level, seed=self.seed, indices=indices) if level else inputs
+            found.append(pooled_features(self.model, shifted, layers))
+        return {layer: np.concatenate([part[layer] for part in found]) for layer in layers}
 
     def accuracy(self, shift: Shift, level: float = 0) -> float:
         """The share of rows whose largest logit is the label's."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.adaptive import predict_windows
+from driftcal.calibrators.features import FeatureCalibrator
 from driftcal.collect import Collector
 from driftcal.metrics.bootstrap import draw, interval_of
 from driftcal.metrics.ordered import Ordered
@@ -68,11 +69,13 @@ def evaluate_contenders(
     ladder: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
     on_worlds: OnWorlds | None = None,
+    layers: Sequence[str] = (),
 ) -> Results:
     """Every contender on every shift and level, on each shift pooled over its levels, and the same by group.
 
     Intervals resample images: one image with all its levels and all contenders is one unit. `on_worlds` sees the
     replicates behind the intervals of each shift: worlds are the same for all of them, so means and differences have theirs.
+    `layers` are those of the model that a contender looks at which needs its features.
     """
     labels = collector.labels
     resampler = _Resampler(len(labels), draws, n_bins) if intervals else None
@@ -85,8 +88,16 @@ def evaluate_contenders(
     for shift in shifts:
         levels = shift.levels or (0,)
         seen: dict[str, list[Scores]] = {contender.name: [] for contender in contenders}
-        given = {"labels": labels, "calibrators": [contender.calibrator for contender in contenders]}
-        for scored in each_part(_scores, [collector.part(shift, level) for level in levels], given):
+        given: dict[str, Any] = {"labels": labels, "calibrators": [contender.calibrator for contender in contenders]}
+        conditions = [collector.part(shift, level) for level in levels]
+        if any(contender.calibrator.needs_features for contender in contenders):  # features are made here, not stored
+            found = [
+                _scores(np.asarray(part), **given, features=collector.features(shift, level, layers))
+                for level, part in zip(levels, conditions, strict=True)
+            ]
+        else:
+            found = each_part(_scores, conditions, given)
+        for scored in found:
             for contender, one in zip(contenders, scored, strict=True):
                 seen[contender.name].append(one)
         for contender in contenders:
@@ -105,9 +116,19 @@ def evaluate_contenders(
     )
 
 
-def _scores(logits: Array, labels: Labels, calibrators: Sequence[Calibrator]) -> list[Scores]:
+def _scores(
+    logits: Array, labels: Labels, calibrators: Sequence[Calibrator], features: Mapping[str, Array] | None = None
+) -> list[Scores]:
     """What every calibrator makes of one condition; one that adapts sees consecutive windows of it, without labels."""
-    return [Scores.of_checked(labels, predict_windows(one, logits), None, positive=False) for one in calibrators]
+    return [
+        Scores.of_checked(
+            labels,
+            one.predict_proba(logits, features) if isinstance(one, FeatureCalibrator) else predict_windows(one, logits),
+            None,
+            positive=False,
+        )
+        for one in calibrators
+    ]
 
 
 def _take(scores: Scores, chosen: Array) -> Scores:

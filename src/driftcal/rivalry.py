@@ -38,6 +38,10 @@ def rivals(
     for method in methods:
         if method not in CALIBRATORS:
             raise UnknownName.of("method", method, CALIBRATORS)
+        if CALIBRATORS[method].needs_features and method != tuned.method:
+            raise InputError(
+                f"method {method!r} looks inside the model, which rivals does not. Leave it out, or tune it by itself."
+            )
     source = validation_of(tuned, as_source(x_val, y_val, class_names=tuned.class_names or None))
     collector = Collector(
         tuned.model, source, store=as_store(store), seed=tuned.about["seed"], on_rows=on_rows, engine=engine
@@ -50,6 +54,9 @@ def rivals(
     found = {"base": own["base"]}
     for method in dict.fromkeys([*methods, tuned.method]):
         if method == "base":
+            continue
+        if CALIBRATORS[method].needs_features:  # tuned where its features were; here are logits
+            found |= {name: contender for name, contender in own.items() if contender.method == method}
             continue
         calibrator, words = fit_or_keep(method, *clean, t_max)
         found[method] = Contender(method, method, calibrator, "clean rows", [words] if words else [])

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrated import CalibratedModel, as_source, as_store
+from driftcal.calibrated import CalibratedModel, as_inputs, as_source, as_store
 from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
 from driftcal.calibrators.rungs import rung_weights
 from driftcal.choose import Choice, choose
@@ -18,7 +18,7 @@ from driftcal.collect import Collector, OnRows
 from driftcal.engines import Engine
 from driftcal.errors import InputError, NoFiniteOptimum, UnknownName
 from driftcal.evaluation import versions
-from driftcal.models import Model, open_model
+from driftcal.models import Model, open_model, pooled_features
 from driftcal.perturb import TabularNoise, get_shift
 from driftcal.perturb.ladder import find_ladder
 from driftcal.perturb.shift import Shift
@@ -46,6 +46,8 @@ def tune(
     adaptive: bool = True,
     categorical: Sequence[int] = (),
     class_names: Sequence[str] | None = None,
+    layers: Sequence[str] = (),
+    reference: AnyArray = None,
     store: Store | str | os.PathLike[str] | None = None,
     engine: Engine | None = None,
     on_rows: OnRows | None = None,
@@ -60,11 +62,14 @@ def tune(
     the paper's 1/`levels`. ``method="auto"``
     compares candidates by cross-validation on these rows: only such that keep the accuracy if `keep_accuracy`, and with
     `focus` on "in-domain", "drift" or "both", without those that follow windows of unlabelled rows unless `adaptive`.
+    The methods "dac" and "md-ts" look inside the model, at its `layers` (names out of ``open_model(model).layers``), and "dac"
+    compares what it sees there with the training inputs in `reference`.
     For feature matrices noise scales are learnt per column; `categorical` columns are resampled. With an `engine` (``driftcal.open_engine``) the work is done on its workers, and with a `store`
     as well, logits stay there: the same bits as here.
     """
     if method != "auto" and method not in CALIBRATORS:
         raise UnknownName.of("method", method, [*CALIBRATORS, "auto"])
+    _check_layers(method, layers, reference)
     rung_weights(levels, clean_weight)
     if shift is None and clean_weight is not None:
         raise InputError(
@@ -92,8 +97,9 @@ def tune(
         else None
     )
     chosen = method if choice is None else choice.method
-    calibrator, words = fit_on_ladder(chosen, tuning, source.labels, t_max, clean_weight)
-    standard, _ = fit_or_keep(chosen, *stack([clean], source.labels), t_max)
+    inside = look_inside(collector, noise, ladder, layers, reference) if layers else ({}, {})
+    calibrator, words = fit_on_ladder(chosen, tuning, source.labels, t_max, clean_weight, **inside[0])
+    standard, _ = fit_or_keep(chosen, *stack([clean], source.labels), t_max, **inside[1])
     return CalibratedModel(
         model=opened,
         calibrator=calibrator,
@@ -109,7 +115,10 @@ def tune(
             "validation": source.describe(),
             "versions": versions(),
         },
-        profile=Profile.of(tuning, source.labels, calibrator).to_dict() if len(source.labels) >= MIN_ROWS else None,
+        profile=None
+        if calibrator.needs_features or len(source.labels) < MIN_ROWS
+        else Profile.of(tuning, source.labels, calibrator).to_dict(),
+        layers=tuple(layers) if calibrator.needs_features else (),
     )
 
 
@@ -157,15 +166,38 @@ def _table_ladder(collector: Collector, noise: Shift) -> tuple[Mapping[str, Any]
     return {"shift": noise.name, "solver": "table", "passes": float(len(levels)), "levels": levels, "notes": []}, logits
 
 
+def look_inside(
+    collector: Collector,
+    noise: Shift | None,
+    ladder: Mapping[str, Any] | None,
+    layers: Sequence[str],
+    reference: AnyArray = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The features that `fit` takes of all rungs of a ladder, and of the clean rows alone."""
+    levels = [0.0] if ladder is None else [float(level["epsilon"]) for level in ladder["levels"]]
+    rungs = [collector.features(noise or get_shift("gaussian"), level, layers) for level in levels]
+    known = {}
+    if reference is not None:
+        training = reference.inputs() if isinstance(reference, Source) else as_inputs(reference)
+        known = {"reference": pooled_features(collector.model, training, layers)}
+    together = {layer: np.concatenate([rung[layer] for rung in rungs]) for layer in layers}
+    return {"features": together, **known}, {"features": rungs[0], **known}
+
+
 def fit_on_ladder(
-    method: str, parts: Sequence[Any], labels: Labels, t_max: float | None, clean_weight: float | None = None
+    method: str,
+    parts: Sequence[Any],
+    labels: Labels,
+    t_max: float | None,
+    clean_weight: float | None = None,
+    **beside: Any,
 ) -> tuple[Calibrator, str]:
     """The method fitted on all levels of a ladder (-P), the clean one first, or the model as it is, as `fit_or_keep`."""
     weights = rung_weights(len(parts), clean_weight)
     logits, answers = stack(parts, labels, weights=weights)
     rungs = np.repeat(np.arange(len(parts)), len(labels))
     row_weights = None if weights is None or answers is None else np.repeat(weights, len(labels))
-    return fit_or_keep(method, logits, answers, t_max, rungs, row_weights)
+    return fit_or_keep(method, logits, answers, t_max, rungs, row_weights, **beside)
 
 
 def fit_or_keep(
@@ -175,12 +207,16 @@ def fit_or_keep(
     t_max: float | None,
     levels: Array | None = None,
     sample_weight: Array | None = None,
+    **beside: Any,
 ) -> tuple[Calibrator, str]:
-    """The fitted method, or the model as it is where no finite optimum exists, and the words for that."""
+    """The fitted method, or the model as it is where no finite optimum exists, and the words for that.
+
+    `beside` are the features, for a method that looks at them.
+    """
     takes_cap = "t_max" in make_calibrator(method).get_params()
     calibrator = make_calibrator(method, **({"t_max": t_max} if takes_cap and t_max is not None else {}))
     try:
-        return calibrator.fit(logits, labels, levels=levels, sample_weight=sample_weight), ""
+        return calibrator.fit(logits, labels, levels=levels, sample_weight=sample_weight, **beside), ""
     except NoFiniteOptimum as reason:
         return make_calibrator("base").fit(
             logits, labels
@@ -194,6 +230,29 @@ def shift_for(shift: str | Shift, source: Source, categorical: Sequence[int] = (
     if isinstance(chosen, TabularNoise) and chosen.scale is None:
         return chosen.fit(source.inputs(), categorical=categorical)
     return chosen
+
+
+def _check_layers(method: str, layers: Sequence[str], reference: AnyArray) -> None:
+    kind = CALIBRATORS.get(method)
+    if kind is None or not kind.needs_features:
+        if layers or reference is not None:
+            inside = ", ".join(name for name, known in CALIBRATORS.items() if known.needs_features)
+            raise InputError(
+                f"layers and reference are for methods that look inside the model, {inside}; the method is {method!r}. "
+                "Leave them out, or name another method."
+            )
+    elif isinstance(layers, str) or not layers:
+        raise InputError(
+            f"method {method!r} looks inside the model and needs a list of layers; layers is {layers!r}. "
+            "Pass layers=[...], some of driftcal.open_model(model).layers."
+        )
+    elif (reference is None) == kind.needs_reference:
+        raise InputError(
+            f"method {method!r} compares features with those of training inputs; there are none. Pass reference=inputs, a few "
+            "thousand of them."
+            if kind.needs_reference
+            else f"method {method!r} compares nothing with training inputs; reference was given. Leave it out."
+        )
 
 
 def _check_classes(model: Model, source: Source) -> None:

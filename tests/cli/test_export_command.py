@@ -43,3 +43,17 @@ def test_a_dry_run_writes_nothing(onnx_tuned, run):
         "would_write": ["calibrated.onnx"]
     }
     assert sorted(onnx_tuned.iterdir()) == before
+
+
+def test_a_calibrator_that_looks_inside_is_tuned_and_evaluated_but_not_exported(onnx_tuned, run):
+    ran = run(
+        "tune", "model.onnx", "val.npz", "--method", "dac", "--levels", "2", "--layers", "flat,logits",
+        "--reference", "val.npz", "--json",
+    )  # fmt: skip
+    assert (ran.code, json.loads(ran.out)["method"]) == (0, "dac"), ran.err
+    ran = run("evaluate", "model.onnx", "cal.safetensors", "test.npz", "--suite", "h-tuning", "--json")
+    assert [line["calibrator"] for line in json.loads(ran.out)["summary"]] == ["base", "dac-p"]
+    ran = run("export", "model.onnx", "cal.safetensors", "-o", "out.onnx")
+    assert ran.code == 1
+    assert "also needs the features" in ran.err
+    assert run("tune", "model.onnx", "val.npz", "--method", "dac").code == 1

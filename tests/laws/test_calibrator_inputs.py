@@ -10,7 +10,7 @@ from driftcal.checks import for_kernel
 from driftcal.errors import LabelsError, NoFiniteOptimum
 from driftcal.numerics import softmax
 
-NAMES = sorted(CALIBRATORS)
+NAMES = sorted(name for name, kind in CALIBRATORS.items() if not kind.needs_features)
 NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "ladder-ts", "ladder-ec", "atc-ec", "doc-ec")
 
 

@@ -10,7 +10,7 @@ from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
 from driftcal.errors import DidNotConverge, NoFiniteOptimum
 from driftcal.numerics import log_softmax, softmax
 
-NAMES = sorted(CALIBRATORS)
+NAMES = sorted(name for name, kind in CALIBRATORS.items() if not kind.needs_features)
 KEEPERS = [name for name in NAMES if CALIBRATORS[name].keeps_accuracy]
 #: SPEC promises these a tuning loss no worse than doing nothing
 NEVER_WORSE = ["beta", "dirichlet", "ets", "hts", "ir", "irm", "ps", "pts", "svs", "ts", "vs"]

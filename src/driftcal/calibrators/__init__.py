@@ -12,7 +12,9 @@ from driftcal.calibrators.base import Calibrator, FitReport
 from driftcal.calibrators.beta import BetaCalibration
 from driftcal.calibrators.binning import HistogramBinning, PlattBinning
 from driftcal.calibrators.consistency import AverageThresholdedConfidence, DifferenceOfConfidences
+from driftcal.calibrators.density import DensityAwareCalibration
 from driftcal.calibrators.dirichlet import DirichletCalibration
+from driftcal.calibrators.domains import MultiDomainTemperatureScaling
 from driftcal.calibrators.ensemble import EnsembleTemperatureScaling
 from driftcal.calibrators.entropy import EntropyTemperatureScaling
 from driftcal.calibrators.identity import Identity
@@ -47,6 +49,8 @@ CALIBRATORS: dict[str, type[Calibrator]] = {
     "spline": SplineCalibration,
     "hts": EntropyTemperatureScaling,
     "pts": ParameterizedTemperatureScaling,
+    "dac": DensityAwareCalibration,
+    "md-ts": MultiDomainTemperatureScaling,
     "ladder-ts": LadderTemperature,
     "ladder-ec": LadderConsistency,
     "ladder-irm": LadderIsotonic,
@@ -78,6 +82,7 @@ __all__ = [
     "PAPER_CALIBRATORS",
     "BetaCalibration",
     "Calibrator",
+    "DensityAwareCalibration",
     "DirichletCalibration",
     "EnsembleTemperatureScaling",
     "EntropyTemperatureScaling",
@@ -86,6 +91,7 @@ __all__ = [
     "Identity",
     "IsotonicRegression",
     "IsotonicRegressionMulticlass",
+    "MultiDomainTemperatureScaling",
     "ParameterizedTemperatureScaling",
     "PlattBinning",
     "PlattScaling",

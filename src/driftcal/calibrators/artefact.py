@@ -139,8 +139,9 @@ def _check_shapes(calibrator: Calibrator) -> None:
     starts = values.pop("curve_starts_", None)
     rung_starts = values.pop("rung_starts_", None)
     for name, value in values.items():
-        if value.dtype != np.float64 or not np.isfinite(value).all():
-            raise ValueError(f"{name} must hold finite float64 numbers")
+        kind = np.float32 if name == "reference_" else np.float64  # features are many, and no more exact than the model
+        if value.dtype != kind or not np.isfinite(value).all():
+            raise ValueError(f"{name} must hold finite {kind.__name__} numbers")
     if "temperature_" in values and not (values["temperature_"].ndim == 0 and values["temperature_"] > 0):
         raise ValueError("temperature_ must be a positive number")
     lengths: dict[str, tuple[int, ...]] = {"weights_": (3,), "slopes_": (n,), "intercepts_": (n,)}

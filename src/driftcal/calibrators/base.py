@@ -58,6 +58,10 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     needs_levels: ClassVar[bool] = False
     #: Whether `adapt` can follow a window of unlabelled logits; see :mod:`driftcal.calibrators.adaptive`.
     adaptive: ClassVar[bool] = False
+    #: Whether `fit` and `predict_proba` take a model's features; see :mod:`driftcal.calibrators.features`.
+    needs_features: ClassVar[bool] = False
+    #: Whether `fit` also takes the features of training rows.
+    needs_reference: ClassVar[bool] = False
     #: Whether the sum of the weights matters and not only their ratios: a prior's pull is set against the number of rows.
     counts_rows: ClassVar[bool] = False
     #: Fitted attributes, the whole of what an artefact keeps.
@@ -103,14 +107,11 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         names the rung of the noise ladder each row comes from, 0 for clean; without it all rows are clean. Only
         calibrators with `needs_levels` look at it.
         """
-        if features is not None or reference is not None:
-            name = type(self).__name__
-            raise InputError(f"{name} looks at logits only; features or reference was given. Leave them out.")
         started = time.perf_counter()
         rows = self._rows(logits, y, sample_weight)
         before = dict(self.__dict__)
         try:
-            report = self._fit(rows) if not self.needs_levels else self._fit_rungs(rungs_of(rows, levels))
+            report = self._fit_given(rows, features, reference, levels)
             for name in self.fitted:
                 if not np.isfinite(getattr(self, name)).all():
                     raise DidNotConverge(
@@ -127,6 +128,13 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             **{**vars(report), "passes": report.passes + 1, "seconds": time.perf_counter() - started}
         )
         return self
+
+    def _fit_given(self, rows: Rows, features: AnyArray, reference: AnyArray, levels: AnyArray) -> FitReport:
+        """Hand what was given beside the rows to the kind of fit that wants it."""
+        if features is not None or reference is not None:
+            name = type(self).__name__
+            raise InputError(f"{name} looks at logits only; features or reference was given. Leave them out.")
+        return self._fit_rungs(rungs_of(rows, levels)) if self.needs_levels else self._fit(rows)
 
     def _rows(self, logits: AnyArray, y: AnyArray, sample_weight: AnyArray) -> Rows:
         """Checked rows; whoever has made some already, perhaps elsewhere, may pass them instead of logits."""

@@ -32,7 +32,7 @@ def tune(
         str,
         typer.Option(
             help="auto (compares and explains), base, ts, ets, ts-ir, ir, irm, ps, hb, pbmc, vs, svs, dirichlet, "
-            "beta, spline, hts, pts, ladder-ts, ladder-irm, ladder-ec, atc-ec, doc-ec."
+            "beta, spline, hts, pts, ladder-ts, ladder-irm, ladder-ec, atc-ec, doc-ec; dac and md-ts look at --layers."
         ),
     ] = "auto",
     shift: Annotated[
@@ -60,6 +60,12 @@ def tune(
     solver: Annotated[str, typer.Option(help="How levels are found: curve, or nelder-mead as in the paper.")] = "curve",
     categorical: Annotated[
         str | None, typer.Option(help="Feature matrices: columns that hold categories, from 0.", metavar="I,J,…")
+    ] = None,
+    layers: Annotated[
+        str | None, typer.Option(help="dac, md-ts: layers of the model to look at, by their names.", metavar="A,B,…")
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="dac: training data to compare with, a few thousand inputs.", metavar="DATA")
     ] = None,
     seed: options.Seed = 0,
     store: options.StoreDir = None,
@@ -100,6 +106,8 @@ def tune(
             "clean_weight": clean_weight,
             "solver": solver, "keep_accuracy": keep_accuracy, "focus": focus, "adaptive": adaptive,
             "categorical": [int(column) for column in options.numbers(categorical, "--categorical")],
+            "layers": layers.split(",") if layers else [],
+            "reference": open_source(reference) if reference else None,
         },
         store,
     )  # fmt: skip

@@ -178,9 +178,9 @@ def recipe_of(calibrator: Calibrator) -> Recipe:
             f"driftcal exports its own calibrators; this is a {name}. Write its map as a torch module "
             "or an ONNX graph by hand."
         )
-    if getattr(calibrator, "needs_features", False):
+    if calibrator.needs_features:
         raise InputError(
-            f"an exported calibrator sees logits only; {name} also needs the features of each input and the training features they "
+            f"an exported calibrator sees logits only, but as a torch module; {name} also needs the features of each input and the training features they "
             "are compared with. Use it in Python with driftcal.load(path), or tune a method that needs logits only, such as irm or ts."
         )
     if isinstance(calibrator, AdaptiveCalibrator):

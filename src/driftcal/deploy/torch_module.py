@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from driftcal.calibrators import Calibrator
+from driftcal.calibrators.features import FeatureCalibrator
 from driftcal.deploy.recipe import Recipe, recipe_of
+from driftcal.deploy.torch_features import TorchFeatureCalibrator
 from driftcal.deploy.torch_scores import TableModule, scores_module, scripted
 from driftcal.errors import need
 
@@ -18,14 +20,18 @@ else:
     from torch.nn import Module
 
 
-def to_torch(calibrator: Calibrator) -> TorchCalibrator:
+def to_torch(calibrator: Calibrator) -> TorchCalibrator | TorchFeatureCalibrator:
     """`calibrator` as a torch module: append it to a net, export it, script it, move it to any device.
+
+    One that looks at a model's features takes them as its second argument.
 
     >>> from driftcal import TemperatureScaling
     >>> ts = TemperatureScaling().fit([[2.0, 0.0], [0.0, 1.0], [2.0, 1.0]], [0, 1, 1])
     >>> bool((to_torch(ts)(torch.zeros(3, 2)) == 0.5).all())
     True
     """
+    if isinstance(calibrator, FeatureCalibrator) and calibrator.__sklearn_is_fitted__():
+        return TorchFeatureCalibrator(calibrator)
     return TorchCalibrator(recipe_of(calibrator))
 
 

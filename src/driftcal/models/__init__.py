@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from driftcal.errors import InputError, ModelError
+from driftcal.models.features import pooled_features
 from driftcal.models.model import SMALLEST_PROBABILITY, Backend, Model, Outputs
 from driftcal.models.preprocessing import Preprocessing
 
@@ -29,7 +30,16 @@ FILES: dict[str, str] = {
     ".keras": "Keras 3",
 }
 
-__all__ = ["FILES", "SMALLEST_PROBABILITY", "Backend", "Model", "Outputs", "Preprocessing", "open_model"]
+__all__ = [
+    "FILES",
+    "SMALLEST_PROBABILITY",
+    "Backend",
+    "Model",
+    "Outputs",
+    "Preprocessing",
+    "open_model",
+    "pooled_features",
+]
 
 _FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 

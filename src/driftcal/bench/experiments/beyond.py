@@ -101,7 +101,7 @@ def _contenders(bench: Workbench, case: Case) -> list[Contender]:
     others = [
         name
         for name, kind in CALIBRATORS.items()
-        if name not in PAPER_CALIBRATORS and not kind.adaptive and not getattr(kind, "needs_features", False)
+        if name not in PAPER_CALIBRATORS and not kind.adaptive and not kind.needs_features
     ]
     adaptive = [name for name, kind in CALIBRATORS.items() if kind.adaptive]
     heavier = f"gaussian, clean {CLEAN_WEIGHT:g}"

@@ -1,0 +1,49 @@
+"""A model's features of inputs: what layers inside it gave, pooled to one vector per input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from driftcal.errors import InputError
+from driftcal.models.model import Model
+from driftcal.types import AnyArray, Array
+
+#: Inputs whose maps are held at once before they are pooled.
+ROWS = 256
+
+
+def pooled_features(model: Model, inputs: AnyArray, layers: Sequence[str]) -> dict[str, Array]:
+    """float32 (n, F) features of named layers: maps averaged over their places, every row of length 1.
+
+    ``model.layers`` lists the names: submodules of a torch module, tensors of an ONNX graph, layers of a Keras model.
+    Channels are the second axis where the model's framework has them first (torch, ONNX), else the last; tokens of a
+    sequence (n, tokens, F) are averaged. A model without layers inside raises `ModelError`.
+    """
+    if isinstance(layers, str) or not len(layers):
+        raise InputError(f"layers must be a list of names out of model.layers; it is {layers!r}.")
+    rows = np.asarray(inputs)
+    parts: dict[str, list[Array]] = {layer: [] for layer in layers}
+    first = model.preprocessing.layout != "NHWC"
+    for low in range(0, max(1, len(rows)), ROWS):
+        for layer, values in model.features(rows[low : low + ROWS], layers).items():
+            parts[layer].append(_unit(_pooled(values, first)))
+    return {layer: np.concatenate(found) for layer, found in parts.items()}
+
+
+def _pooled(values: Array, channels_first: bool) -> Array:
+    flat = values.astype(np.float64)
+    if flat.ndim == 1:
+        return flat[:, None]
+    if flat.ndim == 3:
+        return np.asarray(flat.mean(axis=1))
+    if flat.ndim > 3:
+        places = tuple(range(2, flat.ndim)) if channels_first else tuple(range(1, flat.ndim - 1))
+        return np.asarray(flat.mean(axis=places))
+    return flat
+
+
+def _unit(rows: Array) -> Array:
+    length = np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    return np.asarray(rows / np.where(length > 0, length, 1.0), np.float32)
