@@ -69,6 +69,10 @@ def test_all_of_them_on_the_digits(tmp_path):
         for figure in item.outcome.figures:
             assert f"({figure.name}.png)" in text
             assert figure.caption in text
+            explained = [
+                words in figure.caption for words in ("temperature scaling", "Platt scaling", "isotonic regression")
+            ]
+            assert any(explained) or item.outcome.experiment == "beyond", "captions say what the letters mean"
             pixels = np.asarray(Image.open(tmp_path / "out" / f"{figure.name}.png"))
             assert pixels.std() > 1, "something is drawn"
         about = json.loads((tmp_path / "out" / f"{item.outcome.experiment}.json").read_text())

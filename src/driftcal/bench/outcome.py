@@ -34,7 +34,8 @@ class Table:
 class Bars:
     """Bars in groups: `series` maps a calibrator's label to one value per group, None where there is none.
 
-    `intervals` maps a label to one (low, high) per group, `published` to the paper's own values, drawn as marks.
+    `intervals` maps a label to one (low, high) per group, `published` to the paper's own values, drawn as marks. Bars are
+    hatched or filled by what was tuned on, all filled where `one_tuning` says that this does not matter.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Bars:
     axis: str
     intervals: Mapping[str, Sequence[tuple[float, float] | None]] = field(default_factory=dict)
     published: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    one_tuning: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ class Settings:
         """In words, for captions.
 
         >>> print(OURS.describe())
-        ECE with 15 bins, temperatures exact, noise clipped to [0, 1]
+        ECE with 15 bins, temperatures exact, tuning noise clipped to [0, 1]
         """
         cap = "temperatures exact" if self.t_max is None else f"temperatures at most {self.t_max:g}"
-        noise = "noise clipped to [0, 1]" if self.clip else "noise not clipped"
+        noise = "tuning noise clipped to [0, 1]" if self.clip else "tuning noise clipped on ImageNet only"
         return f"ECE with {self.n_bins} bins, {cap}, {noise}"
 
 

@@ -27,6 +27,7 @@ _LABELS = {
     "densenet169": "DenseNet169",
     "mobilenetv2": "MobileNetV2",
     "efficientnetb7": "EfficientNetB7",
+    "efficientnet-lite0": "EfficientNet-Lite0",
     "xception": "Xception",
 }
 #: CIFAR-10 ResNets whose published weights saw all training images.

@@ -76,6 +76,19 @@ class Affine:
 
         return shift_images(inputs, self.name, seed, indices, fill)
 
+    def label(self, level: float) -> str:
+        """What a level means: degrees, part of the side, or how many times as large.
+
+        >>> Affine("rot_left").label(4), Affine("xshift").label(4), Affine("xyzoom").label(5)
+        ('40°', '8/32', '×2')
+        """
+        value = AFFINE[self.name][as_step(level, self.levels, self.name)]
+        if self.name.endswith("shift"):
+            return f"{value:g}/{_SIDE}"
+        if self.name.endswith("zoom"):
+            return f"×{1 / value:.3g}"
+        return f"{(360 - value) % 360 if self.name == 'rot_left' else value:g}°"
+
 
 @lru_cache(maxsize=128)
 def _lookup(name: str, level: int, height: int, width: int, channels: int) -> tuple[NDArray[Any], ...]:

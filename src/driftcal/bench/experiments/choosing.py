@@ -6,6 +6,7 @@ import numpy as np
 
 from driftcal.bench.cases import Case
 from driftcal.bench.experiments.experiment import label, with_suffix
+from driftcal.bench.experiments.words import ECE, who_is_who
 from driftcal.bench.outcome import Outcome, Points, Table, Value
 from driftcal.bench.sweep import Sweep
 from driftcal.bench.workbench import METHODS, Workbench
@@ -99,7 +100,7 @@ def _points(case: Case, numbers: dict[str, dict[str, float]]) -> Points:
         f"guide-{case.name}",
         f"{case.label}: price in domain against gain under drift",
         "Each point is a calibrator: to the left it is honest on untouched images, below under drift; the lower left corner is "
-        "the place to be. Hollow: tuned on clean images; filled: tuned on noise (-P).",
+        f"the place to be. Hollow: tuned on clean images; filled: tuned on noise (-P). {who_is_who(_NAMES)} {ECE}",
         {label(name): (found["in_domain"], found["drift"]) for name, found in numbers.items()},
         "ECE in domain",
         "mean ECE under drift",

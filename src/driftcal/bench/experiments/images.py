@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from driftcal.bench.cases import Case
-from driftcal.bench.experiments.experiment import label
+from driftcal.bench.experiments.experiment import label, with_suffix
+from driftcal.bench.experiments.words import who_is_who
 from driftcal.bench.outcome import Outcome, Picture, Pictures, Table, Value
 from driftcal.bench.workbench import PAPER, Workbench
 from driftcal.perturb.shift import Shift
@@ -43,7 +44,8 @@ def show_examples(bench: Workbench) -> Outcome:
                 f"examples-{case.name}",
                 f"{case.label}: the same images clean and drifted",
                 "Left: a clean test image, which the model recognises. Right: the same image drifted, which it does not. The bars "
-                "are the confidence of each calibrator in its answer; grey where the answer is wrong, so short grey bars are honest.",
+                "are the confidence of each calibrator in its answer; grey with that answer where it is wrong, so short grey bars are "
+                f"honest. -P: tuned on noise, the others on clean images. {who_is_who(with_suffix(PAPER, ''))}",
                 pictures,
             )
         )
@@ -57,8 +59,9 @@ def show_examples(bench: Workbench) -> Outcome:
 
 
 def picture_name(shift: Shift, level: float) -> str:
-    """A shift and its level in words."""
-    return f"{shift.name} level {level:g}"
+    """A shift and its level in words: ``rot_right 60°``, ``fog level 3``."""
+    words = getattr(shift, "label", None)
+    return f"{shift.name} {words(level) if words else f'level {level:g}'}"
 
 
 def _drift(case: Case) -> tuple[Shift, int]:

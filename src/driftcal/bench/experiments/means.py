@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from driftcal.bench.cases import Case
 from driftcal.bench.experiments.experiment import headings, label, with_suffix
+from driftcal.bench.experiments.words import ECE, about_shifts, who_is_who
 from driftcal.bench.outcome import Bars, Figure, Outcome, Table, Value
 from driftcal.bench.published import published, where
 from driftcal.bench.settings import AS_PUBLISHED, OURS
@@ -13,6 +14,15 @@ from driftcal.bench.sweep import Sweep
 from driftcal.bench.workbench import BASELINES, PAPER, Workbench
 
 _COLUMNS = with_suffix(PAPER, "", "-p")
+#: A figure's title after what it measures, where that does not say it all.
+_TITLED = {"baselines": ": Platt scaling and binning"}
+#: What each metric means.
+_METRICS = {
+    "ece": ECE,
+    "debiased_ece": "The debiased ECE takes away what chance adds to squared errors of 15 bins with equally many rows.",
+    "nll": "NLL, the negative log-likelihood, punishes a small probability of what is true.",
+    "brier": "The Brier score is the squared distance of stated probabilities from what is true, summed over the classes.",
+}
 
 
 def mean_ece(bench: Workbench) -> Outcome:
@@ -36,7 +46,7 @@ def mean_ece(bench: Workbench) -> Outcome:
         "table1",
         "Mean ECE under drift",
         [table, claim_table(bench, "table1-claim")],
-        [_mean_bars(bench, "table1", "ece", _COLUMNS, "mean ECE under drift", "table1")],
+        [_mean_bars(bench, "table1", "ece", _COLUMNS, "mean ECE under drift")],
         notes=[
             f"Settings: ours is {OURS.describe()}; as published is {AS_PUBLISHED.describe()}. {_suffixes()}",
             *([f"paper: {where('table1')}."] if any(row["numbers"] == "paper" for row in rows) else []),
@@ -122,7 +132,7 @@ def mean_delta(bench: Workbench) -> Outcome:
         rows += _published_rows(case, "delta", "paper")
         for method in PAPER:
             series[label(method)].append(values[method])
-            printed[label(method)].append(published("delta", case.data, case.network).get(method))
+            printed[label(method)].append(_printed(case, "delta").get(method))
     table = Table(
         "delta",
         "ΔECE = (ECE tuned on clean images − ECE tuned on noise) / ECE tuned on clean images",
@@ -134,12 +144,13 @@ def mean_delta(bench: Workbench) -> Outcome:
     figure = Bars(
         "delta",
         "Share of the mean ECE under drift that tuning on noise takes away",
-        "Each bar is 1 − ECE(-P) / ECE(clean-tuned) of a method, both averaged over all shifts. Above 0 tuning on noise "
-        "helps, 1 would be perfect. Circles: the paper's own figures.",
+        "Each bar is 1 − ECE(tuned on noise) / ECE(tuned on clean images) of a method, both averaged over all shifts. Above 0 "
+        f"tuning on noise helps, below it harms; 1 would be perfect.{_circles(printed)} {who_is_who(PAPER)} {ECE}",
         [case.label for case in bench.cases],
         series,
         "ΔECE, higher is better",
         published=printed,
+        one_tuning=True,
     )
     return Outcome("delta", "ΔECE", [table], [figure])
 
@@ -161,7 +172,7 @@ def _metric(
         rows,
         rivals=columns,
     )
-    figures: list[Figure] = [_mean_bars(bench, name, metric, columns, axis, name)]
+    figures: list[Figure] = [_mean_bars(bench, name, metric, columns, axis)]
     if per_shift:
         figures += [
             shift_bars(bench, case, f"{name}-per-shift-{case.name}", metric, columns, title) for case in bench.cases
@@ -169,7 +180,7 @@ def _metric(
     return Outcome(name, title, [table], figures, [f"{bench.settings.describe()}. {_suffixes()}"])
 
 
-def _mean_bars(bench: Workbench, name: str, metric: str, columns: Sequence[str], axis: str, table: str) -> Bars:
+def _mean_bars(bench: Workbench, name: str, metric: str, columns: Sequence[str], axis: str) -> Bars:
     series: dict[str, list[float | None]] = {label(column): [] for column in columns}
     between: dict[str, list[tuple[float, float] | None]] = {label(column): [] for column in columns}
     printed: dict[str, list[float | None]] = {label(column): [] for column in columns}
@@ -179,15 +190,14 @@ def _mean_bars(bench: Workbench, name: str, metric: str, columns: Sequence[str],
             series[label(column)].append(sweep.mean(column, metric))
             known = bench.draws > 0 and metric in ("ece", "nll", "brier")
             between[label(column)].append(sweep.interval(column, metric) if known else None)
-            printed[label(column)].append(published(table, case.data, case.network).get(column))
-    marks = any(value is not None for values in printed.values() for value in values)
+            printed[label(column)].append(_printed(case, name).get(column))
     return Bars(
         name,
-        f"{axis[0].upper()}{axis[1:]}",
+        f"{axis[0].upper()}{axis[1:]}{_TITLED.get(name, '')}",
         f"One group per network. Each bar is the mean over all shifts, each pooled over its levels (lower is better); hatched: "
         f"tuned on clean images, filled: tuned on noise (-P)"
-        f"{'; thin lines: 95 % intervals over images' if metric != 'debiased_ece' else ''}"
-        f"{'; circles: the figures printed in the paper' if marks else ''}. {bench.settings.describe()}.",
+        f"{'; thin lines: 95 % intervals over images' if metric != 'debiased_ece' else ''}."
+        f"{_circles(printed)} {who_is_who(columns)} {_METRICS[metric]} {bench.settings.describe()}.",
         [case.label for case in bench.cases],
         series,
         axis,
@@ -205,7 +215,8 @@ def shift_bars(bench: Workbench, case: Case, name: str, metric: str, columns: Se
         name,
         f"{case.label}: {title.removeprefix('Mean ')} of every shift",
         "One group per shift, all its levels pooled, the untouched one included; lower is better. Hatched: tuned on clean "
-        f"images, filled: tuned on noise (-P); thin lines: 95 % intervals over images. {bench.settings.describe()}.",
+        f"images, filled: tuned on noise (-P); thin lines: 95 % intervals over images.{about_shifts(case.suite)} "
+        f"{who_is_who(columns)} {_METRICS[metric]} {bench.settings.describe()}.",
         shifts,
         {label(column): [getattr(row, metric) for row in found] for column, found in rows.items()},
         title.removeprefix("Mean "),
@@ -229,8 +240,18 @@ def _means(sweep: Sweep, columns: Sequence[str], metric: str) -> dict[str, Value
 
 
 def _published_rows(case: Case, table: str, words: str) -> list[dict[str, Value]]:
-    printed = published(table, case.data, case.network) if case.suite in ("affine", "imagenet-c") else {}
+    printed = _printed(case, table)
     return [{"network": case.label, "numbers": words, **printed}] if printed else []
+
+
+def _printed(case: Case, table: str) -> Mapping[str, float]:
+    """The paper's figures, which are for its own suites."""
+    return published(table, case.data, case.network) if case.suite in ("affine", "imagenet-c") else {}
+
+
+def _circles(printed: Mapping[str, Sequence[float | None]]) -> str:
+    known = any(value is not None for values in printed.values() for value in values)
+    return " Circles: the figures printed in the paper." if known else ""
 
 
 def _suffixes() -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from driftcal.bench.cases import Case
 from driftcal.bench.experiments.experiment import headings, label, with_suffix
 from driftcal.bench.experiments.means import shift_bars
+from driftcal.bench.experiments.words import ECE, who_is_who
 from driftcal.bench.outcome import Bars, Lines, Outcome, Panel, Table, Value
 from driftcal.bench.published import published_accuracy, where
 from driftcal.bench.sweep import Sweep
@@ -55,7 +56,8 @@ def one_shift(bench: Workbench) -> Outcome:
                 f"shear-{case.name}",
                 f"{case.label}: {shift}, calibrators tuned on clean images",
                 f"From left to right the images are drifted more and more by {shift}. Where accuracy falls and the ECE rises, stated "
-                "confidence falls more slowly than accuracy, or not at all. Methods that keep the accuracy lie on one line.",
+                "confidence falls more slowly than accuracy, or not at all. Entropy is how spread out the stated probabilities are: 0 is "
+                f"certain. Methods that keep the accuracy lie on one line. {who_is_who(shown)} {ECE}",
                 panels,
             )
         )
@@ -126,7 +128,8 @@ def ece_by_level(bench: Workbench) -> Outcome:
                 f"by-level-{case.name}",
                 f"{case.label}: mean over {len(sweep.shifts())} shifts, level by level",
                 "ECE (left, lower is better) and accuracy (right) at each level of drift, averaged over the shifts. Dashed and "
-                "hollow: tuned on clean images; solid and filled: tuned on noise (-P).",
+                "hollow: tuned on clean images; solid and filled: tuned on noise (-P). Methods that keep the accuracy lie on one line. "
+                f"{who_is_who(_COLUMNS)} {ECE}",
                 panels,
             )
         )
@@ -163,8 +166,9 @@ def reliability(bench: Workbench) -> Outcome:
             Lines(
                 f"teaser-{case.name}",
                 f"{case.label}: how often the model is right, by how sure it is",
-                "All shifts and levels together. On the dotted diagonal confidence is honest; below it the model is surer than "
-                "it is right. Dashed and hollow: tuned on clean images; solid and filled: tuned on noise (-P).",
+                "All shifts and levels together; each mark is a bin of confidence. On the dotted diagonal confidence is honest; below it "
+                "the model is surer than it is right. Dashed and hollow: tuned on clean images; solid and filled: tuned on noise "
+                f"(-P). {who_is_who(_COLUMNS)}",
                 [
                     Panel(
                         "all shifts and levels", centres, curves, "stated confidence", "accuracy",
@@ -230,7 +234,8 @@ def accuracy_lost(bench: Workbench) -> Outcome:
         "accuracy",
         "Change of accuracy under drift",
         "How much calibrators that may change answers change the accuracy, averaged over all shifts and levels: 0.01 is one "
-        "percentage point. Base, TS, ETS and IRM keep every answer. Thin lines: 95 % intervals over images.",
+        "percentage point. Temperatures (TS, ETS) and one isotonic curve for all classes (IRM) keep every answer. Hatched: tuned on "
+        f"clean images, filled: tuned on noise (-P); thin lines: 95 % intervals over images. {who_is_who(changing)}",
         [case.label for case in bench.cases],
         {label(n): [bench.sweep(case).difference(n, "base", "accuracy")[0] for case in bench.cases] for n in changing},
         "change of accuracy",
@@ -239,7 +244,7 @@ def accuracy_lost(bench: Workbench) -> Outcome:
             for n in changing
         },
     )
-    notes = [f"paper: {where('accuracy')}."] if "paper_clean" in columns else []
+    notes = [f"paper: {where('accuracy')}; it does not name the network."] if "paper_clean" in columns else []
     return Outcome(
         "accuracy",
         "Accuracy",
@@ -266,7 +271,8 @@ def in_domain(bench: Workbench) -> Outcome:
         "in-domain",
         "ECE on untouched images",
         "What tuning on noise costs where nothing drifts: ECE on untouched test images, lower is better. Hatched: tuned on "
-        f"clean images, filled: tuned on noise (-P); thin lines: 95 % intervals over images. {bench.settings.describe()}.",
+        f"clean images, filled: tuned on noise (-P); thin lines: 95 % intervals over images. {who_is_who(_COLUMNS)} {ECE} "
+        f"{bench.settings.describe()}.",
         [case.label for case in bench.cases],
         {label(name): [bench.sweep(case).clean(name).ece for case in bench.cases] for name in _COLUMNS},
         "ECE in domain",

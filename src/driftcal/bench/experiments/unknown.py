@@ -9,6 +9,7 @@ from sklearn.metrics import roc_auc_score
 
 from driftcal.bench.cases import Case
 from driftcal.bench.experiments.experiment import headings, label, with_suffix
+from driftcal.bench.experiments.words import ECE, who_is_who
 from driftcal.bench.outcome import Bars, Histograms, Outcome, Table, Value
 from driftcal.bench.workbench import PAPER, Workbench
 from driftcal.evaluation import Contender
@@ -47,7 +48,8 @@ def on_objectnet(bench: Workbench) -> Outcome:
         "objectnet",
         "ECE on ObjectNet's known classes",
         "Photographs of known things from unusual sides and on unusual ground; lower is better. Hatched: tuned on clean images, "
-        f"filled: tuned on noise (-P); thin lines: 95 % intervals over images. {bench.settings.describe()}.",
+        f"filled: tuned on noise (-P); thin lines: 95 % intervals over images. {who_is_who(_COLUMNS)} {ECE} "
+        f"{bench.settings.describe()}.",
         [case.label for case in cases],
         {label(name): [seen.ece for seen in values] for name, values in found.items()},
         "ECE",
@@ -143,13 +145,13 @@ def _histograms(case: Case, data: str, seen: Mapping[str, Array]) -> Histograms:
         }
         for method in PAPER
     }
-    where = "at the strongest level of every shift" if data.startswith("strongest") else f"on {data}"
+    where = "at the strongest level of every shift" if data.startswith("strongest") else f"on unknown data ({data})"
     slug = "strongest" if data.startswith("strongest") else "unknown"
     return Histograms(
         f"ood-{case.name}-{slug}",
         f"{case.label}: how sure the model is {where}",
         f"Distribution of stated confidence {where}, where the model knows little or nothing: mass at the right edge is "
-        "unfounded confidence. Dotted: uncalibrated; dashed: tuned on clean images; solid: tuned on noise (-P).",
+        f"unfounded confidence. Dotted: uncalibrated; dashed: tuned on clean images; solid: tuned on noise (-P). {who_is_who(PAPER)}",
         edges.tolist(),
         panels,
     )

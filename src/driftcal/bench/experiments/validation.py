@@ -8,6 +8,7 @@ import numpy as np
 
 from driftcal.bench.cases import Case
 from driftcal.bench.experiments.experiment import headings, label, with_suffix
+from driftcal.bench.experiments.words import ECE, who_is_who
 from driftcal.bench.outcome import Bars, Lines, Outcome, Panel, Table, Value
 from driftcal.bench.published import published, where
 from driftcal.bench.workbench import PAPER, Workbench
@@ -63,7 +64,7 @@ def other_sizes(bench: Workbench) -> Outcome:
                 f"{case.label}: how many validation images calibrators need",
                 f"Mean ECE (left, lower is better) and accuracy (right) over all shifts against the number of validation images; "
                 f"means of {_DRAWS} random choices. Dashed and hollow: tuned on clean images; solid and filled: on noise (-P). "
-                "Methods that keep the accuracy lie on one line.",
+                f"Methods that keep the accuracy lie on one line. {who_is_who(_COLUMNS)} {ECE}",
                 panels,
             )
         )
@@ -105,7 +106,8 @@ def other_shifts(bench: Workbench) -> Outcome:
         "val-shift",
         "Mean ECE under drift by what calibrators were tuned on",
         "Hatched: tuned on clean images; filled: on noise (-P); dotted: on speckle noise, Gaussian blur, spatter and saturation "
-        f"(-H). Lower is better. {bench.settings.describe()}.",
+        f"(-H). Each bar is the mean over all shifts, each pooled over its levels; lower is better. {who_is_who(_COLUMNS)} {ECE} "
+        f"{bench.settings.describe()}.",
         [case.label for case in bench.cases],
         series,
         "mean ECE under drift",

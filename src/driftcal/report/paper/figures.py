@@ -78,51 +78,59 @@ def _draw_bars(figure: Bars) -> Drawn:
     width = min(11.0, max(6.0, 1.2 + 0.1 * len(figure.series) * per_row))
     drawn = Canvas(figsize=(width, 0.9 + 2.3 * parts), layout="constrained")
     grid = drawn.subplots(parts, 1, squeeze=False, sharey=True)[:, 0]
+    handles: dict[str, Any] = {}
     for number, ax in enumerate(grid):
         chosen = range(number * per_row, min(len(figure.groups), (number + 1) * per_row))
-        _bar_panel(ax, figure, chosen)
+        handles = _bar_panel(ax, figure, chosen) | handles
         ax.set_xlim(-0.6, per_row - 0.4)
-    handles, names = grid[0].get_legend_handles_labels()
-    drawn.legend(handles, names, loc="outside lower center", ncols=min(len(names), round(width)))
+    _legend(drawn, handles)
     drawn.suptitle(figure.title, fontsize=9)
     return drawn
 
 
-def _bar_panel(ax: Axes, figure: Bars, chosen: range) -> None:
+def _legend(drawn: Drawn, handles: Mapping[str, Any]) -> None:
+    """Below the axes, a column per method with what it was tuned on underneath; what is no method stands in the first."""
+    from matplotlib.lines import Line2D
+
+    columns: dict[str, list[str]] = {}
+    for label in handles:
+        method = _split(label)[0]
+        columns.setdefault(method if method in (*_ORDER, *_BEYOND) else "", []).append(label)
+    deepest = max(len(labels) for labels in columns.values())
+    nothing = Line2D([], [], linestyle="none")
+    cells = [name for labels in columns.values() for name in [*labels, *[""] * (deepest - len(labels))]]
+    shown = [handles.get(name, nothing) for name in cells]
+    drawn.legend(shown, cells, loc="outside lower center", ncols=len(columns), columnspacing=1.4)
+
+
+def _bar_panel(ax: Axes, figure: Bars, chosen: range) -> dict[str, Any]:
+    """Draw the groups; what stands in the legend comes back."""
+    handles: dict[str, Any] = {}
     thick = 0.84 / len(figure.series)
     for k, (label, values) in enumerate(figure.series.items()):
         style, tuning = look(label), _split(label)[1]
-        filled = tuning == "P" or style["color"] == BASE
+        filled = figure.one_tuning or tuning == "P" or style["color"] == BASE
         for place, group in enumerate(chosen):
             value, x = values[group], place + (k - (len(figure.series) - 1) / 2) * thick
             if value is not None:
-                ax.bar(
+                handles[label] = ax.bar(
                     x, value, thick * 0.86,
                     facecolor=style["color"] if filled else "white",
                     edgecolor=style["color"],
                     linewidth=0.7,
                     hatch=None if filled else {"": "//////", "H": "...."}[tuning],
-                    label=label if place == 0 else None,
                 )  # fmt: skip
             between = figure.intervals.get(label, [None] * len(figure.groups))[group]
             if between is not None:
                 ax.plot([x, x], between, color=INK, linewidth=0.8)
             printed = figure.published.get(label, [None] * len(figure.groups))[group]
             if printed is not None:
-                first = k == 0 and place == 0
-                ax.plot(
-                    x,
-                    printed,
-                    "o",
-                    color=INK,
-                    markerfacecolor="white",
-                    markersize=3.2,
-                    label="paper" if first else None,
-                )
+                (handles["paper"],) = ax.plot(x, printed, "o", color=INK, markerfacecolor="white", markersize=3.2)
     ax.axhline(0, color=GREY, linewidth=0.8)
     ax.set_xticks(range(len(chosen)), [_broken(figure.groups[group]) for group in chosen])
     ax.set_ylabel(figure.axis)
     ax.grid(axis="x", visible=False)
+    return handles
 
 
 def _draw_lines(figure: Lines) -> Drawn:
@@ -135,8 +143,7 @@ def _draw_lines(figure: Lines) -> Drawn:
     handles: dict[str, Any] = {}
     for ax in axes[0]:
         handles |= {name: handle for handle, name in zip(*ax.get_legend_handles_labels(), strict=True)}
-    columns = 6 if len(figure.panels) > 1 else 4
-    drawn.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=min(len(handles), columns))
+    _legend(drawn, handles)
     drawn.suptitle(figure.title, fontsize=9)
     return drawn
 
@@ -175,7 +182,7 @@ def _draw_histograms(figure: Histograms) -> Drawn:
             handles[label] = drawn_as
         ax.set(title=title, xlabel=figure.axis, xlim=(0, 1), ylim=(0, 1.05 * highest))
     axes[0][0].set_ylabel("share of images")
-    drawn.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=len(handles))
+    _legend(drawn, handles)
     drawn.suptitle(figure.title, fontsize=9)
     return drawn
 

@@ -1,0 +1,45 @@
+"""What figures must show whatever they are given."""
+
+import pytest
+
+from driftcal.bench.outcome import Bars, Lines, Panel
+from driftcal.perturb.affine import AFFINE, Affine
+from driftcal.report.paper.figures import DRAWERS
+
+
+def legend_of(figure):
+    (legend,) = DRAWERS[type(figure)](figure).legends
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def test_the_legend_has_a_column_per_method():
+    values = {name: [0.1] for name in ("Base", "TS", "IR", "TS-P", "IR-P")}
+    bars = Bars("b", "", "", ["one"], values, "ECE")
+    lines = Lines("l", "", "", [Panel("", [0], values, "x", "y")])
+    assert legend_of(bars) == legend_of(lines) == ["Base", "", "TS", "TS-P", "IR", "IR-P"]
+
+
+@pytest.mark.parametrize("first", [None, 0.2])
+def test_whatever_is_drawn_for_any_group_is_in_the_legend(first):
+    values = {"Base": [0.3, 0.3], "TS": [first, 0.1]}
+    printed = {"Base": [None, None], "TS": [None, 0.2]}
+    bars = Bars("b", "", "", ["no figures in the paper", "some"], values, "ECE", published=printed)
+    assert [word for word in legend_of(bars) if word] == ["Base", "paper", "TS"]
+
+
+def test_bars_are_hatched_by_what_was_tuned_on():
+    values = {"TS": [0.1], "TS-P": [0.1]}
+
+    def hatches(**how):
+        drawn = DRAWERS[Bars](Bars("b", "", "", ["one"], values, "ECE", **how))
+        return [bool(bar.get_hatch()) for bar in drawn.axes[0].patches]
+
+    assert hatches() == [True, False]
+    assert hatches(one_tuning=True) == [False, False]
+
+
+def test_levels_of_affine_shifts_say_what_they_are():
+    labels = {name: [Affine(name).label(level) for level in (0, 1, 9)] for name in AFFINE}
+    assert labels["rot_left"] == labels["rot_right"] == labels["shear"] == ["0°", "10°", "90°"]
+    assert labels["xshift"] == labels["xyshift"] == ["0/32", "2/32", "18/32"]
+    assert labels["yzoom"] == ["×1", "×1.11", "×10"]
