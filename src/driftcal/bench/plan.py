@@ -23,13 +23,14 @@ def plan(bench: Workbench, experiments: Sequence[Experiment], *, clock: bool = T
     for case in bench.cases:
         if (id(case.model), id(case.validation)) not in seen:
             seen.add((id(case.model), id(case.validation)))
-            for ladder in _ladders(bench, case, any(e.other for e in experiments)):
+            for ladder in _ladders(bench, case, any(e.other for e in experiments), any(e.varied for e in experiments)):
                 parts += ladder.parts
                 at_most += max(0.0, (ladder.at_most or 0.0) - ladder.passes)
             if any(e.corruptions for e in experiments):
                 conditions = [(shift, float(level)) for shift, level in get_suite("h-tuning") if level]
                 parts.append(_part(bench, case, case.validation, conditions))
-        suite = [(shift, float(level)) for shift in case.shifts for level in shift.levels or (0,)]
+        shifts = [*case.shifts, *(shift for e in experiments if e.suites for one in e.suites(case).values() for shift in one)]
+        suite = [(shift, float(level)) for shift in shifts for level in shift.levels or (0,)]
         parts.append(_part(bench, case, case.test, suite))
         others = list(case.ood.values()) if any(e.ood for e in experiments) else []
         if case.objectnet is not None and any(e.objectnet for e in experiments):
@@ -40,10 +41,11 @@ def plan(bench: Workbench, experiments: Sequence[Experiment], *, clock: bool = T
     return Plan(parts, seconds, passes + at_most if at_most else None)
 
 
-def _ladders(bench: Workbench, case: Case, both: bool) -> Iterable[Plan]:
+def _ladders(bench: Workbench, case: Case, both: bool, varied: bool) -> Iterable[Plan]:
     place = None if bench.store is None else bench.store.path
-    for settings in [bench.settings, *([bench.other] if both else [])]:
-        options = {"shift": settings.noise(case.data), "levels": settings.levels, "seed": bench.seed}
+    wanted: list[Shift] = [settings.noise(case.data) for settings in [bench.settings, *([bench.other] if both else [])]]
+    for shift in [*wanted, *([get_shift("varied")] if varied else [])]:
+        options = {"shift": shift, "levels": bench.settings.levels, "seed": bench.seed}
         yield TuningRun(case.model, case.validation, options, place).plan(clock=False)
 
 

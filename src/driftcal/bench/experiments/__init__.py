@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from driftcal.bench.cases import Case
-from driftcal.bench.experiments.beyond import beyond_paper
+from driftcal.bench.experiments.beyond import beyond_paper, beyond_suites
 from driftcal.bench.experiments.choosing import choose_guide
 from driftcal.bench.experiments.experiment import Experiment
 from driftcal.bench.experiments.images import show_examples
@@ -51,7 +51,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("val-size", "ECE and accuracy against the number of validation images", "Appendix C.3", other_sizes),
         Experiment("val-shift", "tuning on corruptions (-H) instead of on noise (-P)", "Appendix C.3", other_shifts, corruptions=True),
         Experiment("guide", "which calibrator to choose", "Appendix D", choose_guide),
-        Experiment("beyond", "every calibrator, in domain and under drift, beside the paper's", "beyond it", beyond_paper),
+        Experiment("beyond", "every calibrator, in domain and under drift, beside the paper's", "beyond it", beyond_paper, varied=True, suites=beyond_suites),
     )
 }  # fmt: skip
 

@@ -35,7 +35,7 @@ def beyond_paper(bench: Workbench) -> Outcome:
     figures = []
     for case in bench.cases:
         contenders = _contenders(bench, case)
-        for suite, shifts in _suites(case).items():
+        for suite, shifts in beyond_suites(case).items():
             sweep = run_sweep(
                 bench.collector(case, case.test), contenders, shifts, suite=suite, n_bins=bench.settings.n_bins,
                 left_out=_TOO_NEAR, draws=bench.draws, about=case.describe(),
@@ -114,7 +114,7 @@ def _contenders(bench: Workbench, case: Case) -> list[Contender]:
     ]
 
 
-def _suites(case: Case) -> dict[str, Sequence[Shift]]:
+def beyond_suites(case: Case) -> dict[str, Sequence[Shift]]:
     """The case's own suite, and the simulated corruptions beside the affine one where images have colour."""
     found: dict[str, Sequence[Shift]] = {case.suite: case.shifts}
     if case.suite == "affine" and case.data == "cifar10":

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from driftcal.bench.cases import Case
 from driftcal.bench.outcome import Outcome
 from driftcal.bench.workbench import Workbench
+from driftcal.perturb.shift import Shift
 
 
 @dataclass(frozen=True)
 class Experiment:
     """`paper` is where it stands there. Beside the ladder and the suite it may need the `other` settings' ladder, the
-    `corruptions` of -H tuning, or data of its own.
+    `corruptions` of -H tuning, a ladder of `varied` drift, more `suites` than the case's own, or data of its own.
     """
 
     name: str
@@ -24,6 +25,8 @@ class Experiment:
     corruptions: bool = False
     objectnet: bool = False
     ood: bool = False
+    varied: bool = False
+    suites: Callable[[Case], Mapping[str, Sequence[Shift]]] | None = None
 
     def lacks(self, cases: Sequence[Case]) -> str:
         """Why these cases do not allow it; "" when they do."""
