@@ -12,11 +12,11 @@ this file.
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -112,29 +112,23 @@ def _ending(calibrator, last: float):
     return calibrator
 
 
-_fitted: dict[tuple[str, str, str], Any] = {}  # stages on the same ladder share the fits
-
-
-def _fit_once(d: Data, ladder: str, name: str, make: Callable) -> Any:
-    key = (d.network, ladder, name)
-    if key not in _fitted:
-        _fitted[key] = make(*d.ladder(ladder))
-    return _fitted[key]
-
-
 def table(data: Sequence[Data], ladder: str, suite: str) -> list[str]:
-    """One line per method: every network, then the mean."""
+    """One line per method: every network, then the mean. Lines are kept beside the logits: an interrupted run goes on."""
+    kept = data[0].cache / f"lines-{suite}-{ladder}-{data[0].images}.json"
+    known = json.loads(kept.read_text()) if kept.exists() else {}
     lines = [
         "| tried | " + " | ".join(f"{d.network}: drift / in domain / worst" for d in data) + " | mean drift | mean in domain | mean worst | Brier | NLL |",
         "|---|" + "---|" * (len(data) + 5),
     ]  # fmt: skip
-    suites = [d.suite(suite) for d in data]
+    ladders, suites = [d.ladder(ladder) for d in data], [d.suite(suite) for d in data]
     for name, make in tried(ladder).items():
-        fits = [_fit_once(d, ladder, name, make) for d in data]
-        found = [Judged.of(one, *test).figures() for one, test in zip(fits, suites, strict=True)]
-        each = " | ".join(" / ".join(f"{v:.3f}" for v in one[:3]) for one in found)
-        lines.append(f"| {name} | {each} | " + " | ".join(f"{v:.3f}" for v in np.mean(found, axis=0)) + " |")
-        print(lines[-1], flush=True)
+        if name not in known:
+            found = [Judged.of(make(*rungs), *test).figures() for rungs, test in zip(ladders, suites, strict=True)]
+            each = " | ".join(" / ".join(f"{v:.3f}" for v in one[:3]) for one in found)
+            known[name] = f"| {name} | {each} | " + " | ".join(f"{v:.3f}" for v in np.mean(found, axis=0)) + " |"
+            kept.write_text(json.dumps(known, indent=1))
+            print(known[name], flush=True)
+        lines.append(known[name])
     return lines
 
 
