@@ -28,14 +28,13 @@ from driftcal.calibrators.adaptive import predict_windows
 PAPER = ("ts", "ets", "ts-ir", "ir", "irm")
 BINS, DRAWS = 15, 500
 LADDERS = ("noise", "varied", "both")
+FOLLOWING = ("ladder-ts", "ladder-ec", "ladder-irm", "ladder-pts")
 #: What the last stage compares: name -> (ladder, how to fit). Chosen on validation images.
 FINAL: dict[str, tuple[str, Callable]] = {
     "TS (clean rows)": ("noise", lambda z, y: fit("ts", z[:1], y)),
     **{f"{m.upper()}-P": ("noise", lambda z, y, m=m: fit(m, z, y)) for m in PAPER},
-    "PTS, both ladders, clean weight 0.5": ("both", lambda z, y: fit("pts", z, y, 0.5)),
-    "LADDER-TS, varied ladder": ("varied", lambda z, y: fit("ladder-ts", z, y)),
-    "LADDER-EC, varied ladder": ("varied", lambda z, y: fit("ladder-ec", z, y)),
-    "LADDER-IRM, varied ladder": ("varied", lambda z, y: fit("ladder-irm", z, y)),
+    "PTS, varied ladder, clean weight 0.3": ("varied", lambda z, y: fit("pts", z, y, 0.3)),
+    **{f"{m.upper()}, varied ladder": ("varied", lambda z, y, m=m: fit(m, z, y)) for m in FOLLOWING},
 }
 
 
@@ -65,7 +64,9 @@ class Judged:
         w = np.ones(len(self.clean)) if weights is None else weights
         eces = np.abs(np.einsum("i,sib->sb", w, self.gaps)).sum(axis=1) / self.rows
         clean = np.abs(w @ self.clean).sum() / len(self.clean)
-        return np.array([eces.mean(), clean, eces.max(), (self.brier @ w).mean() / len(w), (self.nll @ w).mean() / len(w)])
+        return np.array(
+            [eces.mean(), clean, eces.max(), (self.brier @ w).mean() / len(w), (self.nll @ w).mean() / len(w)]
+        )
 
 
 def _sums(calibrator, logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -96,7 +97,7 @@ def tried(ladder: str) -> dict[str, Callable]:
         found["HTS, six rungs, clean weight 0.3"] = lambda z, y: fit("hts", z[:7], y, 0.3)
     if ladder == "both":  # no order of rungs that a window could stand on
         return found
-    found |= {m.upper(): lambda z, y, m=m: fit(m, z, y) for m in ("atc-ec", "doc-ec")}
+    found |= {m.upper(): lambda z, y, m=m: fit(m, z, y) for m in ("atc-ec", "doc-ec", "ladder-pts")}
     for m in ("ladder-ts", "ladder-ec", "ladder-irm"):
         for s in ("margin", "confidence", "certainty", "energy"):
             found[f"{m.upper()}, {s}"] = lambda z, y, m=m, s=s: fit(m, z, y, statistic=s)
@@ -135,7 +136,7 @@ def table(data: Sequence[Data], ladder: str, suite: str) -> list[str]:
 def compare(data: Sequence[Data], suite: str, seeds: Sequence[int]) -> list[str]:
     """The chosen few: figures averaged over seeds and networks, differences to the best -P with 95 % intervals.
 
-    Images are drawn again, the same for all calibrators; ladders and networks are held fast.
+    Figures are kept beside the logits. Images are drawn again, the same for all calibrators; ladders and networks are held fast.
     """
     rng = np.random.default_rng(0)
     suites = [d.suite(suite) for d in data]
@@ -144,9 +145,17 @@ def compare(data: Sequence[Data], suite: str, seeds: Sequence[int]) -> list[str]
     figures: dict[str, np.ndarray] = {}
     spread: dict[str, np.ndarray] = {}
     for name, (ladder, make) in FINAL.items():
-        runs = [[Judged.of(make(*d.ladder(ladder, s)), *test) for d, test in zip(data, suites, strict=True)] for s in seeds]
-        figures[name] = np.array([np.mean([run.figures(w) for seed in runs for run in seed], axis=0) for w in weights])
-        spread[name] = np.array([np.mean([run.figures() for run in seed], axis=0) for seed in runs]).std(axis=0)
+        kept = data[0].cache / f"final-{suite}-{len(seeds)}-{n}-{name.replace(' ', '_')}.npz"
+        if not kept.exists():
+            runs = [
+                [Judged.of(make(*d.ladder(ladder, seed)), *test) for d, test in zip(data, suites, strict=True)]
+                for seed in seeds
+            ]
+            each = [np.mean([run.figures() for run in seed], axis=0) for seed in runs]
+            all_draws = [np.mean([run.figures(w) for seed in runs for run in seed], axis=0) for w in weights]
+            np.savez(kept, figures=all_draws, spread=np.std(each, axis=0))
+        with np.load(kept) as file:
+            figures[name], spread[name] = file["figures"], file["spread"]
         print(name, figures[name][0].round(4), flush=True)
     best = min((f"{m.upper()}-P" for m in PAPER), key=lambda name: figures[name][0, 0])
     floor = figures["TS (clean rows)"][0, 1]
@@ -195,7 +204,9 @@ def main() -> None:
     for title, run in stages.items():
         if any(words in title for words in options.only):
             print(title, flush=True)
-            words = f"{options.images} images; ECE with {BINS} bins; windows of 100; corruptions without gaussian_noise."
+            words = (
+                f"{options.images} images; ECE with {BINS} bins; windows of 100; corruptions without gaussian_noise."
+            )
             lines += [f"## {title}", "", words, "", *run(), ""]
             options.output.write_text(
                 "\n".join([*lines, f"driftcal {driftcal.__version__}, {platform.machine()}.", ""])

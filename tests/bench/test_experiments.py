@@ -1,6 +1,7 @@
 """Every experiment on the digits, end to end, small enough for CI; `make paper` runs them in full."""
 
 import csv
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -139,6 +140,17 @@ def test_the_plan_is_what_the_run_does(tmp_path, capsys):
     assert Path(done["experiments"][0]["files"][0]).is_file()
     main_ok(["paper", "delta", *words, "--dry-run", "--json"])
     assert json.loads(capsys.readouterr().out)["inputs"] <= 60 * 9, "all but the search for levels is exact"
+
+
+def test_the_plan_counts_what_beyond_adds(tmp_path):
+    plans = {
+        name: Reproduction.open(name, data={"digits": ""}, images=60, output=tmp_path).plan(clock=False)
+        for name in ("per-shift", "beyond")
+    }
+    assert plans["beyond"].passes == plans["per-shift"].passes + 10, "a second ladder: clean images and nine levels"
+    (case,) = Reproduction.open("beyond", data={"digits": ""}, images=60, output=tmp_path).bench.cases
+    assert list(EXPERIMENTS["beyond"].suites(case)) == ["affine"]
+    assert list(EXPERIMENTS["beyond"].suites(dataclasses.replace(case, data="cifar10"))) == ["affine", "cifar10-c"]
 
 
 def test_misuse_is_said(tmp_path, capsys):

@@ -13,7 +13,7 @@ from driftcal.metrics import expected_calibration_error
 from driftcal.numerics import softmax
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if kind.adaptive)
-LADDERS = ["ladder-ec", "ladder-irm", "ladder-ts"]
+LADDERS = ["ladder-ec", "ladder-irm", "ladder-pts", "ladder-ts"]
 RUNGS, N, C = 6, 1500, 5
 
 
@@ -38,7 +38,7 @@ def fitted(request):
 
 
 def test_there_are_some():
-    assert {"ladder-ts", "ladder-ec", "ladder-irm", "atc-ec", "doc-ec"} <= set(NAMES)
+    assert {"ladder-ts", "ladder-ec", "ladder-irm", "ladder-pts", "atc-ec", "doc-ec"} <= set(NAMES)
 
 
 def test_adapting_gives_a_static_calibrator_that_keeps_the_accuracy_and_can_be_saved(fitted, tmp_path):
@@ -89,7 +89,7 @@ def test_without_levels_all_rows_are_clean(fitted):
     name = next(n for n, kind in CALIBRATORS.items() if kind is type(fitted))
     z, y = LADDER[0]
     plain, told = make_calibrator(name).fit(z, y), make_calibrator(name).fit(z, y, levels=np.zeros(N, int))
-    static = make_calibrator("irm" if name == "ladder-irm" else "ts").fit(z, y)
+    static = make_calibrator({"ladder-irm": "irm", "ladder-pts": "pts"}.get(name, "ts")).fit(z, y)
     np.testing.assert_array_equal(plain.predict_proba(z), told.predict_proba(z))
     np.testing.assert_allclose(plain.predict_proba(z), static.predict_proba(z), atol=1e-9)
 

@@ -193,6 +193,7 @@ ARRAYS = {
     "two weights": ("ets", lambda a: a.update(weights_=np.ones(2))),
     "slopes of other classes": ("ps", lambda a: a.update(slopes_=np.ones(3))),
     "two slopes": ("hts", lambda a: a.update(slope_=np.ones(2))),
+    "a smaller network on a ladder": ("ladder-pts", lambda a: a.update(network_=np.ones(20))),
     "a smaller network": ("pts", lambda a: a.update(network_=np.ones(20))),
     "inputs of another network": ("pts", lambda a: a.update(feature_low_=np.ones(9))),
     "a matrix of other classes": ("dirichlet", lambda a: a.update(matrix_=np.ones((3, 4)))),

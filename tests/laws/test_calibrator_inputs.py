@@ -11,7 +11,7 @@ from driftcal.errors import LabelsError, NoFiniteOptimum
 from driftcal.numerics import softmax
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if not kind.needs_features)
-NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "ladder-ts", "ladder-ec", "atc-ec", "doc-ec")
+NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "ladder-ts", "ladder-ec", "ladder-pts", "atc-ec", "doc-ec")
 
 
 @pytest.fixture(scope="module")

@@ -15,11 +15,11 @@ KEEPERS = [name for name in NAMES if CALIBRATORS[name].keeps_accuracy]
 #: SPEC promises these a tuning loss no worse than doing nothing
 NEVER_WORSE = ["beta", "dirichlet", "ets", "hts", "ir", "irm", "ps", "pts", "svs", "ts", "vs"]
 #: without a finite temperature these raise
-NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "ladder-ts", "ladder-ec", "atc-ec", "doc-ec")
+NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "ladder-ts", "ladder-ec", "ladder-pts", "atc-ec", "doc-ec")
 #: their loss is infinite where a true class is masked
 NEED_TRUTH = ("vs", "svs", "dirichlet")
 #: a network's training amplifies the last digit of its sums
-ROUNDING = {"pts": 1e-6}
+ROUNDING = {"pts": 1e-6, "ladder-pts": 1e-6}
 FEW = settings(max_examples=25, deadline=None, derandomize=True)
 
 

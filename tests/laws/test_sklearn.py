@@ -62,7 +62,7 @@ KEEPER = {
 
 def excuses(name):
     wanted = dict(EXCUSES)
-    if name in ("ts", "ets", "ts-ir", "hts", "pts", "ladder-ts", "ladder-ec", "atc-ec", "doc-ec"):
+    if name in ("ts", "ets", "ts-ir", "hts", "pts", "ladder-ts", "ladder-ec", "ladder-pts", "atc-ec", "doc-ec"):
         wanted |= NEED_T
     if CALIBRATORS[name].keeps_accuracy:
         wanted |= KEEPER

@@ -29,7 +29,10 @@ def plan(bench: Workbench, experiments: Sequence[Experiment], *, clock: bool = T
             if any(e.corruptions for e in experiments):
                 conditions = [(shift, float(level)) for shift, level in get_suite("h-tuning") if level]
                 parts.append(_part(bench, case, case.validation, conditions))
-        shifts = [*case.shifts, *(shift for e in experiments if e.suites for one in e.suites(case).values() for shift in one)]
+        shifts = [
+            *case.shifts,
+            *(shift for e in experiments if e.suites for one in e.suites(case).values() for shift in one),
+        ]
         suite = [(shift, float(level)) for shift in shifts for level in shift.levels or (0,)]
         parts.append(_part(bench, case, case.test, suite))
         others = list(case.ood.values()) if any(e.ood for e in experiments) else []

@@ -24,6 +24,7 @@ from driftcal.calibrators.isotonic import (
     TemperatureIsotonicRegression,
 )
 from driftcal.calibrators.ladder import LadderConsistency, LadderIsotonic, LadderTemperature
+from driftcal.calibrators.learnt_ladder import LadderParameterized
 from driftcal.calibrators.parameterized import ParameterizedTemperatureScaling
 from driftcal.calibrators.platt import PlattScaling
 from driftcal.calibrators.spline import SplineCalibration
@@ -54,6 +55,7 @@ CALIBRATORS: dict[str, type[Calibrator]] = {
     "ladder-ts": LadderTemperature,
     "ladder-ec": LadderConsistency,
     "ladder-irm": LadderIsotonic,
+    "ladder-pts": LadderParameterized,
     "atc-ec": AverageThresholdedConfidence,
     "doc-ec": DifferenceOfConfidences,
 }

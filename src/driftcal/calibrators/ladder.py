@@ -10,6 +10,7 @@ docs/research.md tells how that was settled.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,26 +36,30 @@ REACHED = 0.9
 CLEAN_SHARE = 0.5
 
 
-class _Ladder(AdaptiveCalibrator):
-    """What both have in common: the ruler and where it ends."""
+class Ladder(AdaptiveCalibrator):
+    """What they have in common: the ruler and where it ends."""
 
-    statistic: str
     statistics_: Float64
     accuracies_: Float64
     last_: float
 
+    @abstractmethod
+    def _rung_reading(self, rung: Rows) -> float:
+        """The mean of the statistic over labelled rows."""
+
+    @abstractmethod
+    def _reading(self, window: Logits) -> float:
+        """The mean of the statistic over a checked window."""
+
     def _measure(self, rungs: Sequence[Rows]) -> None:
-        if self.statistic not in STATISTICS:
-            raise UnknownName.of("statistic", self.statistic, STATISTICS)
-        self.statistics_ = np.array([rung_statistic(self.statistic, rung) for rung in rungs])
+        self.statistics_ = np.array([self._rung_reading(rung) for rung in rungs])
         self.accuracies_ = np.array([rung.accuracy for rung in rungs])
         self.last_ = farthest(self.accuracies_, 1 / rungs[0].n_classes)
 
     def position(self, window: Logits) -> float:
         """Where a window of unlabelled logits stands on the ladder, in rungs: 0 is clean."""
         scores, _ = self._checked(window)
-        value = window_statistic(self.statistic, scores)
-        return min(LadderScale.of(self.statistics_).position(value), self.last_)
+        return min(LadderScale.of(self.statistics_).position(self._reading(scores)), self.last_)
 
     def _shares(self) -> Float64:
         """What each rung weighs in the static map."""
@@ -63,6 +68,20 @@ class _Ladder(AdaptiveCalibrator):
         shares[1:used] = (1 - CLEAN_SHARE) / max(1, used - 1)
         shares[0] = 1 - shares.sum()
         return shares
+
+
+class _NamedStatistic(Ladder):
+    """A ruler by one of the `STATISTICS`."""
+
+    statistic: str
+
+    def _rung_reading(self, rung: Rows) -> float:
+        if self.statistic not in STATISTICS:
+            raise UnknownName.of("statistic", self.statistic, STATISTICS)
+        return rung_statistic(self.statistic, rung)
+
+    def _reading(self, window: Logits) -> float:
+        return window_statistic(self.statistic, window)
 
 
 def farthest(accuracies: Float64, chance: float) -> float:
@@ -84,7 +103,7 @@ def farthest(accuracies: Float64, chance: float) -> float:
     return float(k - 1 + (falls[k - 1] - target) / (falls[k - 1] - falls[k]))
 
 
-class _LadderOfTemperatures(_Ladder):
+class _LadderOfTemperatures(_NamedStatistic):
     """A temperature for every rung, and one for all of them."""
 
     fitted = ("temperature_", "temperatures_", "statistics_", "accuracies_", "last_")
@@ -180,7 +199,7 @@ def _betas(rungs: Sequence[Rows], t_max: float | None) -> tuple[Float64, list[Fi
     return np.array([found[int(i)] for i in nearest]), reports
 
 
-class LadderIsotonic(_Ladder):
+class LadderIsotonic(_NamedStatistic):
     """An isotonic curve for all classes (IRM) on every rung of the noise ladder, blended where the last rows stand.
 
     As `LadderTemperature`, with the two neighbouring rungs' curves averaged. Without a window the mean of all curves down

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from driftcal import checks
@@ -52,6 +54,23 @@ def rung_weights(n_rungs: int, clean_weight: float | None) -> list[float] | None
     if n_rungs == 1:
         return [1.0]
     return [n_rungs * clean_weight] + [n_rungs * (1 - clean_weight) / (n_rungs - 1)] * (n_rungs - 1)
+
+
+def joined(rungs: Sequence[Rows], shares: Sequence[float]) -> Rows:
+    """All rungs as one set of rows in which each has its share of all weight.
+
+    >>> one, two = Rows([[0.0, 1.0], [2.0, 0.0]], [1, 0]), Rows([[0.0, 3.0]], [1])
+    >>> joined([one, two], [0.5, 0.5]).weight
+    3.0
+    """
+    parts = [rung._array or _gathered(rung) for rung in rungs]
+    total = sum(rung.weight for rung in rungs)
+    weights = [
+        (np.ones(len(labels)) if given is None else given) * (share * total / rung.weight)
+        for (_, labels, given), share, rung in zip(parts, shares, rungs, strict=True)
+    ]
+    logits, labels = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+    return Rows(logits, labels, np.concatenate(weights), classes=None)
 
 
 def _gathered(rows: Rows) -> tuple[Logits, Labels, Weights]:

@@ -32,7 +32,7 @@ def tune(
         str,
         typer.Option(
             help="auto (compares and explains), base, ts, ets, ts-ir, ir, irm, ps, hb, pbmc, vs, svs, dirichlet, "
-            "beta, spline, hts, pts, ladder-ts, ladder-irm, ladder-ec, atc-ec, doc-ec; dac and md-ts look at --layers."
+            "beta, spline, hts, pts, ladder-ts, ladder-irm, ladder-ec, ladder-pts, atc-ec, doc-ec; dac and md-ts look at --layers."
         ),
     ] = "auto",
     shift: Annotated[

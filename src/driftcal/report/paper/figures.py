@@ -25,6 +25,7 @@ _BEYOND = (
     "LADDER-TS",
     "LADDER-EC",
     "LADDER-IRM",
+    "LADDER-PTS",
     "ATC-EC",
     "DOC-EC",
     "SVS",
@@ -197,8 +198,9 @@ def _draw_points(figure: Points) -> Drawn:
         fill = {"C": "left", "V": "top"}.get(_split(label)[1], "full")
         ax.plot(x, y, linestyle="none", marker=style["marker"], color=style["color"], markersize=6, fillstyle=fill,
                 markerfacecolor=style["markerfacecolor"], markerfacecoloralt="white", label=label)  # fmt: skip
-        if label in figure.front:
-            ax.annotate(label, (x, y), xytext=(5, -9), textcoords="offset points", fontsize=7)
+        if label in figure.front:  # neighbours on the front are often close: one below its point, the next above
+            lift = 4 if list(figure.front).index(label) % 2 else -9
+            ax.annotate(label, (x, y), xytext=(5, lift), textcoords="offset points", fontsize=7)
     ax.set(xlabel=figure.x_axis, ylabel=figure.y_axis, xlim=(0, None), ylim=(0, None))
     drawn.legend(loc="outside right center")
     drawn.suptitle(figure.title, fontsize=9)

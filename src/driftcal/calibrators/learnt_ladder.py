@@ -1,0 +1,93 @@
+"""A ladder whose ruler is learnt: what says best, row by row, how often the model is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from driftcal.calibrators.base import Calibrator, FitReport
+from driftcal.calibrators.consistency import consistent_temperature
+from driftcal.calibrators.label_free import between
+from driftcal.calibrators.ladder import CLEAN_SHARE, Ladder
+from driftcal.calibrators.parameterized import ParameterizedTemperatureScaling
+from driftcal.calibrators.rungs import joined
+from driftcal.rows import Rows
+from driftcal.types import Float64, Labels, Logits, Weights
+
+
+class LadderParameterized(Ladder):
+    """The accuracy that the ladder has where the last rows stand; a network on their logits says where that is.
+
+    The network is that of PTS, tuned on all rungs, the clean one counting as much as the others together. It gives every row a
+    confidence, and the mean over a window is looked up between the rungs' own means: drift that leaves margins as they
+    were may still change the pattern of the smaller logits. T then makes the window's mean confidence equal to the
+    accuracy found there (expectation consistency, Clarté et al. 2023). Without a window PTS itself answers; fitted without
+    `levels` every window is believed to have the clean accuracy.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> clean, noisy = rng.normal(size=(400, 4)) * 6, rng.normal(size=(400, 4)) * 3
+    >>> y = (clean + rng.normal(size=(400, 4)) * 2).argmax(axis=1)
+    >>> rungs = np.repeat([0, 1], 400)
+    >>> ladder = LadderParameterized().fit(np.vstack([clean, noisy + clean / 6]), np.tile(y, 2), levels=rungs)
+    >>> ladder.estimate(clean[:100]) > ladder.estimate(noisy[:100])
+    True
+    """
+
+    counts_rows = True
+    fitted = (*ParameterizedTemperatureScaling.fitted, "statistics_", "accuracies_", "last_")
+
+    def __init__(self, *, seed: int = 0, classes: Sequence[Any] | None = None) -> None:
+        self.seed = seed
+        self.classes = classes
+
+    def _fit_rungs(self, rungs: Sequence[Rows]) -> FitReport:
+        network = ParameterizedTemperatureScaling(seed=self.seed)
+        rest = (1 - CLEAN_SHARE) / max(1, len(rungs) - 1)
+        report = network._fit(joined(rungs, [1 - rest * (len(rungs) - 1), *[rest] * (len(rungs) - 1)]))
+        for name in ParameterizedTemperatureScaling.fitted:
+            setattr(self, name, getattr(network, name))
+        self._measure(rungs)
+        return report
+
+    def estimate(self, window: Logits) -> float:
+        """The estimated accuracy of a window of unlabelled logits."""
+        return between(self.accuracies_, self.position(window))
+
+    def _adapted(self, window: Logits) -> Calibrator:
+        return self._temperature(consistent_temperature(window, self.estimate(window), self.temperature_))
+
+    def _network(self) -> ParameterizedTemperatureScaling:
+        network = ParameterizedTemperatureScaling(seed=self.seed)
+        for name in ParameterizedTemperatureScaling.fitted:
+            setattr(network, name, getattr(self, name))
+        return network
+
+    def _rung_reading(self, rung: Rows) -> float:
+        network = self._network()
+
+        def add(logits: Logits, labels: Labels, weights: Weights, sums: Float64) -> None:
+            found = np.empty(logits.shape)
+            network._map(logits, found)
+            sums[0] += weights @ found.max(axis=1)
+
+        return float(rung.sums(add, 1)[0] / rung.weight)
+
+    def _reading(self, window: Logits) -> float:
+        return float(self._static().predict_proba(window).max(axis=1).mean())
+
+    def _static(self) -> Calibrator:
+        return self._frozen(self._network())
+
+    def _map(self, logits: Logits, out: Float64) -> None:
+        self._network()._map(logits, out)
+
+    def _log_map(self, logits: Logits, out: Float64) -> None:
+        self._network()._log_map(logits, out)
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        network = ParameterizedTemperatureScaling()
+        network.n_features_in_ = self.n_features_in_
+        return network._shapes()
