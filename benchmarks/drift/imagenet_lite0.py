@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--packages", type=Path, required=True, help="where the two wheels are unpacked")
     parser.add_argument("--images", type=Path, required=True, help="folder with labels.csv")
     parser.add_argument("--tested", type=int, default=500, help="images of the test half that are corrupted")
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/drift/imagenet/lite0"))
+    parser.add_argument("--output", type=Path, default=Path("runs/imagenet/lite0"))
     parser.add_argument("--store", type=Path, default=Path("runs/imagenet-store"))
     wish = parser.parse_args()
     model = load_lite0(wish.packages)

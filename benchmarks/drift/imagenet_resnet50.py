@@ -86,13 +86,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--weights", type=Path, required=True, help="the package's folder ResNet50")
     parser.add_argument("--images", type=Path, required=True, help="folder with labels.csv")
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/drift/imagenet/resnet50"))
+    parser.add_argument("--tested", type=int, default=150, help="images of the test half that are corrupted")
+    parser.add_argument("--output", type=Path, default=Path("runs/imagenet/resnet50"))
     parser.add_argument("--store", type=Path, default=Path("runs/imagenet-store"))
     wish = parser.parse_args()
     model = load_resnet50(wish.weights)
     shifts = [shift for shift in get_suite("imagenet-c").shifts if shift.name in CORRUPTIONS]
-    command = shlex.join(["python", "-m", "benchmarks.drift.imagenet_resnet50", "--weights", "DIR", "--images", "DIR"])
-    run("resnet50", model, halves(wish.images, 300, 150), shifts, wish.output, wish.store, command)
+    shown = ["--weights", "DIR", "--images", "DIR", "--tested", str(wish.tested)]
+    command = shlex.join(["python", "-m", "benchmarks.drift.imagenet_resnet50", *shown])
+    run("resnet50", model, halves(wish.images, 300, wish.tested), shifts, wish.output, wish.store, command)
 
 
 if __name__ == "__main__":

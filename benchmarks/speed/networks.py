@@ -2,15 +2,16 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.speed.networks
 
-Processor time on one thread, so that other work on the machine counts little.
+Processor time on one thread, so that other work on the machine counts little; the two take turns, medians are printed.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -50,22 +51,22 @@ def keras_step(name: str, images: np.ndarray, labels: np.ndarray) -> Callable[[]
     return lambda: network.train_on_batch(images, labels)
 
 
-def milliseconds(step: Callable[[], object], repeats: int) -> float:
-    """The fastest of a few, after one that prepares memory."""
-    step()
-    taken = []
-    for _ in range(repeats):
-        begun = time.process_time()
-        step()
-        taken.append(time.process_time() - begun)
-    return 1000 * min(taken)
+def milliseconds(steps: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+    """The median of each, taking turns, after a round that prepares memory."""
+    taken: list[list[float]] = [[] for _ in steps]
+    for _ in range(repeats + 1):
+        for times, step in zip(taken, steps, strict=True):
+            begun = time.process_time()
+            step()
+            times.append(time.process_time() - begun)
+    return [1000 * statistics.median(times[1:]) for times in taken]
 
 
 def main() -> None:
     """Print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
     wish = parser.parse_args()
     warnings.simplefilter("ignore")  # Keras' own, about numpy 2
     torch.set_num_threads(1)
@@ -74,7 +75,8 @@ def main() -> None:
     labels = chance.integers(0, 10, wish.batch)
     print(f"| network, {wish.batch} images | ours, ms | Keras 3 on torch, ms | ratio |\n|---|---|---|---|")
     for name in NETWORKS:
-        ours, theirs = (milliseconds(make(name, images, labels), wish.repeats) for make in (our_step, keras_step))
+        steps = [make(name, images, labels) for make in (our_step, keras_step)]
+        ours, theirs = milliseconds(steps, wish.repeats)
         print(f"| {name} | {ours:.0f} | {theirs:.0f} | {theirs / ours:.1f} |", flush=True)
 
 
