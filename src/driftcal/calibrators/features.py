@@ -11,7 +11,7 @@ import numpy as np
 
 from driftcal import checks
 from driftcal.calibrators.base import Calibrator, FitReport
-from driftcal.calibrators.per_row import scale_rows
+from driftcal.calibrators.per_row import moments, scale_rows
 from driftcal.errors import InputError
 from driftcal.numerics import MASKED, exp, kernel, row_max
 from driftcal.rows import Rows
@@ -171,20 +171,10 @@ def _row_losses(logits: Logits, labels: Labels, weights: Weights, temperatures: 
         if weights[i] == 0:  # such a row may hold anything
             continue
         row = logits[i]
-        top = row_max(row)
-        s0 = 0.0
-        s1 = 0.0
-        q0 = 0.0
-        q1 = 0.0
-        for c in range(row.shape[0]):
-            x = max((np.float64(row[c]) - top) / temperatures[i], MASKED)
-            e = exp(x)
-            s0 += e
-            s1 += e * x
-            q0 += e * e
-            q1 += e * e * x
+        beta = 1.0 / temperatures[i]
+        s0, s1, q0, q1, _ = moments(row, beta)
         mean = s1 / s0
-        own = max((np.float64(row[labels[i]]) - top) / temperatures[i], MASKED)
+        own = max(beta * (np.float64(row[labels[i]]) - row_max(row)), MASKED)
         p = exp(own) / s0
         squares = q0 / (s0 * s0)
         out[i, 0] = weights[i]

@@ -13,11 +13,11 @@ import numpy as np
 from driftcal.calibrators.base import Calibrator, FitReport
 from driftcal.calibrators.descent import descend
 from driftcal.calibrators.ensemble import fit_brier
-from driftcal.calibrators.per_row import scale_rows
+from driftcal.calibrators.per_row import moments, scale_rows
 from driftcal.calibrators.temperature import certify, survey
 from driftcal.checks import for_kernel
 from driftcal.errors import InputError
-from driftcal.numerics import MASKED, bits_of_float, exp, kernel, row_argmax
+from driftcal.numerics import MASKED, bits_of_float, exp, kernel, row_argmax, row_max
 from driftcal.rows import Rows
 from driftcal.types import AnyArray, Float64, Labels, Logits, Weights
 
@@ -326,25 +326,11 @@ def _network_sums(
             continue
         g = _network(row, scale, low, high, mean, spread, hidden, network, x, first, second)
         sharp = beta * math.exp(-g)
-        top = np.float64(row[row_argmax(row)])
-        s0 = 0.0
-        s1 = 0.0
-        q0 = 0.0
-        q1 = 0.0
-        q2 = 0.0
-        for c in range(row.shape[0]):
-            d = max(sharp * (np.float64(row[c]) - top), MASKED)
-            e = exp(d)
-            e_d = e * d
-            s0 += e
-            s1 += e_d
-            q0 += e * e
-            q1 += e * e_d
-            q2 += e_d * e_d
+        s0, s1, q0, q1, q2 = moments(row, sharp)
         m = s1 / s0
         a = q0 / (s0 * s0)
         b = q1 / (s0 * s0)
-        own = max(sharp * (np.float64(row[labels[i]]) - top), MASKED)
+        own = max(sharp * (np.float64(row[labels[i]]) - row_max(row)), MASKED)
         p = exp(own) / s0
         down = -2.0 * w * (b - m * a - p * (own - m))
         bends[held] = 2.0 * w * max(q2 / (s0 * s0) - 2.0 * m * b + m * m * a, 0.0)

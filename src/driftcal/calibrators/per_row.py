@@ -7,8 +7,29 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.numerics import kernel, row_max, softmax_row
+from driftcal.numerics import MASKED, exp, kernel, row_max, softmax_row
 from driftcal.types import Float64, Logits
+
+
+@kernel
+def moments(row: Any, beta: float) -> tuple[float, float, float, float, float]:
+    """Σeˣ, Σeˣ·x, Σe²ˣ, Σe²ˣ·x and Σe²ˣ·x² with x = beta·(z − max z): what the losses of softmax(beta·z) are made of."""
+    top = row_max(row)
+    s0 = 0.0
+    s1 = 0.0
+    q0 = 0.0
+    q1 = 0.0
+    q2 = 0.0
+    for c in range(row.shape[0]):
+        x = max(beta * (np.float64(row[c]) - top), MASKED)
+        e = exp(x)
+        e_x = e * x
+        s0 += e
+        s1 += e_x
+        q0 += e * e
+        q1 += e * e_x
+        q2 += e_x * e_x
+    return s0, s1, q0, q1, q2
 
 
 @kernel
