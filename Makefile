@@ -30,7 +30,7 @@ paper: $(VENV)/.base  ## every experiment of the paper on bundled data, tables a
 	$(BIN)/driftcal paper all --data digits --output runs/paper-digits
 
 test: $(VENV)/.dev browser  ## all tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not theory" tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not theory" $(SKIP) tests
 
 check: $(VENV)/.dev  ## style, types, import layers, examples in the docs
 	$(BIN)/ruff check .
