@@ -157,6 +157,15 @@ def test_beta_is_logistic_regression_on_two_logarithms(data):
     np.testing.assert_allclose(cal.predict_proba(logits), raw / raw.sum(axis=1, keepdims=True), atol=1e-12)
 
 
+def test_the_spline_keeps_the_answer_where_its_curve_gives_the_top_class_too_little():
+    rng = np.random.default_rng(1)
+    logits = rng.normal(size=(3_000, 6))
+    cal = make_calibrator("spline").fit(logits, np.where(rng.random(3_000) < 0.1, logits.argmax(axis=1), 5))
+    p = cal.predict_proba(logits)
+    assert (np.diff(np.sort(p, axis=1)[:, -2:])[:, 0] < 1e-5).mean() > 0.5, "mostly as sure of the second"
+    np.testing.assert_array_equal(p.argmax(axis=1), logits.argmax(axis=1))
+
+
 def test_the_spline_is_scipys_least_squares_with_natural_ends(data):
     from scipy.interpolate import CubicSpline
     from scipy.optimize import lsq_linear

@@ -16,6 +16,8 @@ from driftcal.types import Array, Float64, Labels, Logits, Weights
 
 #: Points kept of the curve. Between neighbours it is a straight line in log-odds: far closer than the rows can tell.
 POINTS = 1_024
+#: By this share the top class stays more likely than the second, however little the curve gives it.
+AHEAD = 1e-6
 #: Pulls the spline to a straight line, one accuracy for all, where rows do not tell its knots apart.
 RIDGE = 1e-9
 
@@ -26,7 +28,7 @@ class SplineCalibration(Calibrator):
     Tuning rows are ordered by their top class' confidence. h(t), the weight of right answers among the first share t of
     all rows, is fitted by least squares with a natural cubic spline on `n_knots` even knots and h(0) = 0; its slope at a
     row's place is the new confidence. Places are found by the log-odds of the top class, so that scores which round to 1
-    still differ. The answer stays the same: a confidence too low for the top class is raised until it ties with the
+    still differ. The answer stays the same: a confidence too low for the top class is raised until it is just ahead of the
     second. It is kept between 1/(n + 2) and (n + 1)/(n + 2), so that no mistake costs an infinite likelihood. Weights count
     rows: n is their sum. Gupta et al. 2021 (Calibration of neural networks using splines), section 4.
 
@@ -168,8 +170,8 @@ def _top_brier(logits: Logits, labels: Labels, weights: Weights, sums: Float64, 
 
 @kernel
 def _confidence(total: float, odds: float, scores: Array, values: Array) -> float:
-    """The new confidence of the top class, no less than what ties it with the second, whose exponential is 1."""
-    return max(_curve(odds, scores, values), 1.0 / (1.0 + total)) if total > 0 else 1.0
+    """The new confidence of the top class, no less than what keeps it ahead of the second, whose exponential is 1."""
+    return max(_curve(odds, scores, values), (1.0 + AHEAD) / (1.0 + AHEAD + total)) if total > 0 else 1.0
 
 
 @kernel

@@ -6,6 +6,7 @@ import numpy as np
 
 from driftcal.calibrators.entropy import LEAST_ARGUMENT, LEAST_LOG_ENTROPY
 from driftcal.calibrators.parameterized import LARGEST
+from driftcal.calibrators.spline import AHEAD
 from driftcal.deploy.onnx_nodes import Nodes, look_up, number, row_sum
 from driftcal.deploy.recipe import (
     BetaCurves,
@@ -152,8 +153,8 @@ def _top_curve(nodes: Nodes, scores: TopCurve, z: str, name: str | None) -> str:
     alone = nodes("Less", sum_of_powers, number(0.5))  # the second counts 1, if there is one
     total = nodes("Max", sum_of_powers, number(1))
     odds = nodes("Min", nodes("Sub", nodes("Sub", top, second), nodes("Log", total)), number(-MASKED))
-    tie = nodes("Reciprocal", nodes("Add", total, number(1)))
-    sure = nodes("Max", look_up(nodes, scores.curve, odds, buckets=False), tie)
+    ahead = nodes("Div", number(1 + AHEAD), nodes("Add", total, number(1 + AHEAD)))
+    sure = nodes("Max", look_up(nodes, scores.curve, odds, buckets=False), ahead)
     sure = nodes("Where", alone, number(1), sure)
     share = nodes("Div", nodes("Sub", number(1), sure), total)
     shared = nodes("Min", nodes("Mul", powers, share), sure)

@@ -135,7 +135,7 @@ class BetaCurves:
 
 @dataclass(frozen=True)
 class TopCurve:
-    """The top class gets what the curve says to its log-odds, at least as much as the second; the others share the rest."""
+    """The top class gets what the curve says to its log-odds, a little more than the second at least; the others share the rest."""
 
     curve: Table
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from driftcal.calibrators.entropy import LEAST_ARGUMENT, LEAST_LOG_ENTROPY
 from driftcal.calibrators.parameterized import LARGEST
+from driftcal.calibrators.spline import AHEAD
 from driftcal.deploy.recipe import (
     BetaCurves,
     Blended,
@@ -249,14 +250,14 @@ class _TopCurve(_Apart):
     def __init__(self, scores: TopCurve) -> None:
         super().__init__()
         self.curve = TableModule(scores.curve)
-        self.keep(masked=MASKED)
+        self.keep(masked=MASKED, ahead=1 + AHEAD)
 
     def forward(self, z: Tensor) -> Tensor:
         best, top, second, powers, total = self.apart(z)
         alone = total < 0.5  # the second counts 1, if there is one
         total = torch.clamp(total, min=1.0)
         odds = torch.minimum((top - second) - torch.log(total), -self.masked)
-        sure = torch.maximum(self.curve(odds), 1.0 / (1.0 + total))
+        sure = torch.maximum(self.curve(odds), self.ahead / (self.ahead + total))
         sure = torch.where(alone, torch.ones_like(sure), sure)
         shared = torch.minimum(powers / total * (1.0 - sure), sure)
         return shared.scatter(-1, best, sure)
