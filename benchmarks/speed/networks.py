@@ -1,6 +1,6 @@
 """One training step of the paper's CIFAR-10 networks: our torch modules beside the same networks of Keras on torch.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.speed.networks
+    OMP_NUM_THREADS=1 python -m benchmarks.speed.networks [NETWORK …]
 
 Processor time on one thread, so that other work on the machine counts little; the two take turns, medians are printed.
 """
@@ -65,6 +65,7 @@ def milliseconds(steps: Sequence[Callable[[], object]], repeats: int) -> list[fl
 def main() -> None:
     """Print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", nargs="*", default=list(NETWORKS), help="all of them if left out")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=5)
     wish = parser.parse_args()
@@ -74,7 +75,7 @@ def main() -> None:
     images = chance.normal(size=(wish.batch, 32, 32, 3)).astype(np.float32)
     labels = chance.integers(0, 10, wish.batch)
     print(f"| network, {wish.batch} images | ours, ms | Keras 3 on torch, ms | ratio |\n|---|---|---|---|")
-    for name in NETWORKS:
+    for name in wish.networks:
         steps = [make(name, images, labels) for make in (our_step, keras_step)]
         ours, theirs = milliseconds(steps, wish.repeats)
         print(f"| {name} | {ours:.0f} | {theirs:.0f} | {theirs / ours:.1f} |", flush=True)
