@@ -36,7 +36,7 @@ from driftcal.deploy.onnx_graph import OUTPUTS
 CLASSES = 1_000
 PARAMETRIC = {"base", "ts", "ets", "ps"}
 #: Rows, threads (0: all cores) and rounds of each measurement.
-SETTINGS = {"batch 1, one thread": (1, 1, 400), "batch 1, all cores": (1, 0, 400), "batch 64, all cores": (64, 0, 20)}
+SETTINGS = {"batch 1, one thread": (1, 1, 300), "batch 1, all cores": (1, 0, 300), "batch 64, all cores": (64, 0, 10)}
 #: How the names of the calibration's operators begin; the network's have none.
 OWN = ("driftcal/", *OUTPUTS)
 #: MobileNetV2, table 2: expansion, channels, repeats, stride
