@@ -15,7 +15,7 @@ NAMES = [name for name in CALIBRATORS if name not in NEED_FEATURES]
 #: Adaptive ones export another one's map, so that most tests need not repeat it.
 ADAPTIVE = [name for name in NAMES if CALIBRATORS[name].adaptive]
 STATIC = [name for name in NAMES if name not in ADAPTIVE]
-SIZED = [(name, n) for name in NAMES for n in (2, 10, 1000) if n < 1000 or name in STATIC]
+SIZED = [(name, n) for name in NAMES for n in (2, 10, 1000)]
 
 
 @functools.cache
