@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from driftcal.calibrators.entropy import LEAST_ARGUMENT, LEAST_LOG_ENTROPY
-from driftcal.calibrators.parameterized import LARGEST
+from driftcal.calibrators.network import LARGEST
 from driftcal.calibrators.spline import AHEAD
 from driftcal.deploy.onnx_nodes import Nodes, look_up, number, row_sum
 from driftcal.deploy.recipe import (

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from driftcal.calibrators.entropy import LEAST_ARGUMENT, LEAST_LOG_ENTROPY
-from driftcal.calibrators.parameterized import LARGEST
+from driftcal.calibrators.network import LARGEST
 from driftcal.calibrators.spline import AHEAD
 from driftcal.deploy.recipe import (
     BetaCurves,
@@ -98,8 +99,9 @@ class _Softmax(Buffers):
 class _ByRow(Buffers):
     """A softmax with a scale for each row."""
 
+    @abstractmethod
     def sharpness(self, z: Tensor) -> Tensor:
-        raise NotImplementedError
+        """1/T of each row, as a column."""
 
     def forward(self, z: Tensor) -> Tensor:
         return torch.softmax(self.sharpness(z) * self.below(z), -1)
@@ -166,8 +168,9 @@ class _Blend(Buffers):
 class _Linear(Buffers):
     """The softmax of a line or a matrix on log-probabilities."""
 
+    @abstractmethod
     def mixed(self, z: Tensor) -> Tensor:
-        raise NotImplementedError
+        """What the softmax is taken of; anything for masked classes."""
 
     def forward(self, z: Tensor) -> Tensor:
         return torch.exp(self.log(z))
@@ -213,8 +216,9 @@ class _Apart(Buffers):
 class _OneAgainstRest(_Apart):
     """Sigmoids of something made of the log-odds of each class."""
 
+    @abstractmethod
     def argument(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        """What the sigmoids are taken of."""
 
     def forward(self, z: Tensor) -> Tensor:
         best, top, second, powers, total = self.apart(z)
