@@ -12,10 +12,13 @@ import numpy as np
 from driftcal.calibrators.base import Calibrator, FitReport, finish, mask
 from driftcal.calibrators.columns import LOG_ODDS, SOFTMAX, Column, for_each_column
 from driftcal.calibrators.platt import Line, fit_line, platt_kernel, platt_report, to_sigmoid
+from driftcal.calibrators.quantiles import order_statistics, sums_up_to
 from driftcal.errors import InputError
 from driftcal.numerics import kernel, softmax_kernel
 from driftcal.rows import Rows
 from driftcal.types import Float64, Logits
+
+_FEW = 32  # bins: for more than these, sorting is cheaper than one comparison of each score with each edge
 
 
 class HistogramBinning(Calibrator):
@@ -134,24 +137,23 @@ class _Bins:
     def of(cls, column: Column, n_bins: int, edges: Float64 | None = None) -> _Bins:
         """Bins with the given edges, or with equal weight: edge k is the least score with k/n_bins at or below it."""
         n = len(column.scores)
-        if column.even:
-            scores, weights = np.sort(column.scores), None
-            ranks = -(-np.arange(1, n_bins) * n // n_bins) - 1  # the least r with r + 1 >= k·n/n_bins, in whole numbers
-        else:
-            order = np.argsort(column.scores, kind="stable")
-            scores, weights = column.scores[order], column.weights[order]
-            below = np.concatenate([[0.0], np.cumsum(weights)])
+        if column.even and n_bins <= _FEW:
+            if edges is None:
+                ranks = -(-np.arange(1, n_bins) * n // n_bins) - 1  # the least r with r + 1 >= k·n/n_bins
+                edges = order_statistics(column.scores, ranks)
+            counts, sums = sums_up_to(column.scores, np.append(edges, np.inf))
+            each = float(column.weights[0])
+            return cls(edges, each * np.diff(counts, prepend=0), each * np.diff(sums, prepend=0.0))
+        order = np.argsort(column.scores, kind="stable")
+        scores, weights = column.scores[order], column.weights[order]
+        below = np.concatenate([[0.0], np.cumsum(weights)])
+        if edges is None:
             # rounding of the sum must not push an edge beyond the score that reaches it exactly
             ranks = np.searchsorted(below[1:], np.arange(1, n_bins) / n_bins * below[-1] * (1 - 1e-12))
-        if edges is None:
             edges = scores[ranks]
         bounds = np.concatenate([[0], np.searchsorted(scores, edges, side="right"), [n]])
         filled = np.flatnonzero(np.diff(bounds))
         sums = np.zeros(n_bins)
-        if weights is None:
-            each = float(column.weights[0])
-            sums[filled] = each * np.add.reduceat(scores, bounds[filled])
-            return cls(edges, each * np.diff(bounds), sums)
         sums[filled] = np.add.reduceat(scores * weights, bounds[filled])
         return cls(edges, np.diff(below[bounds]), sums)
 
