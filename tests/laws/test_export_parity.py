@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from export_cases import SIZED, echo, fitted, rows
 
+from driftcal.calibrators import make_calibrator
 from driftcal.deploy import append_to_onnx, to_onnx, to_torch
 from driftcal.deploy.onnx_file import open_session
 
@@ -40,3 +41,22 @@ def check(calibrator, logits, wanted, probabilities, label, confidence):
         np.testing.assert_array_equal(label, logits.argmax(axis=1))
     else:
         np.testing.assert_allclose(confidence, wanted.max(axis=1), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("slopes", "intercepts", "short"),
+    [
+        ((0.2, 1.0, 3.0), (-2.0, 0.0, 1.0), True),
+        ((1.0, 0.0, 2.0), (0.0, -1.0, 0.0), False),
+        ((-0.5, 1.0, 1.0), (0.0, 0.0, 0.0), False),
+        ((1.0, 1.0, 1.0), (-800.0, -900.0, -800.0), False),
+        ((1.0, 1.0, 1e-3), (0.0, -30.0, 0.0), False),
+    ],
+)
+def test_sigmoids_take_the_short_way_only_where_no_row_can_lose_its_mass(slopes, intercepts, short):
+    calibrator = make_calibrator("ps").fit(rows(3, 100, 20), np.arange(120) % 3)
+    calibrator.slopes_, calibrator.intercepts_ = np.array(slopes), np.array(intercepts)
+    graph, logits = to_onnx(calibrator).model, rows(3, 1_000, 1_000)
+    assert ("Sigmoid" in {node.op_type for node in graph.graph.node}) == short
+    found = open_session(graph.SerializeToString()).run(["probabilities", "label", "confidence"], {"logits": logits})
+    check(calibrator, logits, calibrator.predict_proba(logits), *found)

@@ -5,8 +5,8 @@ All operators but `Nodes.reduce` have kept their form since opset 13, so the nod
 
 from __future__ import annotations
 
-from driftcal.deploy.onnx_nodes import Nodes, look_up, number, row_sum
-from driftcal.deploy.onnx_scores import FLOOR, add_scores, are_open
+from driftcal.deploy.onnx_nodes import Nodes, look_up, number
+from driftcal.deploy.onnx_scores import FLOOR, add_scores, are_open, keeps_mass
 from driftcal.deploy.recipe import Recipe
 
 #: What a calibrated model answers beside its own outputs.
@@ -15,7 +15,13 @@ OUTPUTS = ("probabilities", "label", "confidence")
 
 def add_calibration(nodes: Nodes, recipe: Recipe, logits: str, outputs: tuple[str, str, str] = OUTPUTS) -> None:
     """Add the nodes from float64 (n, classes) `logits` to probabilities, label and confidence, named by `outputs`."""
-    scores = add_scores(nodes, recipe.scores, logits, outputs[0] if recipe.finish == "nothing" else None)
+    scores = add_scores(
+        nodes,
+        recipe.scores,
+        logits,
+        name=outputs[0] if recipe.finish == "nothing" else None,
+        to_be_normalised=recipe.table is None and recipe.finish == "normalise",
+    )
     if recipe.table is not None:
         floor = FLOOR if recipe.finish == "normalise" else 0.0
         scores = look_up(nodes, recipe.table, scores, recipe.strict, floor)
@@ -29,8 +35,8 @@ def _finish(nodes: Nodes, recipe: Recipe, z: str, values: str, name: str) -> str
     """Masked classes get 0 and rows sum to 1; a row of FLOORs, which has no mass, becomes uniform by itself."""
     if recipe.finish == "nothing":
         return values
-    is_open = are_open(nodes, z)
     if recipe.finish == "mask":
-        return nodes("Where", is_open, values, number(0), name=name)
-    values = nodes("Where", is_open, values, number(0))
-    return nodes("Div", values, row_sum(nodes, values), name=name)
+        return nodes("Where", are_open(nodes, z), values, number(0), name=name)
+    if recipe.table is not None or not keeps_mass(recipe.scores):
+        values = nodes("Where", are_open(nodes, z), values, number(0))
+    return nodes("LpNormalization", values, axis=1, p=1, name=name)

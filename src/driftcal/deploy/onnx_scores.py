@@ -27,10 +27,11 @@ from driftcal.numerics import MASKED
 FLOOR = 1e-300
 #: Stands for the infinite gap to a masked class; a quotient of infinities would be none.
 _MOST = 1e300
-_DOUBLE = 11  # TensorProto.DOUBLE
+#: Times this, all logits that are not masked have the same exponential.
+_FLAT = 1e-300
 
 
-def add_scores(nodes: Nodes, scores: Scores, z: str, name: str | None) -> str:
+def add_scores(nodes: Nodes, scores: Scores, z: str, name: str | None, *, to_be_normalised: bool = False) -> str:
     """Add the nodes from float64 logits to scores; `name` is theirs where they are the probabilities already."""
     match scores:
         case Scaled():
@@ -40,11 +41,11 @@ def add_scores(nodes: Nodes, scores: Scores, z: str, name: str | None) -> str:
         case ScaledByNetwork():
             return _by_row(nodes, z, _sharpness_by_network(nodes, scores, z), name)
         case Blended():
-            scaled, plain, doubt = scores.weights
-            first = nodes("Mul", _softmax(nodes, scores.scale, z), number(scaled))
-            blended = nodes("Add", first, nodes("Mul", _softmax(nodes, 1.0, z), number(plain)))
-            count = row_sum(nodes, nodes("Cast", are_open(nodes, z), to=_DOUBLE))
-            return nodes("Add", blended, nodes("Div", number(doubt), count))
+            # side by side, (3, n, classes): the third makes all that is not masked equal
+            scales = np.array([scores.scale, 1.0, _FLAT]).reshape(3, 1, 1)
+            parts = nodes("Softmax", nodes("Mul", z, scales), axis=2)
+            weighted = nodes("Mul", parts, np.array(scores.weights).reshape(3, 1, 1))
+            return nodes("ReduceSum", weighted, np.array([0]), keepdims=0, name=name)
         case Stretched():
             # finite for masked classes too: a slope may be 0
             x = nodes("Max", _log_softmax(nodes, scores.scale, z), number(MASKED))
@@ -55,8 +56,8 @@ def add_scores(nodes: Nodes, scores: Scores, z: str, name: str | None) -> str:
             mixed = nodes("Add", nodes("MatMul", x, scores.matrix), scores.intercepts)
             return _softmax_of_open(nodes, mixed, z, name)
         case Sigmoids():
-            x = _log_odds(nodes, z)
-            return _sigmoid(nodes, nodes("Add", nodes("Mul", x, scores.slopes), scores.intercepts))
+            m = nodes("Add", nodes("Mul", _log_odds(nodes, z), scores.slopes), scores.intercepts)
+            return nodes("Sigmoid", m) if to_be_normalised and keeps_mass(scores) else _sigmoid(nodes, m)
         case BetaCurves():
             return _sigmoid(nodes, _beta_curve(nodes, scores, _log_odds(nodes, z)))
         case TopCurve():
@@ -129,16 +130,14 @@ def are_open(nodes: Nodes, z: str) -> str:
 
 
 def _log_odds(nodes: Nodes, z: str) -> str:
-    """log p_c − log Σ_{k≠c} p_k, at most −MASKED, without cancellation; anything for masked classes."""
-    log_p = nodes("LogSoftmax", z, axis=1)
-    best = nodes("ArgMax", z, axis=1, keepdims=1)
-    top = nodes("GatherElements", log_p, best, axis=1)
-    others = nodes("ScatterElements", log_p, best, nodes("Add", top, number(-_MOST)), axis=1)
-    # finite: onnxruntime's operator loses a row that begins with −inf
-    rest = nodes.reduce("ReduceLogSumExp", nodes("Max", others, number(-_MOST)))
-    odds_of_top = nodes("Min", nodes("Sub", top, rest), number(-MASKED))  # capped where all others are masked
-    below = nodes("Sub", log_p, nodes("Log", nodes("Sub", number(1), nodes("Exp", log_p))))  # there p is at most 1/2
-    return nodes("ScatterElements", below, best, odds_of_top, axis=1)
+    """log p_c − log Σ_{k≠c} p_k, from MASKED to −MASKED, without cancellation; MASKED for masked classes."""
+    log_p = nodes("Max", nodes("LogSoftmax", z, axis=1), number(MASKED))
+    p = nodes("Exp", log_p)
+    # one class at most, also when 1/2 is rounded up, and the only one for which 1 − p loses digits
+    leads = nodes("Greater", p, number(0.6))
+    rest = nodes.reduce("ReduceLogSumExp", nodes("Where", leads, number(MASKED), log_p))
+    log_rest = nodes("Where", leads, rest, nodes("Log", nodes("Sub", number(1), p)))
+    return nodes("Sub", log_p, log_rest)
 
 
 def _top_curve(nodes: Nodes, scores: TopCurve, z: str, name: str | None) -> str:
@@ -168,6 +167,17 @@ def _beta_curve(nodes: Nodes, scores: BetaCurves, x: str) -> str:
     minus_log_rest = nodes("Add", nodes("Max", x, number(0)), small)
     both = nodes("Add", nodes("Mul", log_p, scores.a), nodes("Mul", minus_log_rest, scores.b))
     return nodes("Add", both, scores.c)
+
+
+def keeps_mass(scores: Scores) -> bool:
+    """Whether sigmoids give masked classes 0 and the top class, whose log-odds are −log(n − 1) at least, never next to nothing.
+
+    The operator Sigmoid, right to 1e-16, is then all they need.
+    """
+    if not isinstance(scores, Sigmoids):
+        return False
+    least = scores.intercepts - scores.slopes * np.log(max(1, len(scores.slopes) - 1))
+    return bool((scores.slopes > 1e-6).all() and (least > -16).all())
 
 
 def _sigmoid(nodes: Nodes, m: str) -> str:

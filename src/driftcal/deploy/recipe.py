@@ -198,7 +198,7 @@ def recipe_of(calibrator: Calibrator) -> Recipe:
             return Recipe(n, keeps, _network(calibrator))
         case EnsembleTemperatureScaling():
             scaled, plain, doubt = (float(weight) for weight in calibrator.weights_)
-            return Recipe(n, keeps, Blended(1 / calibrator.temperature_, (scaled, plain, doubt)), finish="mask")
+            return Recipe(n, keeps, Blended(1 / calibrator.temperature_, (scaled, plain, doubt)))
         case IsotonicRegression() | IsotonicRegressionMulticlass() | TemperatureIsotonicRegression():
             return Recipe(
                 n,

@@ -161,8 +161,13 @@ class _Blend(Buffers):
 
     def forward(self, z: Tensor) -> Tensor:
         z = z - z.amax(-1, keepdim=True)
-        uniform = self.doubt / torch.isfinite(z).to(z.dtype).sum(-1, keepdim=True)
+        not_masked = torch.isfinite(z).to(z.dtype)
+        uniform = self.doubt * not_masked / not_masked.sum(-1, keepdim=True)
         return self.scaled * torch.softmax(self.scale * z, -1) + self.plain * torch.softmax(z, -1) + uniform
+
+    @scripted
+    def log(self, z: Tensor) -> Tensor:
+        return torch.log(self.forward(z))
 
 
 class _Linear(Buffers):
