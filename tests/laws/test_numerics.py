@@ -1,12 +1,16 @@
 """The written-out exp and log are right to an ulp or so, and softmax keeps what it promises at the edges."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import mpmath
 import numpy as np
 import pytest
 from scipy.special import log_softmax as scipy_log_softmax
 from scipy.special import softmax as scipy_softmax
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from driftcal import numerics
+from driftcal.calibrators.descent import descend_convex
 from driftcal.numerics import log_odds_row, log_softmax, softmax
 
 mpmath.mp.dps = 40
@@ -56,3 +60,25 @@ def test_log_odds_without_cancellation():
     alone = np.empty(3)
     log_odds_row(np.array([-np.inf, 2.0, -np.inf]), alone)
     assert alone.tolist() == [numerics.MASKED, -numerics.MASKED, numerics.MASKED]
+
+
+def test_descents_keep_blas_to_one_thread_and_give_the_others_back():
+    def blas():
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    seen, before = [], blas()
+
+    def bowl(x):
+        seen.append(blas())
+        return float(x @ x) / 2, x
+
+    def find(k):
+        return descend_convex(bowl, np.full(3, 1.0 + k), np.ones(3), "a bowl")[0]
+
+    with threadpool_limits(2, user_api="blas"):
+        assert np.abs(find(1)).max() < 1e-9
+        assert seen == [{1}] * len(seen)
+        assert blas() == {2}
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(find, range(12)))
+    assert blas() == before

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
 from scipy.linalg import eigh
+from threadpoolctl import ThreadpoolController
 
 from driftcal.errors import DidNotConverge
 from driftcal.types import Float64
@@ -28,7 +31,20 @@ MEMORY = 30
 Surface: TypeAlias = Callable[[Float64], tuple[float, Float64, Float64]]
 Slope: TypeAlias = Callable[[Float64], tuple[float, Float64]]
 
+_pools = cache(ThreadpoolController)  # looking for libraries takes milliseconds
 
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """BLAS on one thread: passes spread over the cores by themselves, and the products between them are small.
+
+    Threads that wait for these in a loop take longer than one that does them, and keep the cores from the passes.
+    """
+    with _pools().limit(limits=1, user_api="blas"):
+        yield
+
+
+@_one_thread()
 def descend(
     surface: Surface, start: Float64, what: str, *, promise: float = PROMISE, attempts: int = 500
 ) -> tuple[Float64, float, int]:
@@ -83,6 +99,7 @@ def _axes(slope: Float64, bend: Float64) -> tuple[Float64, Float64, Float64]:
     return values, vectors.T @ (slope / size), vectors / size[:, None]
 
 
+@_one_thread()
 def descend_convex(
     slope_of: Slope,
     start: Float64,

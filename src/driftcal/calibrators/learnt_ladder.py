@@ -39,12 +39,13 @@ class LadderParameterized(Ladder):
     counts_rows = True
     fitted = (*ParameterizedTemperatureScaling.fitted, "statistics_", "accuracies_", "last_")
 
-    def __init__(self, *, seed: int = 0, classes: Sequence[Any] | None = None) -> None:
+    def __init__(self, *, tol: float = 1e-4, seed: int = 0, classes: Sequence[Any] | None = None) -> None:
+        self.tol = tol
         self.seed = seed
         self.classes = classes
 
     def _fit_rungs(self, rungs: Sequence[Rows]) -> FitReport:
-        network = ParameterizedTemperatureScaling(seed=self.seed)
+        network = ParameterizedTemperatureScaling(tol=self.tol, seed=self.seed)
         rest = (1 - CLEAN_SHARE) / max(1, len(rungs) - 1)
         report = network._fit(joined(rungs, [1 - rest * (len(rungs) - 1), *[rest] * (len(rungs) - 1)]))
         for name in ParameterizedTemperatureScaling.fitted:
