@@ -10,7 +10,7 @@ import pytest
 from driftcal.calibrators import CALIBRATORS, make_calibrator
 
 #: They look inside the model, where an exported map of logits cannot.
-NEED_FEATURES = ("dac", "md-ts")
+NEED_FEATURES = ("dac", "dac-pts", "md-ts")
 NAMES = [name for name in CALIBRATORS if name not in NEED_FEATURES]
 #: Adaptive ones export another one's map, so that most tests need not repeat it.
 ADAPTIVE = [name for name in NAMES if CALIBRATORS[name].adaptive]

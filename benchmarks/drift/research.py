@@ -21,6 +21,7 @@ import numpy as np
 
 import driftcal
 from benchmarks.drift.research_data import NETWORKS, Arrays, Data
+from benchmarks.drift.research_inside import Both, Inside, Looking, Plain
 from benchmarks.drift.research_tried import Average, Chain, Gate, Linear, fit
 from driftcal.calibrators.adaptive import predict_windows
 
@@ -33,6 +34,14 @@ FINAL: dict[str, tuple[str, Callable]] = {
     "TS (clean rows)": ("noise", lambda z, y: fit("ts", z[:1], y)),
     **{f"{m.upper()}-P": ("noise", lambda z, y, m=m: fit(m, z, y)) for m in PAPER},
     "PTS, varied ladder, clean weight 0.3": ("varied", lambda z, y: fit("pts", z, y, 0.3)),
+    **{
+        f"{m.upper()}, varied ladder, clean weight {w}": (
+            "varied",
+            lambda z, y, training, m=m, w=w: Looking(m, z, y, training, w),
+        )
+        for m, w in (("dac", 0.3), ("md-ts", 0.3), ("dac-pts", 0.3))
+    },
+    "DAC-PTS, varied ladder": ("varied", lambda z, y, training: Looking("dac-pts", z, y, training)),
     "LADDER-EC, noise ladder": ("noise", lambda z, y: fit("ladder-ec", z, y)),
     **{f"{m.upper()}, varied ladder": ("varied", lambda z, y, m=m: fit(m, z, y)) for m in FOLLOWING},
 }
@@ -108,6 +117,20 @@ def tried(ladder: str) -> dict[str, Callable]:
     return found
 
 
+def tried_inside() -> dict[str, Callable]:
+    """Name -> fit on (rungs with features, labels, training images), for those that look inside the network."""
+    found: dict[str, Callable] = {"PTS, clean weight 0.3": lambda *given: Plain("pts", *given, 0.3)}
+    for m in ("dac", "md-ts", "dac-pts"):
+        for w in (None, 0.3, 0.5):
+            words = "" if w is None else f", clean weight {w}"
+            found[f"{m.upper()}{words}"] = lambda *given, m=m, w=w: Looking(m, *given, w)
+    for m in ("pts", "irm"):
+        found[f"DAC then {m.upper()}, clean weight 0.3"] = lambda *given, m=m: Both(m, *given, 0.3)
+    for option, value in (("hidden", 3), ("decay", 5.0), ("k", 10)):
+        found[f"DAC-PTS, {option} {value:g}"] = lambda *given, o=option, v=value: Looking("dac-pts", *given, **{o: v})
+    return found
+
+
 def _ending(calibrator, last: float):
     calibrator.last_ = last
     return calibrator
@@ -121,8 +144,9 @@ def table(data: Sequence[Data], ladder: str, suite: str) -> list[str]:
         "| tried | " + " | ".join(f"{d.network}: drift / in domain / worst" for d in data) + " | mean drift | mean in domain | mean worst | Brier | NLL |",
         "|---|" + "---|" * (len(data) + 5),
     ]  # fmt: skip
-    ladders, suites = [d.ladder(ladder) for d in data], [d.suite(suite) for d in data]
-    for name, make in tried(ladder).items():
+    inside = ladder == "inside"  # the varied ladder, with features
+    ladders, suites = [d.ladder("varied" if inside else ladder) for d in data], [d.suite(suite) for d in data]
+    for name, make in (tried_inside() if inside else tried(ladder)).items():
         if name not in known:
             found = [Judged.of(make(*rungs), *test).figures() for rungs, test in zip(ladders, suites, strict=True)]
             each = " | ".join(" / ".join(f"{v:.3f}" for v in one[:3]) for one in found)
@@ -139,16 +163,18 @@ def compare(data: Sequence[Data], suite: str, seeds: Sequence[int]) -> list[str]
     Figures are kept beside the logits. Images are drawn again, the same for all calibrators; ladders and networks are held fast.
     """
     rng = np.random.default_rng(0)
-    suites = [d.suite(suite) for d in data]
-    n = len(suites[0][1])
+    n = data[0].images
     weights = [np.ones(n), *(np.bincount(rng.integers(0, n, n), minlength=n) for _ in range(DRAWS))]
     figures: dict[str, np.ndarray] = {}
     spread: dict[str, np.ndarray] = {}
     for name, (ladder, make) in FINAL.items():
         kept = data[0].cache / f"final-{suite}-{len(seeds)}-{n}-{name.replace(' ', '_')}.npz"
         if not kept.exists():
+            looks = name.startswith(("DAC", "MD-TS"))
+            sources = [Inside(d.network, d.cifar10, d.weights, d.cache, d.images) if looks else d for d in data]
+            suites = [d.suite(suite) for d in sources]
             runs = [
-                [Judged.of(make(*d.ladder(ladder, seed)), *test) for d, test in zip(data, suites, strict=True)]
+                [Judged.of(make(*d.ladder(ladder, seed)), *test) for d, test in zip(sources, suites, strict=True)]
                 for seed in seeds
             ]
             each = [np.mean([run.figures() for run in seed], axis=0) for seed in runs]
@@ -199,6 +225,11 @@ def main() -> None:
         f"{suite}, {'both ladders' if ladder == 'both' else f'{ladder} ladder'}": lambda s=suite, k=ladder: table(data, k, s)
         for suite in ("select", "second") for ladder in LADDERS
     }  # fmt: skip
+    looking = [Inside(n, options.cifar10, options.weights, options.cache, options.images // 2) for n in NETWORKS]
+    for suite in ("select", "second"):
+        stages[f"{suite}, inside the network, varied ladder, {options.images // 2} images"] = lambda s=suite: table(
+            looking, "inside", s
+        )
     for suite in ("affine", "cifar10-c"):
         stages[f"final, {suite}, {options.seeds} seeds"] = lambda s=suite: compare(data, s, range(options.seeds))
     for title, run in stages.items():

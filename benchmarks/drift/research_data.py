@@ -19,6 +19,7 @@ from driftcal.perturb.ladder import find_ladder
 
 NETWORKS = ("resnet20", "resnet44")
 HALF, VALIDATION = 2_500, 5_000
+CLASSES = 10
 Arrays = dict[str, np.ndarray]
 
 
@@ -163,7 +164,7 @@ class Data:
 
     def _compute(self, name: str) -> Arrays:
         x, y = load_cifar10_test(self.cifar10)
-        model = load_resnet(self.weights / f"cifar10_{self.network}.safetensors")
+        model = self._model()
         order = np.random.default_rng(0).permutation(len(x))
         if name.startswith(("ladder", "varied")):
             chosen = order[:HALF]
@@ -183,17 +184,21 @@ class Data:
             found[shift.name] = np.stack([clean, *(model(shift(x, k, indices=chosen)) for k in shift.levels[1:])])
         return found
 
+    def _model(self) -> Callable[[np.ndarray], np.ndarray]:
+        return load_resnet(self.weights / f"cifar10_{self.network}.safetensors")
+
     def _climb(self, model, name: str, x, y, chosen) -> Arrays:
         shift, seed, seen = get_shift("gaussian" if name.startswith("ladder") else "varied"), int(name[6:]), {}
 
         def answers(level, rows):
             if rows is not None:
-                return model(shift(x[rows], level, seed=seed, indices=chosen[rows]))
+                return model(shift(x[rows], level, seed=seed, indices=chosen[rows]))[:, :CLASSES]
             if level not in seen:
                 seen[level] = model(shift(x, level, seed=seed, indices=chosen))
-            return seen[level]
+            return seen[level][:, :CLASSES]
 
-        return {"logits": np.stack(find_ladder(answers, y).logits), "labels": y}
+        eps = [level.epsilon for level in find_ladder(answers, y).levels]
+        return {"logits": np.stack([seen[e] for e in eps]), "labels": y, "eps": np.array(eps)}
 
     def ladder(self, kind: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """The rungs of "noise" or "varied"; "both": the clean rung, then those of noise, then the varied ones."""

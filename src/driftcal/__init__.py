@@ -16,6 +16,7 @@ _PUBLIC: dict[str, str] = {
     "CalibratedModel": "driftcal.calibrated",
     "Calibrator": "driftcal.calibrators",
     "DensityAwareCalibration": "driftcal.calibrators",
+    "DensityAwareNetwork": "driftcal.calibrators",
     "DirichletCalibration": "driftcal.calibrators",
     "DriftCalibratedClassifier": "driftcal.deploy.classifier",
     "EnsembleTemperatureScaling": "driftcal.calibrators",

@@ -127,12 +127,22 @@ class Collector:
         return Stored(self.store, self.key(shift, level), len(self.source), self.model.n_classes, self.engine)
 
     def features(self, shift: Shift, level: float, layers: Sequence[str]) -> dict[str, Array]:
-        """Pooled features of the source under `shift` at `level`, layer by layer; computed here and not kept."""
-        found = []
+        """Pooled features of the source under `shift` at `level`, layer by layer; computed here, and kept in the store."""
+        key = self.features_key(shift, level, layers)
+        entry = None if self.store is None else self.store.get(key)
+        if entry is not None:
+            return {layer: entry.arrays[f"layer{k}"] for k, layer in enumerate(layers)}
+        what, found = f"features of {shift.name} {level:g}" if level else "features of clean", []
         for inputs, _, indices in self.source.batches(self.model.batch_size):
             shifted = shift(inputs, level, seed=self.seed, indices=indices) if level else inputs
             found.append(pooled_features(self.model, shifted, layers))
-        return {layer: np.concatenate([part[layer] for part in found]) for layer in layers}
+            self._count(what, len(inputs))
+        together = {layer: np.concatenate([part[layer] for part in found]) for layer in layers}
+        if self.store is not None:
+            more = {f"layer{k}": together[layer] for k, layer in enumerate(layers)}
+            logits = self.logits(shift, level)
+            self.store.put(key, logits=logits, labels=self.labels, indices=self.source.indices, **more)
+        return together
 
     def accuracy(self, shift: Shift, level: float = 0) -> float:
         """The share of rows whose largest logit is the label's."""
@@ -159,6 +169,11 @@ class Collector:
             return Key(**common)
         identity = {"shift": shift_identity(shift)}
         return Key(**common, shift=shift.name, level=float(level), seed=self.seed, extra=identity)
+
+    def features_key(self, shift: Shift, level: float, layers: Sequence[str]) -> Key:
+        """What decides these features: what decides the logits, and where one looks."""
+        key = self.key(shift, level)
+        return dataclasses.replace(key, extra={**key.extra, "layers": list(layers)})
 
     def missing(self, conditions: Iterable[Condition]) -> float:
         """How many passes over the source these conditions would take now: what is stored is free, level 0 shared."""

@@ -62,8 +62,8 @@ def tune(
     the paper's 1/`levels`. ``method="auto"``
     compares candidates by cross-validation on these rows: only such that keep the accuracy if `keep_accuracy`, and with
     `focus` on "in-domain", "drift" or "both", without those that follow windows of unlabelled rows unless `adaptive`.
-    The methods "dac" and "md-ts" look inside the model, at its `layers` (names out of ``open_model(model).layers``), and "dac"
-    compares what it sees there with the training inputs in `reference`.
+    The methods "dac", "dac-pts" and "md-ts" look inside the model, at its `layers` (names out of ``open_model(model).layers``), and the first two
+    compare what they see there with the training inputs in `reference`.
     For feature matrices noise scales are learnt per column; `categorical` columns are resampled. With an `engine` (``driftcal.open_engine``) the work is done on its workers, and with a `store`
     as well, logits stay there: the same bits as here.
     """

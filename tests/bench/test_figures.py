@@ -2,7 +2,7 @@
 
 import pytest
 
-from driftcal.bench.outcome import Bars, Lines, Panel
+from driftcal.bench.outcome import Bars, Lines, Panel, Points
 from driftcal.perturb.affine import AFFINE, Affine
 from driftcal.report.paper.figures import DRAWERS
 
@@ -43,3 +43,17 @@ def test_levels_of_affine_shifts_say_what_they_are():
     assert labels["rot_left"] == labels["rot_right"] == labels["shear"] == ["0°", "10°", "90°"]
     assert labels["xshift"] == labels["xyshift"] == ["0/32", "2/32", "18/32"]
     assert labels["yzoom"] == ["×1", "×1.11", "×10"]
+
+
+def test_names_on_the_front_keep_clear_of_each_other_and_the_legend_tells_what_fills_mean():
+    points = {"TS": (0.01, 0.3), "IR-P": (0.1, 0.1), "PTS-V": (0.1005, 0.0995), "IRM-C": (0.101, 0.099)}
+    drawn = DRAWERS[Points](Points("p", "", "", points, "x", "y", front=list(points)))
+    (legend,) = drawn.legends
+    words = [text.get_text() for text in legend.get_texts()]
+    assert words[:4] == ["TS", "IR", "PTS", "IRM"]
+    assert [word[:2] for word in words[5:8]] == ["no", "-P", "-C"]
+    assert words[-1] == "Pareto front"
+    drawn.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in drawn.axes[0].texts]
+    assert [text.get_text() for text in drawn.axes[0].texts] == list(points)
+    assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])

@@ -12,7 +12,7 @@ from driftcal.calibrators.density import kth_distances
 from driftcal.errors import ArtefactError, InputError, NoFiniteOptimum, UnknownName
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if kind.needs_features)
-PARAMS = {"dac": {"k": 5}}
+PARAMS = {"dac": {"k": 5}, "dac-pts": {"k": 5}}
 
 
 def problem(seed=0, n=400, n_classes=4):
@@ -56,7 +56,7 @@ def test_probabilities_that_keep_the_answer_and_are_worth_it(case):
     log_p = cal.predict_log_proba(logits, features)
     np.testing.assert_allclose(np.exp(log_p), p[: len(logits)], rtol=1e-12)
     np.testing.assert_allclose(cal.predict_proba(logits + 8, features), p[: len(logits)], atol=1e-13)
-    means = [cal.temperatures(features)[levels == k].mean() for k in range(3)]
+    means = [cal.temperatures(features, logits)[levels == k].mean() for k in range(3)]
     assert means[0] < means[1] < means[2], "further from the training data it is less sure"
     assert cal.fit_report_.after < cal.fit_report_.before
     ts = make_calibrator("ts").fit(logits, y).predict_proba(logits)
@@ -204,6 +204,9 @@ def test_md_ts_leaves_out_levels_at_chance_and_says_so():
         ("dac", "reference_", np.ones((150, 4), np.float32)),
         ("dac", "reference_", np.ones((150, 5))),
         ("dac", "reference_", np.ones((4, 5), np.float32)),
+        ("dac-pts", "network_", np.ones(7)),
+        ("dac-pts", "input_mean_", np.ones(4)),
+        ("dac-pts", "reference_", np.ones((4, 5), np.float32)),
         ("md-ts", "coefficients_", np.ones(4)),
         ("md-ts", "range_", np.ones(3)),
     ],
@@ -299,5 +302,5 @@ def test_tuned_saved_and_evaluated_with_the_model(name, net, tmp_path):
     assert [contender.name for contender in contenders] == ["base", "ts", "ts-p", name, f"{name}-p"]
     with pytest.raises(InputError, match="needs a list of layers"):
         driftcal.tune(model, x[400:550], y[400:550], method=name)
-    with pytest.raises(InputError, match="look inside the model, dac, md-ts; the method is 'ts'"):
+    with pytest.raises(InputError, match="look inside the model, dac, dac-pts, md-ts; the method is 'ts'"):
         driftcal.tune(model, x[400:550], y[400:550], method="ts", layers=["0"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,17 @@ DATA = ("digits", "cifar10", "imagenet", "cifar10-c", "imagenet-c", "objectnet")
 LABELS = {"digits": "Digits", "cifar10": "CIFAR-10", "imagenet": "ImageNet"}
 #: It resembles the tuning noise: the paper's means leave it out, and so does every column here.
 _TOO_NEAR = "gaussian_noise"
+#: Training images that calibrators compare others with.
+_TRAINING = 3_000
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """`objectnet` holds known and unknown classes; `ood` names data for which no answer is right."""
+    """`objectnet` holds known and unknown classes; `ood` names data for which no answer is right.
+
+    `layers` are where calibrators may look inside the model, `training` reads some of the images it learnt from: () and None
+    where that is not known.
+    """
 
     network: str
     data: str
@@ -39,6 +46,8 @@ class Case:
     shifts: Sequence[Shift]
     objectnet: Source | None = None
     ood: Mapping[str, Source] = field(default_factory=dict)
+    layers: tuple[str, ...] = ()
+    training: Callable[[], Source] | None = None
 
     @property
     def name(self) -> str:
@@ -119,11 +128,16 @@ def _cifar10(wish: Wish) -> list[Case]:
         cases += [
             Case(
                 network.name, "cifar10", network.model, *parts, suite, shifts,
-                ood={"pixels permuted": permuted_pixels(parts[1])},
+                ood={"pixels permuted": permuted_pixels(parts[1])}, layers=network.layers,
+                training=None if network.learnt is None else partial(_learnt, network.learnt, folder),
             )
             for suite, shifts in suites.items()
         ]  # fmt: skip
     return cases
+
+
+def _learnt(choose: Callable[[Source], Source], folder: str) -> Source:
+    return _first(choose(cifar10(folder, part="train")), _TRAINING)
 
 
 def _imagenet(wish: Wish) -> list[Case]:

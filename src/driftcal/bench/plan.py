@@ -35,6 +35,8 @@ def plan(bench: Workbench, experiments: Sequence[Experiment], *, clock: bool = T
         ]
         suite = [(shift, float(level)) for shift in shifts for level in shift.levels or (0,)]
         parts.append(_part(bench, case, case.test, suite))
+        if case.layers and any(e.inside for e in experiments):
+            parts += [_inside_ladders(bench, case), _inside(bench, case, suite)]
         others = list(case.ood.values()) if any(e.ood for e in experiments) else []
         if case.objectnet is not None and any(e.objectnet for e in experiments):
             others.append(bench.known(case))
@@ -56,6 +58,23 @@ def _part(bench: Workbench, case: Case, source: Source, conditions: Sequence[tup
     collector = bench.collector(case, source)
     distinct = len({collector.key(shift, level).digest for shift, level in conditions})
     return Part(f"{case.label}, {source.name}", len(source), distinct, collector.missing(conditions))
+
+
+def _inside(bench: Workbench, case: Case, conditions: Sequence[tuple[Shift, float]]) -> Part:
+    """Features of the test images: another pass for each condition, because the store keeps them by themselves."""
+    collector, store = bench.collector(case, case.test), bench.store
+    keys = {key.digest: key for key in (collector.features_key(*condition, case.layers) for condition in conditions)}
+    left = len(keys) if store is None else sum(key not in store for key in keys.values())
+    return Part(f"{case.label}, {case.test.name}, features", len(case.test), len(keys), float(left))
+
+
+def _inside_ladders(bench: Workbench, case: Case) -> Part:
+    """Features of two ladders' rungs, whose levels are not known yet; the clean rung is the same."""
+    collector, store = bench.collector(case, case.validation), bench.store
+    rungs = 2 * bench.settings.levels - 1
+    done = store is not None and collector.features_key(get_shift("gaussian"), 0, case.layers) in store
+    what = f"{case.label}, {case.validation.name}, features"
+    return Part(what, len(case.validation), rungs, 0.0 if done else float(rungs))
 
 
 def _inputs(parts: Sequence[Part]) -> int:

@@ -84,8 +84,12 @@ def run_sweep(
     left_out: tuple[str, ...] = (),
     draws: int = 200,
     about: Mapping[str, object] | None = None,
+    layers: Sequence[str] = (),
 ) -> Sweep:
-    """Evaluate contenders on every shift and level; ``draws=0`` leaves out all intervals."""
+    """Evaluate contenders on every shift and level; ``draws=0`` leaves out all intervals.
+
+    `layers` are those that contenders look at which need features.
+    """
     found: dict[str, dict[str, Mapping[str, Float64]]] = {}
 
     def keep(calibrator: str, shift: str, worlds: Mapping[str, Float64]) -> None:
@@ -93,6 +97,6 @@ def run_sweep(
 
     results = evaluate_contenders(
         collector, contenders, shifts, suite=suite, n_bins=n_bins, intervals=draws > 0, draws=max(2, draws),
-        about=about, on_worlds=keep,
+        about=about, on_worlds=keep, layers=layers,
     )  # fmt: skip
     return Sweep(results, found, left_out)

@@ -38,12 +38,18 @@ TRAINED = Path("runs/networks")
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """`held_out` takes the training images and gives those the network never saw; None where it saw them all."""
+    """`held_out` takes the training images and gives those the network never saw; None where it saw them all.
+
+    `learnt` gives those it learnt from, None where nobody knows. `layers` are where its last stages end, () where that is
+    not known either.
+    """
 
     name: str
     model: Model
     held_out: Callable[[Source], Source] | None = None
     size: int = 32
+    learnt: Callable[[Source], Source] | None = None
+    layers: tuple[str, ...] = ()
 
 
 def label_of(network: str) -> str:
@@ -89,23 +95,29 @@ def _saw_all(name: str, weights: Path) -> Network:
     from driftcal.bench import resnets
 
     module = getattr(resnets, name)()
-    return Network(name, _opened(name, module, weights, {"mean": resnets.MEAN, "std": resnets.STD}))
+    model, layers = _opened(name, module, weights, {"mean": resnets.MEAN, "std": resnets.STD})
+    return Network(name, model, learnt=lambda images: images, layers=layers)
 
 
 def _trained(name: str, weights: Path) -> Network:
     """What `driftcal paper train` wrote: its card says with which seed images were held out."""
     card = weights.with_name("card.json")
     seed = int(json.loads(card.read_text())["seed"]) if card.is_file() else 0
-    model = _opened(name, make_network(name), weights, {"mean": MEAN, "std": STD})
-    return Network(name, model, held_out=lambda images: split_training(images, seed=seed)[1])
+    model, layers = _opened(name, make_network(name), weights, {"mean": MEAN, "std": STD})
+    return Network(
+        name, model, held_out=lambda images: split_training(images, seed=seed)[1],
+        learnt=lambda images: split_training(images, seed=seed)[0], layers=layers,
+    )  # fmt: skip
 
 
-def _opened(name: str, module: Any, weights: Path, steps: dict[str, Any]) -> Model:
-    from driftcal.bench.through_onnx import open_module
+def _opened(name: str, module: Any, weights: Path, steps: dict[str, Any]) -> tuple[Model, tuple[str, ...]]:
+    from driftcal.bench.through_onnx import open_module, stage_layers
     from driftcal.models.pytorch import load_weights
 
+    shape = (3, 32, 32)
     load_weights(module, weights)
-    return open_module(module, (3, 32, 32), preprocessing=steps, name=label_of(name))
+    model = open_module(module, shape, preprocessing=steps, name=label_of(name))
+    return model, stage_layers(module, model, shape)
 
 
 def imagenet_network(wish: str, weights: Path | None) -> Network:

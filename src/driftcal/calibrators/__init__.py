@@ -13,6 +13,7 @@ from driftcal.calibrators.beta import BetaCalibration
 from driftcal.calibrators.binning import HistogramBinning, PlattBinning
 from driftcal.calibrators.consistency import AverageThresholdedConfidence, DifferenceOfConfidences
 from driftcal.calibrators.density import DensityAwareCalibration
+from driftcal.calibrators.density_network import DensityAwareNetwork
 from driftcal.calibrators.dirichlet import DirichletCalibration
 from driftcal.calibrators.domains import MultiDomainTemperatureScaling
 from driftcal.calibrators.ensemble import EnsembleTemperatureScaling
@@ -51,6 +52,7 @@ CALIBRATORS: dict[str, type[Calibrator]] = {
     "hts": EntropyTemperatureScaling,
     "pts": ParameterizedTemperatureScaling,
     "dac": DensityAwareCalibration,
+    "dac-pts": DensityAwareNetwork,
     "md-ts": MultiDomainTemperatureScaling,
     "ladder-ts": LadderTemperature,
     "ladder-ec": LadderConsistency,
@@ -85,6 +87,7 @@ __all__ = [
     "BetaCalibration",
     "Calibrator",
     "DensityAwareCalibration",
+    "DensityAwareNetwork",
     "DirichletCalibration",
     "EnsembleTemperatureScaling",
     "EntropyTemperatureScaling",

@@ -14,7 +14,7 @@ from driftcal.calibrators.features import FeatureCalibrator, row_losses
 from driftcal.calibrators.temperature import certify, survey
 from driftcal.errors import DidNotConverge, InputError
 from driftcal.rows import Rows
-from driftcal.types import AnyArray, Array, Float64
+from driftcal.types import AnyArray, Array, Float64, Logits
 
 #: The temperature is no smaller than this share of the one best temperature.
 FLOOR = 1e-3
@@ -26,7 +26,41 @@ CHUNK = 1 << 24
 SLOPE = 1e-6
 
 
-class DensityAwareCalibration(FeatureCalibrator):
+class NeighbourCalibrator(FeatureCalibrator):
+    """A calibrator that knows how far a row lies from training rows: to the `k`-th nearest, layer by layer."""
+
+    needs_reference = True
+
+    k: int
+    reference_: Array
+
+    def _keep(self, reference: Array | None) -> None:
+        assert reference is not None
+        if isinstance(self.k, bool) or not isinstance(self.k, (int, np.integer)) or not 1 <= self.k <= len(reference):
+            raise InputError(
+                f"k must be a whole number from 1 to the {len(reference)} rows of reference; it is {self.k!r}. "
+                "50 suits all of CIFAR-10, 10 one percent of ImageNet."
+            )
+        if reference.size > MOST_NUMBERS:
+            raise InputError(
+                f"reference may hold {MOST_NUMBERS:,} numbers, because the calibrator keeps it; it holds "
+                f"{reference.size:,}. Take a random part of the training rows (1 % of ImageNet is enough), or fewer layers."
+            )
+        self.reference_ = np.ascontiguousarray(reference)
+
+    def _distances(self, features: Array) -> Float64:
+        edges = np.cumsum(self.widths)[:-1]
+        layers = zip(np.split(features, edges, axis=1), np.split(self.reference_, edges, axis=1), strict=True)
+        return np.stack([kth_distances(own, training, int(self.k)) for own, training in layers], axis=1)
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        rows = len(self.reference_)
+        if self.k > rows:
+            raise ValueError("k must not be beyond the rows of reference_")
+        return {"reference_": (rows, sum(self.widths))}
+
+
+class DensityAwareCalibration(NeighbourCalibrator):
     """A temperature for each row by how far it lies from the training data: T = w₀ + Σ_l w_l·s_l, q = softmax(z / T).
 
     s_l is the distance from the row's features in layer l to those of the `k`-th nearest row of `reference`, features of
@@ -47,7 +81,6 @@ class DensityAwareCalibration(FeatureCalibrator):
     True
     """
 
-    needs_reference = True
     fitted = ("temperature_", "layer_weights_", "mean_distances_", "widths_", "reference_")
 
     def __init__(self, *, k: int = 50, classes: Sequence[Any] | None = None) -> None:
@@ -55,18 +88,7 @@ class DensityAwareCalibration(FeatureCalibrator):
         self.classes = classes
 
     def _fit_features(self, rows: Rows, features: Array, reference: Array | None, levels: AnyArray) -> FitReport:
-        assert reference is not None
-        if isinstance(self.k, bool) or not isinstance(self.k, (int, np.integer)) or not 1 <= self.k <= len(reference):
-            raise InputError(
-                f"k must be a whole number from 1 to the {len(reference)} rows of reference; it is {self.k!r}. "
-                "50 suits all of CIFAR-10, 10 one percent of ImageNet."
-            )
-        if reference.size > MOST_NUMBERS:
-            raise InputError(
-                f"reference may hold {MOST_NUMBERS:,} numbers, because the calibrator keeps it; it holds "
-                f"{reference.size:,}. Take a random part of the training rows (1 % of ImageNet is enough), or fewer layers."
-            )
-        self.reference_ = np.ascontiguousarray(reference)
+        self._keep(reference)
         seen = survey(rows, None)
         beta, _, passes = fit_brier(rows, seen, None)
         self.temperature_ = float(1 / beta)
@@ -77,7 +99,7 @@ class DensityAwareCalibration(FeatureCalibrator):
         certify("squared error", seen.brier, after)
         return FitReport("brier", seen.brier, after, passes + asked + 2)
 
-    def _row_temperatures(self, features: Array) -> Float64:
+    def _row_temperatures(self, features: Array, logits: Logits | None) -> Float64:
         temperatures: Float64 = self._inputs(self._distances(features)) @ self.layer_weights_
         return self.temperature_ * (FLOOR + temperatures)
 
@@ -85,20 +107,11 @@ class DensityAwareCalibration(FeatureCalibrator):
         """1 and the distances, relative to their means over the tuning rows, so that all weights are alike in size."""
         return np.column_stack([np.ones(len(distances)), distances / self.mean_distances_])
 
-    def _distances(self, features: Array) -> Float64:
-        edges = np.cumsum(self.widths)[:-1]
-        layers = zip(np.split(features, edges, axis=1), np.split(self.reference_, edges, axis=1), strict=True)
-        return np.stack([kth_distances(own, training, int(self.k)) for own, training in layers], axis=1)
-
     def _shapes(self) -> dict[str, tuple[int, ...]]:
-        layers, rows = len(self.widths), len(self.reference_)
-        if self.k > rows or (self.layer_weights_ < 0).any():
-            raise ValueError("layer_weights_ must not be negative, nor k beyond the rows of reference_")
-        return {
-            "layer_weights_": (layers + 1,),
-            "mean_distances_": (layers,),
-            "reference_": (rows, sum(self.widths)),
-        }
+        layers = len(self.widths)
+        if (self.layer_weights_ < 0).any():
+            raise ValueError("layer_weights_ must not be negative")
+        return {**super()._shapes(), "layer_weights_": (layers + 1,), "mean_distances_": (layers,)}
 
 
 def kth_distances(rows: Array, reference: Array, k: int) -> Float64:
@@ -123,7 +136,7 @@ def _fit_weights(rows: Rows, inputs: Float64, temperature: float) -> tuple[Float
 
     def loss(weights: Float64) -> tuple[float, Float64]:
         share = FLOOR + inputs @ weights
-        weight, _, error, slope = row_losses(rows, temperature * share).T
+        weight, _, error, slope, _ = row_losses(rows, temperature * share).T
         return float(weight @ error) / rows.weight, inputs.T @ (weight * slope / share) / rows.weight
 
     start = np.zeros(inputs.shape[1])

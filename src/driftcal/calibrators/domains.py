@@ -16,7 +16,7 @@ from driftcal.calibrators.temperature import fit_nll
 from driftcal.calibrators.vector import positive
 from driftcal.errors import NoFiniteOptimum
 from driftcal.rows import Rows
-from driftcal.types import AnyArray, Array, Float64
+from driftcal.types import AnyArray, Array, Float64, Logits
 
 
 class MultiDomainTemperatureScaling(FeatureCalibrator):
@@ -66,12 +66,12 @@ class MultiDomainTemperatureScaling(FeatureCalibrator):
         taken = ~np.isnan(targets) & (weights > 0)
         self.coefficients_, self.intercept_ = _ridge(features[taken], targets[taken], weights[taken], ridge)
         self.range_ = np.array([targets[taken].min(), targets[taken].max()])
-        after = row_losses(rows, self._row_temperatures(features))
+        after = row_losses(rows, self._row_temperatures(features, None))
         warnings = (f"levels without a best temperature were left out: {', '.join(left_out)}",) if left_out else ()
         first, last = (float(weights @ found[:, 1]) / rows.weight for found in (before, after))
         return FitReport("nll", first, last, passes + 1, warnings=warnings)
 
-    def _row_temperatures(self, features: Array) -> Float64:
+    def _row_temperatures(self, features: Array, logits: Logits | None) -> Float64:
         wanted = features.astype(np.float64) @ self.coefficients_ + self.intercept_
         temperatures: Float64 = np.exp(np.clip(wanted, *self.range_))
         return temperatures

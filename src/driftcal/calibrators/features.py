@@ -37,8 +37,8 @@ class FeatureCalibrator(Calibrator):
         """Learn from `rows` and the checked features of them, layers side by side."""
 
     @abstractmethod
-    def _row_temperatures(self, features: Array) -> Float64:
-        """T of each row of checked features."""
+    def _row_temperatures(self, features: Array, logits: Logits | None) -> Float64:
+        """T of each row of checked features, and of its logits where the calibrator looks at them too."""
 
     def _fit_given(self, rows: Rows, features: AnyArray, reference: AnyArray, levels: AnyArray) -> FitReport:
         name = type(self).__name__
@@ -75,15 +75,22 @@ class FeatureCalibrator(Calibrator):
         """The same as log-probabilities, which are logits again: another calibrator can be fitted on them."""
         return self._scaled(logits, features, as_log=True)
 
-    def temperatures(self, features: AnyArray) -> Float64:
-        """The temperature of each row."""
+    def temperatures(self, features: AnyArray, logits: AnyArray = None) -> Float64:
+        """The temperature of each row; a calibrator that looks at logits as well needs those of the same rows."""
+        return self._temperatures(features, None if logits is None else self._checked(logits)[0])
+
+    def _temperatures(self, features: AnyArray, logits: Logits | None) -> Float64:
         own, widths = layers_of(features, "features")
         if widths != self.widths:
             raise InputError(
                 f"features must have the layers of the fit, of widths {self.widths}; their widths are {widths}. "
                 "Take them from the same layers, in the same order."
             )
-        return self._row_temperatures(own)
+        if logits is not None and len(own) != len(logits):
+            raise InputError(
+                f"features must have one row per row of logits; they have {len(own)}, logits {len(logits)}."
+            )
+        return self._row_temperatures(own, logits)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -97,11 +104,7 @@ class FeatureCalibrator(Calibrator):
                 f"{type(self).__name__} needs the model's features of the same rows; there are none. "
                 + _WAY_OUT.format("features")
             )
-        temperatures = self.temperatures(features)
-        if len(temperatures) != len(scores):
-            raise InputError(
-                f"features must have one row per row of logits; they have {len(temperatures)}, logits {len(scores)}."
-            )
+        temperatures = self._temperatures(features, scores)
         out = np.empty(scores.shape)
         scale_rows(checks.for_kernel(scores), 1 / temperatures, out, as_log)
         return out.reshape(*shape, scores.shape[1])
@@ -153,8 +156,11 @@ def _unit(rows: Array) -> Array:
 
 
 def row_losses(rows: Rows, temperatures: Float64) -> Float64:
-    """For each row at its own temperature: weight, negative log-likelihood, squared error, and its slope in log T."""
-    out = np.zeros((rows.n, 4))
+    """For each row at its own temperature: weight, negative log-likelihood, squared error, its slope and bend in log T.
+
+    The bend is Gauss's and Newton's, which is never negative.
+    """
+    out = np.zeros((rows.n, 5))
 
     def visit(logits: Logits, labels: Labels, weights: Weights, start: int) -> None:
         here = slice(start, start + len(labels))
@@ -172,7 +178,7 @@ def _row_losses(logits: Logits, labels: Labels, weights: Weights, temperatures: 
             continue
         row = logits[i]
         beta = 1.0 / temperatures[i]
-        s0, s1, q0, q1, _ = moments(row, beta)
+        s0, s1, q0, q1, q2 = moments(row, beta)
         mean = s1 / s0
         own = max(beta * (np.float64(row[labels[i]]) - row_max(row)), MASKED)
         p = exp(own) / s0
@@ -181,3 +187,4 @@ def _row_losses(logits: Logits, labels: Labels, weights: Weights, temperatures: 
         out[i, 1] = math.log(s0) - own
         out[i, 2] = squares - 2.0 * p + 1.0
         out[i, 3] = -2.0 * (q1 / (s0 * s0) - mean * squares - p * (own - mean))
+        out[i, 4] = 2.0 * max((q2 - 2.0 * mean * q1) / (s0 * s0) + mean * mean * squares, 0.0)

@@ -32,7 +32,7 @@ def tune(
         str,
         typer.Option(
             help="auto (compares and explains), base, ts, ets, ts-ir, ir, irm, ps, hb, pbmc, vs, svs, dirichlet, "
-            "beta, spline, hts, pts, ladder-ts, ladder-irm, ladder-ec, ladder-pts, atc-ec, doc-ec; dac and md-ts look at --layers."
+            "beta, spline, hts, pts, ladder-ts, ladder-irm, ladder-ec, ladder-pts, atc-ec, doc-ec; dac, dac-pts and md-ts look at --layers."
         ),
     ] = "auto",
     shift: Annotated[
@@ -62,10 +62,12 @@ def tune(
         str | None, typer.Option(help="Feature matrices: columns that hold categories, from 0.", metavar="I,J,…")
     ] = None,
     layers: Annotated[
-        str | None, typer.Option(help="dac, md-ts: layers of the model to look at, by their names.", metavar="A,B,…")
+        str | None,
+        typer.Option(help="dac, dac-pts, md-ts: layers of the model to look at, by their names.", metavar="A,B,…"),
     ] = None,
     reference: Annotated[
-        str | None, typer.Option(help="dac: training data to compare with, a few thousand inputs.", metavar="DATA")
+        str | None,
+        typer.Option(help="dac, dac-pts: training data to compare with, a few thousand inputs.", metavar="DATA"),
     ] = None,
     seed: options.Seed = 0,
     store: options.StoreDir = None,

@@ -51,7 +51,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("val-size", "ECE and accuracy against the number of validation images", "Appendix C.3", other_sizes),
         Experiment("val-shift", "tuning on corruptions (-H) instead of on noise (-P)", "Appendix C.3", other_shifts, corruptions=True),
         Experiment("guide", "which calibrator to choose", "Appendix D", choose_guide),
-        Experiment("beyond", "every calibrator, in domain and under drift, beside the paper's", "beyond it", beyond_paper, varied=True, suites=beyond_suites),
+        Experiment("beyond", "every calibrator, in domain and under drift, beside the paper's", "beyond it", beyond_paper, varied=True, inside=True, suites=beyond_suites),
     )
 }  # fmt: skip
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from driftcal.bench.cases import Case
 from driftcal.bench.experiments.experiment import label
+from driftcal.bench.inside import Inside
 from driftcal.bench.outcome import Outcome, Points, Table, Value
 from driftcal.bench.sweep import Sweep, run_sweep
 from driftcal.bench.workbench import PAPER, Workbench
-from driftcal.calibrators import CALIBRATORS, PAPER_CALIBRATORS
+from driftcal.calibrators import CALIBRATORS, PAPER_CALIBRATORS, Calibrator
 from driftcal.calibrators.adaptive import WINDOW
 from driftcal.evaluation import Contender
 from driftcal.perturb import get_shift, get_suite
@@ -21,8 +23,9 @@ from driftcal.tuning import climb, fit_on_ladder
 
 #: Share of the clean rows in calibrators with the suffix -c; settled on validation images, see docs/research.md.
 CLEAN_WEIGHT = 0.7
-#: The same for those with a temperature for each row, on varied drift, which is milder than noise.
-VARIED_CLEAN_WEIGHT = 0.3
+#: The same for those with a temperature for each row, on varied drift, which is milder than noise; none for one that sees
+#: from logits and features together whether a row is clean.
+VARIED_CLEAN_WEIGHT: dict[str, float | None] = {"hts": 0.3, "pts": 0.3, "dac": 0.3, "md-ts": 0.3, "dac-pts": None}
 #: What is not averaged in the corruption suite: it is the tuning noise under another name.
 _TOO_NEAR = ("gaussian_noise",)
 #: In-domain ECE may be so much above temperature scaling's where a method counts as having solved both.
@@ -35,12 +38,17 @@ def beyond_paper(bench: Workbench) -> Outcome:
     rows: list[dict[str, Value]] = []
     fronts: list[dict[str, Value]] = []
     figures = []
+    notes: list[str] = []
     for case in bench.cases:
-        contenders = _contenders(bench, case)
+        inside = Inside.of(bench, case)
+        contenders = _contenders(bench, case, inside)
+        for why in dict.fromkeys(inside.others.values()):
+            absent = ", ".join(label(name) for name, reason in inside.others.items() if reason == why)
+            notes.append(f"{case.label} is without {absent}, which look inside the network: {why}.")
         for suite, shifts in beyond_suites(case).items():
             sweep = run_sweep(
                 bench.collector(case, case.test), contenders, shifts, suite=suite, n_bins=bench.settings.n_bins,
-                left_out=_TOO_NEAR, draws=bench.draws, about=case.describe(),
+                left_out=_TOO_NEAR, draws=bench.draws, about=case.describe(), layers=inside.layers,
             )  # fmt: skip
             found = _score(sweep, bench.draws > 0)
             scores.setdefault(suite, []).append(found)
@@ -56,7 +64,7 @@ def beyond_paper(bench: Workbench) -> Outcome:
             Table("beyond-networks", _title(bench, "each network"), {"network": "Network", "suite": "Suite", **_COLUMNS}, rows, intervals=True),
             Table("beyond-front", "Pareto front: no other calibrator is better in domain and under drift", {"network": "Network", "suite": "Suite", "front": "On the front"}, fronts),
         ],
-        figures, _NOTES,
+        figures, (*_NOTES, *notes),
     )  # fmt: skip
 
 
@@ -76,8 +84,9 @@ _COLUMNS = {
 _NOTES = (
     "Suffixes: none, tuned on clean images; -P, on the noise ladder as in the paper; "
     f"-C, on the ladder with clean images weighing {CLEAN_WEIGHT:g}; -V, on a ladder of varied drift, none of it in a suite "
-    f"(PTS and HTS with clean images weighing {VARIED_CLEAN_WEIGHT:g}). Calibrators that need a window see {WINDOW} consecutive unlabelled "
-    "rows of one condition at a time. All of them were tuned on validation images alone; no shift of a suite was used.",
+    f"(HTS, PTS, DAC and MD-TS with clean images weighing {VARIED_CLEAN_WEIGHT['pts']:g}). Calibrators that need a window see {WINDOW} consecutive unlabelled "
+    "rows of one condition at a time; those that need features look at where the last stages of the network end, "
+    "and with training images, at how far a row lies from them. All of them were tuned on validation images alone; no shift of a suite was used.",
     "Best -P is the lowest ECE under drift among TS-P, ETS-P, TS-IR-P, IR-P and IRM-P. Better than the paper: its Brier score under "
     "drift is lower beyond its 95 % interval (paired over images) and its in-domain ECE is at most half. Solved: the "
     f"same, and in-domain ECE within {_SOLVED:g} of standard TS.",
@@ -88,23 +97,28 @@ def _title(bench: Workbench, what: str) -> str:
     return f"All calibrators in domain and under drift, {what}; {bench.settings.describe()}"
 
 
-def _contenders(bench: Workbench, case: Case) -> list[Contender]:
+def _contenders(bench: Workbench, case: Case, inside: Inside) -> list[Contender]:
     """The paper's with both tunings; every other one on the ladder, with clean rows weighing more, and on varied drift."""
     listed = bench.contenders(case, PAPER)
-    labels, parts = bench.collector(case, case.validation).labels, bench.ladder(case)[1]
-    t_max = bench.settings.t_max
-
-    _, varied = climb(bench.collector(case, case.validation), get_shift("varied"), levels=bench.settings.levels)
+    labels, (record, parts) = bench.collector(case, case.validation).labels, bench.ladder(case)
+    t_max, drift = bench.settings.t_max, get_shift("varied")
+    varied_record, varied = climb(bench.collector(case, case.validation), drift, levels=bench.settings.levels)
+    seen: dict[str, Mapping[str, Any]] = {}
+    if inside.methods:
+        seen["noise"] = inside.on(bench, case, bench.settings.noise(case.data), record)
+        seen["varied"] = inside.on(bench, case, drift, varied_record or {})
 
     def fit(name: str, method: str, tuned_on: str, clean_weight: float | None = None) -> Contender:
-        rungs = varied if tuned_on == "varied" else parts
-        calibrator, words = fit_on_ladder(method, rungs, labels, t_max, clean_weight)
+        ladder = "varied" if tuned_on == "varied" else "noise"
+        rungs = varied if ladder == "varied" else parts
+        beside = inside.beside(method, seen[ladder]) if CALIBRATORS[method].needs_features else {}
+        calibrator, words = fit_on_ladder(method, rungs, labels, t_max, clean_weight, **beside)
         return Contender(name, method, calibrator, tuned_on, [words] if words else [])
 
     others = [
         name
         for name, kind in CALIBRATORS.items()
-        if name not in PAPER_CALIBRATORS and not kind.adaptive and not kind.needs_features
+        if name not in PAPER_CALIBRATORS and not kind.adaptive and (not kind.needs_features or name in inside.methods)
     ]
     adaptive = [name for name, kind in CALIBRATORS.items() if kind.adaptive]
     heavier = f"gaussian, clean {CLEAN_WEIGHT:g}"
@@ -114,7 +128,7 @@ def _contenders(bench: Workbench, case: Case) -> list[Contender]:
         *(fit(f"{name}-c", name, heavier, CLEAN_WEIGHT) for name in (*PAPER, *others)),
         *(fit(name, name, "gaussian") for name in adaptive),
         *(fit(f"{name}-v", name, "varied") for name in (*PAPER, *adaptive) if name not in ("atc-ec", "doc-ec")),
-        *(fit(f"{name}-v", name, "varied", VARIED_CLEAN_WEIGHT) for name in ("hts", "pts")),
+        *(fit(f"{name}-v", name, "varied", VARIED_CLEAN_WEIGHT[name]) for name in ("hts", "pts", *inside.methods)),
     ]
 
 
@@ -132,6 +146,13 @@ class _Score:
     points: Mapping[str, tuple[float, float]]
 
 
+def _needs(kind: type[Calibrator]) -> str:
+    """What a calibrator needs beside the logits of one row."""
+    if kind.adaptive:
+        return f"window of {WINDOW}"
+    return ("features, training images" if kind.needs_reference else "features") if kind.needs_features else "nothing"
+
+
 def _best_paper(drift: Mapping[str, float]) -> str:
     return min((f"{method}-p" for method in PAPER), key=lambda name: drift[name])
 
@@ -146,7 +167,7 @@ def _score(sweep: Sweep, intervals: bool) -> _Score:
     for name in names:
         row: dict[str, Value] = {
             "calibrator": label(name),
-            "needs": f"window of {WINDOW}" if kinds[name].adaptive else "nothing",
+            "needs": _needs(kinds[name]),
             "drift": drift[name],
             "ratio": drift[name] / drift[best],
             "clean": clean[name],
@@ -169,25 +190,26 @@ def _score(sweep: Sweep, intervals: bool) -> _Score:
 
 
 def _mean_rows(found: Sequence[_Score]) -> list[dict[str, Value]]:
-    """Every calibrator averaged over the networks, ratios of the averages."""
+    """Every calibrator that all networks have averaged over them, ratios of the averages."""
+    by_name = [dict(zip(score.points, score.rows, strict=True)) for score in found]
 
-    def mean(k: int, key: str) -> float:
-        return float(np.mean([float(score.rows[k][key] or 0) for score in found]))
+    def mean(name: str, key: str) -> float:
+        return float(np.mean([float(rows[name][key] or 0) for rows in by_name]))
 
-    names = list(found[0].points)
-    drift = {name: mean(k, "drift") for k, name in enumerate(names)}
+    names = [name for name in by_name[0] if all(name in rows for rows in by_name)]
+    drift = {name: mean(name, "drift") for name in names}
     best = _best_paper(drift)
-    clean = mean(names.index(best), "clean")
+    clean = mean(best, "clean")
     rows: list[dict[str, Value]] = []
-    for k, name in enumerate(names):
-        verdicts = {str(score.rows[k]["verdict"]) for score in found}
+    for name in names:
+        verdicts = {str(one[name]["verdict"]) for one in by_name}
         rows.append(
             {
                 "calibrator": label(name),
-                "needs": found[0].rows[k]["needs"],
-                **{key: mean(k, key) for key in ("drift", "clean", "worst", "brier", "nll", "gain")},
+                "needs": by_name[0][name]["needs"],
+                **{key: mean(name, key) for key in ("drift", "clean", "worst", "brier", "nll", "gain")},
                 "ratio": drift[name] / drift[best],
-                "clean_ratio": mean(k, "clean") / clean,
+                "clean_ratio": mean(name, "clean") / clean,
                 "verdict": "best -P" if name == best else verdicts.pop() if len(verdicts) == 1 else "differs",
             }
         )
@@ -213,10 +235,13 @@ def _points(case: Case, suite: str, points: Mapping[str, tuple[float, float]], f
     return Points(
         f"beyond-{case.name}-{suite}",
         f"{case.label}, {suite}: in domain against drift",
-        "Each point is a calibrator: to the left it is honest on untouched images, below under drift. The line joins the Pareto "
-        "front: nothing is better at both.",
+        "Each marker is a calibrator: the further left, the more honest it is on untouched images; the lower, the more honest under "
+        "drift (mean over the shifts, each pooled over its levels). Colour and shape tell the method, the filled part what it was tuned on: "
+        "no suffix, clean images (methods that follow a window: the noise ladder); -P, the noise ladder; -C, the noise ladder with "
+        f"clean images weighing {CLEAN_WEIGHT:g}; -V, a ladder of varied drift. The line is the Pareto front: below and left of it is nothing, "
+        "and those named on it are beaten at both by none.",
         {label(name): value for name, value in points.items()},
-        "ECE in domain",
-        "mean ECE under drift",
+        "ECE in domain (untouched images)",
+        f"mean ECE under drift ({suite} suite)",
         front=[label(name) for name in front],
     )

@@ -14,7 +14,8 @@ from driftcal.perturb.shift import Shift
 @dataclass(frozen=True)
 class Experiment:
     """`paper` is where it stands there. Beside the ladder and the suite it may need the `other` settings' ladder, the
-    `corruptions` of -H tuning, a ladder of `varied` drift, more `suites` than the case's own, or data of its own.
+    `corruptions` of -H tuning, a ladder of `varied` drift, more `suites` than the case's own, a look `inside` networks that
+    allow it, or data of its own.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Experiment:
     objectnet: bool = False
     ood: bool = False
     varied: bool = False
+    inside: bool = False
     suites: Callable[[Case], Mapping[str, Sequence[Shift]]] | None = None
 
     def lacks(self, cases: Sequence[Case]) -> str:

@@ -10,30 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from driftcal.bench.outcome import Bars, Figure, Histograms, Lines, Panel, Picture, Pictures, Points
-from driftcal.report.ink import BASE, COLOURS, GREY, INK, MARKERS, canvas, styled
+from driftcal.report.ink import BASE, GREY, INK, canvas, styled
+from driftcal.report.paper.look import METHODS, look, split_label
+from driftcal.report.paper.points import draw_points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawn
 
-#: Methods in the order of the paper, each with its own colour and marker everywhere.
-_ORDER = ("TS", "ETS", "TS-IR", "IR", "IRM", "PS", "HB", "PBMC")
-#: Those beyond it, which share the colours with other markers.
-_BEYOND = (
-    "PTS",
-    "HTS",
-    "LADDER-TS",
-    "LADDER-EC",
-    "LADDER-IRM",
-    "LADDER-PTS",
-    "ATC-EC",
-    "DOC-EC",
-    "SVS",
-    "SPLINE",
-    "VS",
-    "DIRICHLET",
-    "BETA",
-)
 #: Bars beyond which a figure gets another row.
 _MOST_BARS = 110
 _PIXELS = 150
@@ -47,27 +31,6 @@ def figure_bytes(figure: Figure, ending: str) -> bytes:
         stamp = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(ending)  # the same bytes each time
         drawn.savefig(out, format=ending, dpi=_PIXELS, metadata=stamp)
     return out.getvalue()
-
-
-def look(label: str) -> dict[str, Any]:
-    """Colour and marker by method; solid and filled when tuned on noise, dashed and hollow when on clean images."""
-    method, tuning = _split(label)
-    if method not in (*_ORDER, *_BEYOND):
-        return {"color": BASE, "marker": "o", "linestyle": (0, (1, 1.2)), "markerfacecolor": BASE}
-    place = (*_ORDER, *_BEYOND).index(method)
-    colour = COLOURS[place % len(COLOURS)]
-    style = {"": (0, (4, 2)), "P": "-", "H": (0, (6, 1.5, 1, 1.5)), "C": (0, (8, 1)), "V": (0, (2, 1))}[tuning]
-    return {
-        "color": colour,
-        "marker": MARKERS[(place + 3 * (place // len(COLOURS))) % len(MARKERS)],
-        "linestyle": style,
-        "markerfacecolor": colour if tuning else "white",
-    }
-
-
-def _split(label: str) -> tuple[str, str]:
-    """``TS-IR-P`` as (``TS-IR``, ``P``)."""
-    return (label[:-2], label[-1]) if label[-2:] in ("-P", "-H", "-C", "-V") else (label, "")
 
 
 def _draw_bars(figure: Bars) -> Drawn:
@@ -95,8 +58,8 @@ def _legend(drawn: Drawn, handles: Mapping[str, Any]) -> None:
 
     columns: dict[str, list[str]] = {}
     for label in handles:
-        method = _split(label)[0]
-        columns.setdefault(method if method in (*_ORDER, *_BEYOND) else "", []).append(label)
+        method = split_label(label)[0]
+        columns.setdefault(method if method in METHODS else "", []).append(label)
     deepest = max(len(labels) for labels in columns.values())
     nothing = Line2D([], [], linestyle="none")
     cells = [name for labels in columns.values() for name in [*labels, *[""] * (deepest - len(labels))]]
@@ -109,7 +72,7 @@ def _bar_panel(ax: Axes, figure: Bars, chosen: range) -> dict[str, Any]:
     handles: dict[str, Any] = {}
     thick = 0.84 / len(figure.series)
     for k, (label, values) in enumerate(figure.series.items()):
-        style, tuning = look(label), _split(label)[1]
+        style, tuning = look(label), split_label(label)[1]
         filled = figure.one_tuning or tuning == "P" or style["color"] == BASE
         for place, group in enumerate(chosen):
             value, x = values[group], place + (k - (len(figure.series) - 1) / 2) * thick
@@ -174,7 +137,7 @@ def _draw_histograms(figure: Histograms) -> Drawn:
     handles: dict[str, Any] = {}
     for ax, (title, series) in zip(axes[0], figure.panels.items(), strict=True):
         for label, shares in series.items():
-            style, filled = look(label), _split(label)[1] == "P"
+            style, filled = look(label), split_label(label)[1] == "P"
             drawn_as = ax.stairs(
                 shares, edges, color=style["color"], linestyle=style["linestyle"], linewidth=1.3, fill=False
             )
@@ -184,25 +147,6 @@ def _draw_histograms(figure: Histograms) -> Drawn:
         ax.set(title=title, xlabel=figure.axis, xlim=(0, 1), ylim=(0, 1.05 * highest))
     axes[0][0].set_ylabel("share of images")
     _legend(drawn, handles)
-    drawn.suptitle(figure.title, fontsize=9)
-    return drawn
-
-
-def _draw_points(figure: Points) -> Drawn:
-    drawn, ax = canvas(5.2, max(4.0, 0.17 * len(figure.points) + 0.6))
-    if figure.front:
-        xs, ys = zip(*(figure.points[label] for label in figure.front), strict=True)
-        ax.step(xs, ys, where="post", color=GREY, linewidth=0.8, zorder=0)
-    for label, (x, y) in figure.points.items():
-        style = look(label)
-        fill = {"C": "left", "V": "top"}.get(_split(label)[1], "full")
-        ax.plot(x, y, linestyle="none", marker=style["marker"], color=style["color"], markersize=6, fillstyle=fill,
-                markerfacecolor=style["markerfacecolor"], markerfacecoloralt="white", label=label)  # fmt: skip
-        if label in figure.front:  # neighbours on the front are often close: one below its point, the next above
-            lift = 4 if list(figure.front).index(label) % 2 else -9
-            ax.annotate(label, (x, y), xytext=(5, lift), textcoords="offset points", fontsize=7)
-    ax.set(xlabel=figure.x_axis, ylabel=figure.y_axis, xlim=(0, None), ylim=(0, None))
-    drawn.legend(loc="outside right center")
     drawn.suptitle(figure.title, fontsize=9)
     return drawn
 
@@ -247,6 +191,6 @@ DRAWERS: Mapping[type, Callable[[Any], Drawn]] = {
     Bars: _draw_bars,
     Lines: _draw_lines,
     Histograms: _draw_histograms,
-    Points: _draw_points,
+    Points: draw_points,
     Pictures: _draw_pictures,
 }
