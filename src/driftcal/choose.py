@@ -18,7 +18,7 @@ from driftcal.types import Array, Labels, Logits
 
 #: What weighs how much: (clean rows, all levels of the ladder pooled).
 FOCUS: dict[str, tuple[float, float]] = {"in-domain": (1.0, 0.0), "drift": (0.0, 1.0), "both": (0.5, 0.5)}
-#: Every calibrator that logits suffice for; dac and md-ts look inside the model.
+#: Every calibrator that logits suffice for; the others look inside the model.
 CANDIDATES = tuple(name for name, kind in CALIBRATORS.items() if not kind.needs_features)
 #: Below this many validation rows per class, a curve per class changes more answers than it repairs
 #: (the paper's experiment on the size of the validation set).
