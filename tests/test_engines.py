@@ -31,7 +31,6 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 from benchmarks.speed.measure import PeakMemory  # noqa: E402  (not a package that is installed)
 
-pytestmark = pytest.mark.xdist_group("ray")  # one cluster for all of them
 QUICK = Rules(patience=0.3, tries=2, deaths=3)
 
 

@@ -1,9 +1,10 @@
-"""Every experiment on the digits, end to end, small enough for CI; `make paper` runs them in full."""
+"""Every experiment on the digits, end to end, by the command itself."""
 
 import csv
 import dataclasses
 import json
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -49,15 +50,31 @@ def test_every_experiment_has_a_command():
     }
 
 
-def test_all_of_them_on_the_digits(tmp_path):
-    place = tmp_path / "store"
-    run = Reproduction.open("all", data={"digits": ""}, images=150, output=tmp_path / "out", store=place, draws=20)
-    assert run.skipped == ()
-    seen = []
-    written = run.run(on_rows=lambda what, rows: seen.append(rows))
+def test_all_of_them_on_the_digits(tmp_path, capsys, monkeypatch, record_property):
+    kept = []
+
+    def run(self, **options):
+        kept.append((self, original(self, **options)))
+        return kept[0][1]
+
+    original = Reproduction.run
+    monkeypatch.setattr(Reproduction, "run", run)
+    begun, used = time.monotonic(), time.process_time()
+    main_ok(["paper", "all", "--data", "digits", "-o", str(tmp_path / "out"), "--json", "--quiet"])
+    used = time.process_time() - used
+    record_property(
+        "`driftcal paper all --data digits`",
+        f"{time.monotonic() - begun:.0f} s, of which it computed for {used:.0f} s",
+    )
+    assert used < 240, "a whole reproduction takes less than 4 minutes where nothing else runs"
+    told = json.loads(capsys.readouterr().out)
+    assert told["skipped"] == []
+    assert told["inputs"] > 10_000
+    ((reproduction, written),) = kept
     assert [item.outcome.experiment for item in written if item.outcome.experiment in IDS] == IDS
-    assert run.plan(clock=False).parts[-1].passes == 0
-    bench, case = run.bench, run.bench.cases[0]
+    assert [item["experiment"] for item in told["experiments"]] == [item.outcome.experiment for item in written]
+    assert reproduction.plan(clock=False).parts[-1].passes == 0
+    bench, case = reproduction.bench, reproduction.bench.cases[0]
 
     for item in written:
         text = (tmp_path / "out" / f"{item.outcome.experiment}.md").read_text()
@@ -77,7 +94,7 @@ def test_all_of_them_on_the_digits(tmp_path):
             pixels = np.asarray(Image.open(tmp_path / "out" / f"{figure.name}.png"))
             assert pixels.std() > 1, "something is drawn"
         about = json.loads((tmp_path / "out" / f"{item.outcome.experiment}.json").read_text())
-        assert about["cases"][0]["test"]["rows"] == 150
+        assert about["cases"][0]["test"]["rows"] == 600
         assert about["seed"] == 0
 
     check_means(bench, case)
@@ -91,17 +108,27 @@ def test_all_of_them_on_the_digits(tmp_path):
     objectnet = by_name["objectnet"].tables[0].rows[0]
     assert objectnet["images"] == 120, "four known classes; the two unknown ones do not count"
     sizes = {row["images"] for row in by_name["val-size"].tables[0].rows}
-    assert sizes == {50, 150}
-    whole = next(r for r in by_name["val-size"].tables[0].rows if r["images"] == 150 and r["quantity"] == "mean ECE")
+    assert sizes == {50, 100, 250, 600}
+    whole = next(r for r in by_name["val-size"].tables[0].rows if r["images"] == 600 and r["quantity"] == "mean ECE")
     assert whole["irm-p"] == pytest.approx(numbers["ours"]["irm-p"], abs=1e-12), "all images are all images"
     columns = by_name["val-shift"].tables[0].rows[0]
     assert {"ts-h", "ts-p", "ts"} <= set(columns)
 
-    again = Reproduction.open("brier", data={"digits": ""}, images=150, output=tmp_path / "again", store=place, draws=2)
-    later = []
-    again.run(on_rows=lambda what, rows: later.append(rows))
-    assert sum(seen) > 10_000
-    assert sum(later) == 0, "another experiment finds every answer in the store"
+    capsys.readouterr()
+    main_ok(
+        [
+            "paper",
+            "brier",
+            "--data",
+            "digits",
+            "-o",
+            str(tmp_path / "again"),
+            "--store",
+            str(tmp_path / "out" / "store"),
+            "--json",
+        ]
+    )
+    assert json.loads(capsys.readouterr().out)["inputs"] == 0, "another experiment finds every answer in the store"
 
 
 def check_means(bench, case):
