@@ -58,7 +58,7 @@ def publish(written: Written) -> None:
         page = between(page, table.name, table_markdown(table))
     shown = [f for f in outcome.figures if f.name == outcome.experiment or outcome.experiment in PER_NETWORK]
     for figure in shown:
-        (RESULTS / f"{figure.name}.png").write_bytes(small(figure_bytes(figure, "png")))
+        (RESULTS / f"{figure.name}.png").write_bytes(small(figure_bytes(figure, ["png"])[0]))
     pictures = "".join(f"![{figure.title}](results/cifar10/{figure.name}.png)\n\n" for figure in shown)
     page = between(page, f"{outcome.experiment}-figures", f"{pictures}{shown[0].caption if shown else ''}\n")
     page = between(page, f"{outcome.experiment}-notes", "".join(f"{note}\n" for note in outcome.notes))

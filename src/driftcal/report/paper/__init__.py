@@ -22,9 +22,8 @@ def write_outcome(outcome: Outcome, folder: Path, *, formats: tuple[str, ...] = 
         written.append(write_atomic(folder / f"{table.name}.csv", table_csv(table).encode()))
         written.append(write_atomic(folder / f"{table.name}.tex", table_latex(table).encode()))
     for figure in outcome.figures:
-        written += [
-            write_atomic(folder / f"{figure.name}.{ending}", figure_bytes(figure, ending)) for ending in formats
-        ]
+        files = zip(formats, figure_bytes(figure, formats), strict=True)
+        written += [write_atomic(folder / f"{figure.name}.{ending}", data) for ending, data in files]
     written.append(write_atomic(folder / f"{outcome.experiment}.md", _page(outcome).encode()))
     about = json.dumps(dict(outcome.about), indent=1, sort_keys=True, default=str) + "\n"
     written.append(write_atomic(folder / f"{outcome.experiment}.json", about.encode()))

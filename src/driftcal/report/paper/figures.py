@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,14 +23,20 @@ _MOST_BARS = 110
 _PIXELS = 150
 
 
-def figure_bytes(figure: Figure, ending: str) -> bytes:
-    """The figure as a file: png, pdf or svg."""
-    out = io.BytesIO()
+def figure_bytes(figure: Figure, endings: Sequence[str]) -> list[bytes]:
+    """The figure as a file of each kind: png, pdf or svg; drawn and laid out once for all of them."""
+    written = []
     with styled():
         drawn = DRAWERS[type(figure)](figure)
-        stamp = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(ending)  # the same bytes each time
-        drawn.savefig(out, format=ending, dpi=_PIXELS, metadata=stamp)
-    return out.getvalue()
+        drawn.set_dpi(_PIXELS)  # what texts measure depends on it a little
+        drawn.draw_without_rendering()
+        drawn.set_layout_engine("none")
+        for ending in endings:
+            out = io.BytesIO()
+            stamp = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(ending)  # the same bytes each time
+            drawn.savefig(out, format=ending, dpi=_PIXELS, metadata=stamp)
+            written.append(out.getvalue())
+    return written
 
 
 def _draw_bars(figure: Bars) -> Drawn:
