@@ -63,13 +63,13 @@ class Runner:
         while (line := self.process.stdout.readline()) != "ready\n":
             assert line, "the fork server died"
 
-    def run(self, words, kill_after=None):
-        """The exit status of one command, killed after some seconds if it is not done by then."""
+    def run(self, words, until=None):
+        """The exit status of one command, killed when `until` returns if it is not done by then."""
         self.process.stdin.write(json.dumps(words) + "\n")
         self.process.stdin.flush()
         child = int(self.process.stdout.readline())
-        if kill_after is not None:
-            time.sleep(kill_after)
+        if until is not None:
+            until()
             os.kill(child, signal.SIGKILL)
         self.process.stdin.write("wait\n")
         self.process.stdin.flush()
@@ -101,9 +101,18 @@ def test_twenty_kills_end_with_the_same_bytes(material, tmp_path):
         whole = time.monotonic() - begun
         assert contents(tmp_path / "run") == expected
         rng, killed, found_parts, found_whole = random.Random(0), 0, 0, 0
+
+        def until():
+            """Any moment of the run: by what is on disk, since a busy machine is slower than the run that was timed."""
+            wanted, patience = rng.randrange(21), time.monotonic() + 60
+            while len(list((tmp_path / "run" / "store" / "logits").glob("*.safetensors"))) < wanted:
+                assert time.monotonic() < patience, "the run does not go on"
+                time.sleep(0.001)
+            time.sleep(rng.random() * whole / 21)
+
         for trial in range(KILLS):
             (tmp_path / "run").rename(tmp_path / f"trial{trial}")
-            while (status := runner.run(words, kill_after=whole * rng.random())) == 0:
+            while (status := runner.run(words, until)) == 0:
                 (tmp_path / "run").rename(tmp_path / f"faster{trial}-{time.monotonic_ns()}")  # it was done before
             killed += os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
             left = contents(tmp_path / "run")
