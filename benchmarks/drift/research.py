@@ -119,7 +119,8 @@ def tried(ladder: str) -> dict[str, Callable]:
 
 def tried_inside() -> dict[str, Callable]:
     """Name -> fit on (rungs with features, labels, training images), for those that look inside the network."""
-    found: dict[str, Callable] = {"PTS, clean weight 0.3": lambda *given: Plain("pts", *given, 0.3)}
+    found = {f"{m.upper()}-P, noise ladder": lambda z, y, m=m: Plain(m, z, y) for m in PAPER}
+    found["PTS, clean weight 0.3"] = lambda z, y, _: Plain("pts", z, y, 0.3)
     for m in ("dac", "md-ts", "dac-pts"):
         for w in (None, 0.3, 0.5):
             words = "" if w is None else f", clean weight {w}"
@@ -146,9 +147,11 @@ def table(data: Sequence[Data], ladder: str, suite: str) -> list[str]:
     ]  # fmt: skip
     inside = ladder == "inside"  # the varied ladder, with features
     ladders, suites = [d.ladder("varied" if inside else ladder) for d in data], [d.suite(suite) for d in data]
+    noise = [Data(d.network, d.cifar10, d.weights, d.cache, d.images).ladder("noise") for d in data]
     for name, make in (tried_inside() if inside else tried(ladder)).items():
         if name not in known:
-            found = [Judged.of(make(*rungs), *test).figures() for rungs, test in zip(ladders, suites, strict=True)]
+            climbed = noise if name.endswith(", noise ladder") else ladders
+            found = [Judged.of(make(*rungs), *test).figures() for rungs, test in zip(climbed, suites, strict=True)]
             each = " | ".join(" / ".join(f"{v:.3f}" for v in one[:3]) for one in found)
             known[name] = f"| {name} | {each} | " + " | ".join(f"{v:.3f}" for v in np.mean(found, axis=0)) + " |"
             kept.write_text(json.dumps(known, indent=1))
@@ -227,17 +230,14 @@ def main() -> None:
     }  # fmt: skip
     looking = [Inside(n, options.cifar10, options.weights, options.cache, options.images // 2) for n in NETWORKS]
     for suite in ("select", "second"):
-        stages[f"{suite}, inside the network, varied ladder, {options.images // 2} images"] = lambda s=suite: table(
-            looking, "inside", s
-        )
+        stages[f"{suite}, inside the network, varied ladder"] = lambda s=suite: table(looking, "inside", s)
     for suite in ("affine", "cifar10-c"):
         stages[f"final, {suite}, {options.seeds} seeds"] = lambda s=suite: compare(data, s, range(options.seeds))
     for title, run in stages.items():
         if any(words in title for words in options.only):
             print(title, flush=True)
-            words = (
-                f"{options.images} images; ECE with {BINS} bins; windows of 100; corruptions without gaussian_noise."
-            )
+            images = options.images // 2 if "inside" in title else options.images
+            words = f"{images} images; ECE with {BINS} bins; windows of 100; corruptions without gaussian_noise."
             lines += [f"## {title}", "", words, "", *run(), ""]
             options.output.write_text(
                 "\n".join([*lines, f"driftcal {driftcal.__version__}, {platform.machine()}.", ""])

@@ -91,9 +91,9 @@ density.kth_distances = _remembered
 
 
 class Plain:
-    """A calibrator of driftcal's that needs logits only, on the same rows."""
+    """A calibrator of driftcal's that needs logits only, for the same rows."""
 
-    def __init__(self, name: str, rungs, labels, training, clean_weight: float | None = None) -> None:
+    def __init__(self, name: str, rungs, labels, clean_weight: float | None = None) -> None:
         self.calibrator = fit(name, rungs[..., LOGITS], labels, clean_weight)
 
     def predict_proba(self, rows: np.ndarray) -> np.ndarray:

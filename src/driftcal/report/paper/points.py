@@ -20,7 +20,10 @@ _FILLS: dict[str, tuple[Any, str]] = {
     "V": ("top", "-V: varied drift"),
 }
 #: Points (1/72 inch) to the right and up at which a name may stand, the nearest first; below 0 it ends left of its marker.
-_PLACES = ((6, -3), (6, 5), (6, -11), (-6, -3), (-6, 5), (-6, -11), (6, 13), (6, -19), (6, 21), (6, -27))
+_PLACES = (
+    (6, -3), (6, 5), (6, -11), (-6, -3), (-6, 5), (-6, -11), (6, 13), (6, -19), (-6, 13), (-6, -19), (6, 21), (6, -27), (-6, 21),
+    (-6, -27), (30, 13), (30, -19), (30, 21), (30, -27), (6, 33), (6, -39), (30, 33), (30, -39),
+)  # fmt: skip
 _TYPE = 7.0
 
 
@@ -75,16 +78,21 @@ def _name_front(drawn: Drawn, ax: Axes, figure: Points) -> None:
     """Names beside the points of the front, each where no other name and no marker stands, if there is such a place."""
     scale = drawn.dpi / 72
     markers = [ax.transData.transform(place) / scale for place in figure.points.values()]
+    edge = ax.bbox.x0 / scale  # names keep off the numbers of the axis
     taken = [(float(x) - 3, float(y) - 3, 6.0, 6.0) for x, y in markers]
     for label in figure.front:
         x, y = ax.transData.transform(figure.points[label]) / scale
         width, height = 0.62 * _TYPE * len(label), 1.1 * _TYPE
         boxes = [(x + dx - (width if dx < 0 else 0), y + dy, width, height) for dx, dy in _PLACES]
-        free = [k for k, box in enumerate(boxes) if not any(_overlap(box, other) for other in taken)]
+        free = [k for k, box in enumerate(boxes) if box[0] > edge and not any(_overlap(box, other) for other in taken)]
         place = free[0] if free else len(_PLACES) - 1
         taken.append(boxes[place])
-        ax.annotate(label, figure.points[label], xytext=_PLACES[place], textcoords="offset points", fontsize=_TYPE,
-                    ha="right" if _PLACES[place][0] < 0 else "left")  # fmt: skip
+        far = abs(_PLACES[place][1] + 3) > 8 or abs(_PLACES[place][0]) > 6  # a thin line then tells whose name it is
+        ax.annotate(
+            label, figure.points[label], xytext=_PLACES[place], textcoords="offset points", fontsize=_TYPE,
+            ha="right" if _PLACES[place][0] < 0 else "left",
+            arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": GREY, "shrinkA": 0, "shrinkB": 2} if far else None,
+        )  # fmt: skip
 
 
 def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
