@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,17 +11,20 @@ import numpy as np
 
 from driftcal.calibrators.base import FitReport
 from driftcal.calibrators.density import NeighbourCalibrator
-from driftcal.calibrators.descent import descend
+from driftcal.calibrators.descent import Surface, descend
 from driftcal.calibrators.ensemble import fit_brier
 from driftcal.calibrators.features import row_losses
 from driftcal.calibrators.network import LARGEST, network_size, network_start
-from driftcal.calibrators.temperature import certify, survey
-from driftcal.errors import InputError
+from driftcal.calibrators.temperature import certify, fit_nll, survey
+from driftcal.errors import DidNotConverge, InputError, NoFiniteOptimum
 from driftcal.rows import Rows
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
 
 #: Rows whose slopes are held at once.
 CHUNK = 1 << 15
+#: A temperature so many times smaller than the likeliest one leaves rows so sure that the squared error has no slope: the
+#: likeliest one is then a second start.
+SATURATED = 4.0
 
 
 class DensityAwareNetwork(NeighbourCalibrator):
@@ -31,7 +35,8 @@ class DensityAwareNetwork(NeighbourCalibrator):
     row of `reference`, as density-aware calibration does. What it sees is clipped to what the tuning rows showed. Gaps tell
     how sure the model is, distances whether it has reason to be; neither tells the other. The network minimises the mean
     squared error against the labels plus (`decay`/n)·‖weights − start‖², from a start (drawn from `seed`) at which g = 0: so
-    it never does worse than T₀, the one best temperature, on its tuning rows. Training ends where a step promises to lower
+    it never does worse than T₀, the one best temperature, on its tuning rows. Where T₀ makes all rows so sure that nothing can be
+    learnt there, it starts from the likeliest temperature as well. Training ends where a step promises to lower
     the loss by less than the share `tol`. Weights count rows: n is their sum. The reference is kept, at most 256 MB.
     Raises `NoFiniteOptimum` where no temperature is best. Inputs after Tomani et al. 2022 (section 3) and 2023 (section 3).
 
@@ -81,23 +86,33 @@ class DensityAwareNetwork(NeighbourCalibrator):
         self._keep(reference)
         seen = survey(rows, None)
         beta, _, passes = fit_brier(rows, seen, None)
-        self.temperature_ = float(1 / beta)
         inputs = self._learn_inputs(rows, features)
         start = network_start(inputs.shape[1], int(self.hidden), self.seed)
-
-        def surface(network: Float64) -> tuple[float, Float64, Float64]:
-            return self._surface(rows, inputs, network, network - start)
-
-        self.network_, value, asked = descend(surface, start, "density-aware network", promise=self.tol)
+        betas, best = [float(beta)], np.inf
+        with contextlib.suppress(NoFiniteOptimum, DidNotConverge):  # a second start where there is one
+            likely, report = fit_nll(rows)
+            passes += report.passes
+            betas += [float(likely)] if beta > SATURATED * likely else []
+        for sharp in betas:
+            what = "density-aware network"
+            network, value, asked = descend(self._surface(rows, inputs, start, sharp), start, what, promise=self.tol)
+            passes += asked
+            if value < best:
+                best, self.network_, self.temperature_ = value, network, 1 / sharp
         away = self.network_ - start
-        after = value - self.decay / rows.weight * float(away @ away)
+        after = best - self.decay / rows.weight * float(away @ away)
         certify("squared error", seen.brier, after)
-        return FitReport("brier", seen.brier, after, passes + asked + 3)
+        return FitReport("brier", seen.brier, after, passes + 3)
 
-    def _surface(self, rows: Rows, inputs: Float64, network: Float64, away: Float64) -> tuple[float, Float64, Float64]:
+    def _surface(self, rows: Rows, inputs: Float64, start: Float64, beta: float) -> Surface:
         """The loss of a network, its slope and its curvature, Gauss's and Newton's."""
+        return lambda network: self._loss(rows, inputs, network, network - start, beta)
+
+    def _loss(
+        self, rows: Rows, inputs: Float64, network: Float64, away: Float64, beta: float
+    ) -> tuple[float, Float64, Float64]:
         g = np.concatenate([network_values(part, network, int(self.hidden)) for part in _parts(inputs)])
-        weight, _, error, down, bend = row_losses(rows, self.temperature_ * np.exp(g)).T
+        weight, _, error, down, bend = row_losses(rows, np.exp(g) / beta).T
         size, total = len(network), rows.weight
         slope, curvature = 2 * self.decay * away, 2 * self.decay * np.eye(size)
         for k, part in enumerate(_parts(inputs)):
