@@ -1,7 +1,7 @@
 """The paper's experiments on CIFAR-10, and docs/results.md brought up to date with them.
 
     python -m benchmarks.drift.cifar10 --cifar10 FOLDER --weights FOLDER [--networks resnet20,resnet44,…]
-    python -m benchmarks.drift.cifar10 --cifar10 FOLDER --weights FOLDER --experiment beyond --images 300
+    python -m benchmarks.drift.cifar10 --cifar10 FOLDER --weights FOLDER --experiment beyond --images 500
 
 Networks are all whose weights are found, if none are named; what the store knows is not computed again, so a new network costs its
 own passes only. Tables go to docs/results/cifar10 as CSV, figures as PNG, and between the markers of docs/results.md; what goes
