@@ -37,10 +37,11 @@ paper: $(VENV)/.base  ## every experiment of the paper on bundled data, tables a
 # Tests run in two processes: threads of BLAS that wait in a loop would take the cores from them.
 test check examples: export OMP_NUM_THREADS = 1
 
-# A file stays in one process, so that there is one Ray cluster and what a module prepares is prepared once. The engines go first:
-# they wait for other processes most of the time.
+# A file stays in one process, so that there is one Ray cluster and what a module prepares is prepared once. Three processes for two
+# cores: some wait for others. The longest files go first, or one process would have to finish alone.
+LONGEST := $(addprefix tests/,test_engines.py test_resume.py test_examples.py bench)
 test: $(VENV)/.dev browser  ## all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not theory" $(SKIP) tests/test_engines.py tests
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not theory" $(SKIP) $(LONGEST) tests
 
 check: style types examples  ## style, types, import layers, examples in the docs
 
