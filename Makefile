@@ -38,10 +38,9 @@ paper: $(VENV)/.base  ## every experiment of the paper on bundled data, tables a
 test check examples: export OMP_NUM_THREADS = 1
 
 # A file stays in one process, so that there is one Ray cluster and what a module prepares is prepared once. Three processes for two
-# cores: some wait for others. The longest files go first, or one process would have to finish alone.
-LONGEST := $(addprefix tests/,test_engines.py test_resume.py test_examples.py bench)
+# cores: some wait for others. tests/conftest.py puts the longest files first.
 test: $(VENV)/.dev browser  ## all tests
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not theory" $(SKIP) $(LONGEST) tests
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not theory" $(SKIP) tests
 
 check: style types examples  ## style, types, import layers, examples in the docs
 

@@ -1,5 +1,14 @@
 """Being here makes the helpers beside it importable from every folder of tests."""
 
+#: Files that take longest, most of it waiting for other processes: begun last, one process would have to finish them alone.
+LONGEST = ["test_engines.py", "test_experiments.py", "test_resume.py", "test_examples.py", "test_export_parity.py"]
+
+
+def pytest_collection_modifyitems(items):
+    """The longest files first; pytest itself sorts what the command line names."""
+    rank = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(LONGEST)))
+
 
 def pytest_terminal_summary(terminalreporter):
     """What tests measured on the way (`record_property`), for whoever reads the log."""
