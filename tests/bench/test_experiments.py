@@ -157,15 +157,15 @@ def check_means(bench, case):
 
 def test_the_plan_is_what_the_run_does(tmp_path, capsys):
     words = ["--data", "digits", "--images", "60", "-o", str(tmp_path / "out")]
-    main_ok(["paper", "delta", *words, "--dry-run", "--json"])
+    main_ok(["paper", "shear", *words, "--dry-run", "--json"])
     planned = json.loads(capsys.readouterr().out)
     assert not (tmp_path / "out" / "store" / "logits").exists(), "a plan writes no answers"
-    main_ok(["paper", "delta", *words, "--json", "--quiet"])
+    main_ok(["paper", "shear", *words, "--json", "--quiet"])
     done = json.loads(capsys.readouterr().out)
     assert planned["inputs"] <= done["inputs"] <= 60 * planned["at_most"]
-    assert [item["experiment"] for item in done["experiments"]] == ["delta"]
+    assert [item["experiment"] for item in done["experiments"]] == ["shear"]
     assert Path(done["experiments"][0]["files"][0]).is_file()
-    main_ok(["paper", "delta", *words, "--dry-run", "--json"])
+    main_ok(["paper", "shear", *words, "--dry-run", "--json"])
     assert json.loads(capsys.readouterr().out)["inputs"] <= 60 * 9, "all but the search for levels is exact"
 
 
