@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from driftcal.calibrators.density import NeighbourCalibrator
 from driftcal.calibrators.descent import Surface, descend
 from driftcal.calibrators.ensemble import fit_brier
 from driftcal.calibrators.features import row_losses
-from driftcal.calibrators.network import LARGEST, network_size, network_start
+from driftcal.calibrators.network import LARGEST, check_settings, network_size, network_start
 from driftcal.calibrators.temperature import certify, fit_nll, survey
 from driftcal.errors import DidNotConverge, InputError, NoFiniteOptimum
 from driftcal.rows import Rows
@@ -75,14 +74,7 @@ class DensityAwareNetwork(NeighbourCalibrator):
         self.classes = classes
 
     def _fit_features(self, rows: Rows, features: Array, reference: Array | None, levels: AnyArray) -> FitReport:
-        for name, least in (("top", 2), ("hidden", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < least:
-                raise InputError(f"{name} must be a whole number of at least {least}; it is {value!r}.")
-        for name, usual in (("decay", 1), ("tol", 1e-4)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
-                raise InputError(f"{name} must be a positive number; it is {value!r}. The default is {usual}.")
+        check_settings(self.top, self.hidden, self.decay, self.tol)
         self._keep(reference)
         seen = survey(rows, None)
         beta, _, passes = fit_brier(rows, seen, None)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.gaps import write_gaps
+from driftcal.errors import InputError
 from driftcal.numerics import kernel
 from driftcal.types import Float64
 
@@ -15,6 +16,16 @@ from driftcal.types import Float64
 LARGEST = 50.0
 #: Rows whose curvature is added at once: the matrix of sums is larger than a core's first cache.
 GROUP = 8
+
+
+def check_settings(top: Any, hidden: Any, decay: Any, tol: Any) -> None:
+    """What a calibrator with such a network is told: how many logits it sees, how many units it has, how it is trained."""
+    for name, value, least in (("top", top, 2), ("hidden", hidden, 1)):
+        if not isinstance(value, (int, np.integer)) or value < least:
+            raise InputError(f"{name} must be a whole number of at least {least}; it is {value!r}.")
+    for name, value, usual in (("decay", decay, 1), ("tol", tol, 1e-4)):
+        if not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
+            raise InputError(f"{name} must be a positive number; it is {value!r}. The default is {usual}.")
 
 
 def network_size(width: int, hidden: int) -> int:

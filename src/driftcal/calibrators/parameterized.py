@@ -13,11 +13,18 @@ from driftcal.calibrators.base import Calibrator, FitReport
 from driftcal.calibrators.descent import descend
 from driftcal.calibrators.ensemble import fit_brier
 from driftcal.calibrators.gaps import Inputs
-from driftcal.calibrators.network import GROUP, add_squares, network_size, network_slopes, network_start, network_value
+from driftcal.calibrators.network import (
+    GROUP,
+    add_squares,
+    check_settings,
+    network_size,
+    network_slopes,
+    network_start,
+    network_value,
+)
 from driftcal.calibrators.per_row import moments, scale_rows
 from driftcal.calibrators.temperature import certify, survey
 from driftcal.checks import for_kernel
-from driftcal.errors import InputError
 from driftcal.numerics import MASKED, bits_of_float, exp, kernel, row_argmax, row_max
 from driftcal.rows import Rows
 from driftcal.types import AnyArray, Float64, Labels, Logits, Weights
@@ -70,14 +77,7 @@ class ParameterizedTemperatureScaling(Calibrator):
         self.classes = classes
 
     def _fit(self, rows: Rows) -> FitReport:
-        for name, least in (("top", 2), ("hidden", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or value < least:
-                raise InputError(f"{name} must be a whole number of at least {least}; it is {value!r}.")
-        for name, usual in (("decay", 1), ("tol", 1e-4)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
-                raise InputError(f"{name} must be a positive number; it is {value!r}. The default is {usual}.")
+        check_settings(self.top, self.hidden, self.decay, self.tol)
         seen = survey(rows, None)
         beta, _, passes = fit_brier(rows, seen, None)
         self.temperature_ = float(1 / beta)
