@@ -14,82 +14,22 @@ import argparse
 import json
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 import driftcal
-from benchmarks.drift.research_data import NETWORKS, Arrays, Data
+from benchmarks.drift.research_data import NETWORKS, Data
+from benchmarks.drift.research_final import BINS, CLEAN, PAPER, Judged, compare
 from benchmarks.drift.research_inside import Both, Inside, Looking, Plain
 from benchmarks.drift.research_tried import Average, Chain, Gate, Linear, fit
-from driftcal.calibrators.adaptive import predict_windows
 
-PAPER = ("ts", "ets", "ts-ir", "ir", "irm")
-BINS, DRAWS = 15, 500
 LADDERS = ("noise", "varied", "both")
-FOLLOWING = ("ladder-ts", "ladder-ec", "ladder-irm", "ladder-pts")
-#: What the last stage compares: name -> (ladder, how to fit). Chosen on validation images.
-FINAL: dict[str, tuple[str, Callable]] = {
-    "TS (clean rows)": ("noise", lambda z, y: fit("ts", z[:1], y)),
-    **{f"{m.upper()}-P": ("noise", lambda z, y, m=m: fit(m, z, y)) for m in PAPER},
-    "PTS, varied ladder, clean weight 0.3": ("varied", lambda z, y: fit("pts", z, y, 0.3)),
-    **{
-        f"{m.upper()}, varied ladder, clean weight {w}": (
-            "varied",
-            lambda z, y, training, m=m, w=w: Looking(m, z, y, training, w),
-        )
-        for m, w in (("dac", 0.3), ("md-ts", 0.3), ("dac-pts", 0.3))
-    },
-    "DAC-PTS, varied ladder": ("varied", lambda z, y, training: Looking("dac-pts", z, y, training)),
-    "LADDER-EC, noise ladder": ("noise", lambda z, y: fit("ladder-ec", z, y)),
-    **{f"{m.upper()}, varied ladder": ("varied", lambda z, y, m=m: fit(m, z, y)) for m in FOLLOWING},
-}
-
-
-@dataclass(frozen=True)
-class Judged:
-    """What one calibrator did on one suite, image by image, so that images can be drawn again.
-
-    `gaps` (shifts, images, bins): confidence minus correctness, summed over the levels of a shift, the clean one too.
-    """
-
-    gaps: np.ndarray
-    clean: np.ndarray
-    brier: np.ndarray
-    nll: np.ndarray
-    rows: np.ndarray
-
-    @classmethod
-    def of(cls, calibrator, suite: Arrays, labels: np.ndarray) -> Judged:
-        first = _sums(calibrator, next(iter(suite.values()))[0], labels)
-        found = [[first, *(_sums(calibrator, z, labels) for z in levels[1:])] for levels in suite.values()]
-        gaps, brier, nll = (np.stack([sum(one[k] for one in levels) for levels in found]) for k in range(3))
-        counts = np.array([len(levels) for levels in found])
-        return cls(gaps, first[0], brier / counts[:, None], nll / counts[:, None], counts * len(labels))
-
-    def figures(self, weights: np.ndarray | None = None) -> np.ndarray:
-        """Mean ECE under drift (each shift pooled over its levels), in domain, of the worst shift; Brier; NLL."""
-        w = np.ones(len(self.clean)) if weights is None else weights
-        eces = np.abs(np.einsum("i,sib->sb", w, self.gaps)).sum(axis=1) / self.rows
-        clean = np.abs(w @ self.clean).sum() / len(self.clean)
-        return np.array(
-            [eces.mean(), clean, eces.max(), (self.brier @ w).mean() / len(w), (self.nll @ w).mean() / len(w)]
-        )
-
-
-def _sums(calibrator, logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    p, rows = predict_windows(calibrator, logits), np.arange(len(labels))
-    confidence, right = p.max(axis=1), p.argmax(axis=1) == labels
-    gaps = np.zeros((len(labels), BINS))
-    gaps[rows, np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)] = confidence - right
-    own = p[rows, labels]
-    return gaps, (p**2).sum(axis=1) - 2 * own + 1, -np.log(np.clip(own, 1e-15, 1))
 
 
 def tried(ladder: str) -> dict[str, Callable]:
     """Name -> fit on (rungs, labels)."""
-    found: dict[str, Callable] = {"TS (clean rows)": lambda z, y: fit("ts", z[:1], y)}
+    found: dict[str, Callable] = {CLEAN: lambda z, y: fit("ts", z[:1], y)}
     found |= {f"{m.upper()}-P": lambda z, y, m=m: fit(m, z, y) for m in PAPER}
     shares = (0.3, 0.5, 0.7)
     for m in ("ts", "irm", "hts", "pts"):
@@ -147,7 +87,7 @@ def table(data: Sequence[Data], ladder: str, suite: str) -> list[str]:
     ]  # fmt: skip
     inside = ladder == "inside"  # the varied ladder, with features
     ladders, suites = [d.ladder("varied" if inside else ladder) for d in data], [d.suite(suite) for d in data]
-    noise = [Data(d.network, d.cifar10, d.weights, d.cache, d.images).ladder("noise") for d in data]
+    noise = [Data(*d.given).ladder("noise") for d in data]
     for name, make in (tried_inside() if inside else tried(ladder)).items():
         if name not in known:
             climbed = noise if name.endswith(", noise ladder") else ladders
@@ -158,58 +98,6 @@ def table(data: Sequence[Data], ladder: str, suite: str) -> list[str]:
             print(known[name], flush=True)
         lines.append(known[name])
     return lines
-
-
-def compare(data: Sequence[Data], suite: str, seeds: Sequence[int]) -> list[str]:
-    """The chosen few: figures averaged over seeds and networks, differences to the best -P with 95 % intervals.
-
-    Figures are kept beside the logits. Images are drawn again, the same for all calibrators; ladders and networks are held fast.
-    """
-    rng = np.random.default_rng(0)
-    n = data[0].images
-    weights = [np.ones(n), *(np.bincount(rng.integers(0, n, n), minlength=n) for _ in range(DRAWS))]
-    figures: dict[str, np.ndarray] = {}
-    spread: dict[str, np.ndarray] = {}
-    for name, (ladder, make) in FINAL.items():
-        kept = data[0].cache / f"final-{suite}-{len(seeds)}-{n}-{name.replace(' ', '_')}.npz"
-        if not kept.exists():
-            looks = name.startswith(("DAC", "MD-TS"))
-            sources = [Inside(d.network, d.cifar10, d.weights, d.cache, d.images) if looks else d for d in data]
-            suites = [d.suite(suite) for d in sources]
-            runs = [
-                [Judged.of(make(*d.ladder(ladder, seed)), *test) for d, test in zip(sources, suites, strict=True)]
-                for seed in seeds
-            ]
-            each = [np.mean([run.figures() for run in seed], axis=0) for seed in runs]
-            all_draws = [np.mean([run.figures(w) for seed in runs for run in seed], axis=0) for w in weights]
-            np.savez(kept, figures=all_draws, spread=np.std(each, axis=0))
-        with np.load(kept) as file:
-            figures[name], spread[name] = file["figures"], file["spread"]
-        print(name, figures[name][0].round(4), flush=True)
-    best = min((f"{m.upper()}-P" for m in PAPER), key=lambda name: figures[name][0, 0])
-    floor = figures["TS (clean rows)"][0, 1]
-    lines = [
-        f"Best of the paper's: {best}. Ratios are to it; ± is the standard deviation over the seeds; intervals of 95 %.",
-        "",
-        "| calibrator | ECE under drift | × | in domain | × | above TS | worst | × | ECE below best -P | Brier | Brier below best -P | NLL |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for name, found in figures.items():
-        here, base = found[0], figures[best][0]
-        cells = [
-            f"{here[0]:.3f} ± {spread[name][0]:.3f}", f"{here[0] / base[0]:.2f}", f"{here[1]:.3f}", f"{here[1] / base[1]:.2f}",
-            f"{here[1] - floor:+.3f}", f"{here[2]:.3f}", f"{here[2] / base[2]:.2f}", _gain(figures[best], found, 0),
-            f"{here[3]:.3f}", _gain(figures[best], found, 3), f"{here[4]:.3f}",
-        ]  # fmt: skip
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return lines
-
-
-def _gain(best: np.ndarray, found: np.ndarray, k: int) -> str:
-    gain = best[:, k] - found[:, k]
-    # ECE of a resample is too large by its own noise, for both: the interval is put around the figure itself
-    low, high = 2 * gain[0] - np.quantile(gain[1:], [0.975, 0.025])
-    return f"{gain[0]:.3f} ({low:.3f} to {high:.3f})"
 
 
 def main() -> None:

@@ -151,8 +151,15 @@ SELECTION: dict[str, dict[str, Callable]] = {
 class Data:
     """Logits of one network: (levels, images, classes), the clean ones first; computed once, kept in `cache`."""
 
+    dtype = np.float64
+
     def __init__(self, network: str, cifar10: Path, weights: Path, cache: Path, images: int) -> None:
         self.network, self.cifar10, self.weights, self.cache, self.images = network, cifar10, weights, cache, images
+
+    @property
+    def given(self) -> tuple[str, Path, Path, Path, int]:
+        """What it was made from, to make another view of the same network."""
+        return self.network, self.cifar10, self.weights, self.cache, self.images
 
     def get(self, name: str) -> Arrays:
         path = self.cache / f"{self.network}_{name}.npz"
@@ -206,13 +213,13 @@ class Data:
             (noise, labels), (varied, _) = self.ladder("noise", seed), self.ladder("varied", seed)
             return np.concatenate([noise, varied[1:]]), labels
         found = self.get(f"{'ladder' if kind == 'noise' else 'varied'}{seed}")
-        return found["logits"][:, :HALF].astype(np.float64), found["labels"][:HALF].astype(np.int64)
+        return found["logits"][:, :HALF].astype(self.dtype), found["labels"][:HALF].astype(np.int64)
 
     def suite(self, name: str) -> tuple[Arrays, np.ndarray]:
         found = self.get(name)
         labels, clean = found.pop("labels")[: self.images].astype(np.int64), found.pop("clean", None)
         found.pop("gaussian_noise", None)  # the tuning noise under another name
         return {
-            key: (value if clean is None else np.concatenate([clean, value]))[:, : self.images].astype(np.float64)
+            key: (value if clean is None else np.concatenate([clean, value]))[:, : self.images].astype(self.dtype)
             for key, value in found.items()
         }, labels
