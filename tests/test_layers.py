@@ -19,6 +19,7 @@ LAYERS = {
     "collect": 2.05,
     "results": 2.0,
     "profile": 2.06,
+    "inside": 2.06,
     "choose": 2.1,
     "evaluation": 2.2,
     "calibrated": 2.3,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
 from driftcal.calibrators.adaptive import WINDOW, predict_windows
+from driftcal.calibrators.features import FeatureCalibrator
 from driftcal.calibrators.rungs import rung_weights
 from driftcal.errors import DidNotConverge, UnknownName
+from driftcal.inside import Seen
 from driftcal.metrics import Statistics
 from driftcal.sharded import Part, each_part, stack
 from driftcal.types import Array, Labels, Logits
@@ -77,7 +79,8 @@ def choose(
     t_max: float | None = None,
     clean_weight: float | None = None,
     adaptive: bool = True,
-    candidates: Sequence[str] = CANDIDATES,
+    candidates: Sequence[str] | None = None,
+    seen: Seen | None = None,
 ) -> Choice:
     """Compare candidates by five-fold cross-validation over images: an image with all its levels is in one fold.
 
@@ -85,12 +88,15 @@ def choose(
     of the rows judged so far, so that slow candidates without a chance cost one fit. None wins that costs more than 0.02 of the
     accuracy on clean rows. `levels` are the ladder's logits, the clean ones first, each with the same `labels`. Those that
     follow a window of unlabelled rows are given windows of the held-out rows of one level; ``adaptive=False`` leaves them out.
+    Those that look inside the model are tried where `seen` shows what there is of the same levels. None as `candidates` are all of them.
     """
     if focus not in FOCUS:
         raise UnknownName.of("focus", focus, FOCUS)
-    names, reasons = _entrants(levels, labels, candidates, keep_accuracy, adaptive)
+    inside = seen or Seen()
+    wanted = (*CANDIDATES, *inside.methods) if candidates is None else candidates
+    names, reasons = _entrants(levels, labels, wanted, keep_accuracy, adaptive, inside)
     trials = sorted(
-        _race(names, levels, labels, focus, t_max, clean_weight),
+        _race(names, levels, labels, focus, t_max, clean_weight, inside),
         key=lambda t: (not t.fair, -t.folds, t.score(focus)),
     )
     if not trials:
@@ -127,6 +133,8 @@ def choose(
             f"It follows the data: rows that are predicted together, or a stream's last {WINDOW}, say how far they have drifted. "
             "Fewer than 20 rows get its static map; if inputs come one by one and cannot be remembered, ask for no adaptive ones."
         )
+    if CALIBRATORS[best.method].needs_features:
+        reasons.append("It looks inside the model at each input: the layers' features are needed wherever it is used.")
     if not CALIBRATORS[best.method].keeps_accuracy:
         reasons.append(
             f"It may change answers: accuracy on clean rows is {best.accuracy:.3f} with it, {best.accuracy + best.lost:.3f} without. "
@@ -136,7 +144,12 @@ def choose(
 
 
 def _entrants(
-    levels: Sequence[Part], labels: Labels, candidates: Sequence[str], keep_accuracy: bool, adaptive: bool
+    levels: Sequence[Part],
+    labels: Labels,
+    candidates: Sequence[str],
+    keep_accuracy: bool,
+    adaptive: bool,
+    seen: Seen,
 ) -> tuple[list[str], list[str]]:
     """Which candidates are tried, and in words why others are not."""
     n_classes, reasons = levels[0].shape[1], []
@@ -158,6 +171,9 @@ def _entrants(
         reasons.append(
             f"DIRICHLET was left out: {n_classes}² numbers on {len(levels) * len(labels)} rows take longer than all others together."
         )
+    names = [name for name in names if not CALIBRATORS[name].needs_features or name in seen.methods]
+    if seen.why_not:
+        reasons.append(seen.why_not)
     return names, reasons
 
 
@@ -168,23 +184,24 @@ def _race(
     focus: str,
     t_max: float | None,
     clean_weight: float | None,
+    seen: Seen,
 ) -> list[Trial]:
     """Fold by fold, the errors of all candidates that are not yet hopeless; one that cannot be tuned has none."""
     fold = np.random.default_rng(0).permutation(len(labels)) % _FOLDS
     right = np.asarray(levels[0]).argmax(axis=1) == labels
-    seen: dict[str, tuple[Statistics, Statistics]] = {}
+    sums: dict[str, tuple[Statistics, Statistics]] = {}
     trials: dict[str, Trial] = {}
     running = list(names)
     for k in range(min(_FOLDS, len(labels))):
         for name in running:
             try:
-                clean, ladder = _judge(name, levels, labels, fold == k, t_max, clean_weight)
+                clean, ladder = _judge(name, levels, labels, fold == k, t_max, clean_weight, seen)
             except DidNotConverge:
                 trials.pop(name, None)
                 continue
-            if name in seen:
-                clean, ladder = seen[name][0] + clean, seen[name][1] + ladder
-            seen[name] = clean, ladder
+            if name in sums:
+                clean, ladder = sums[name][0] + clean, sums[name][1] + ladder
+            sums[name] = clean, ladder
             lost = float(right[fold <= k].mean()) - clean.accuracy
             trials[name] = Trial(name, clean.ece, ladder.ece, ladder.brier, clean.accuracy, lost, k + 1)
         within = 1 / math.sqrt(np.count_nonzero(fold <= k))
@@ -204,6 +221,7 @@ def _judge(
     held: Array,
     t_max: float | None,
     clean_weight: float | None,
+    seen: Seen,
 ) -> tuple[Statistics, Statistics]:
     """How the candidate, tuned on the other rows, does on the clean ones of `held`, and on those of all levels."""
     kept, weights = ~held, rung_weights(len(levels), clean_weight)
@@ -213,9 +231,21 @@ def _judge(
     wishes = {"t_max": t_max, "tol": TRIAL_TOL}
     known = make_calibrator(name).get_params()
     fitted = make_calibrator(name, **{key: wish for key, wish in wishes.items() if key in known and wish is not None})
-    fitted.fit(logits, kept_labels, levels=rungs, sample_weight=row_weights)
-    clean, *rest = each_part(_held_out, levels, {"labels": labels, "held": held, "fitted": fitted})
+    fitted.fit(logits, kept_labels, levels=rungs, sample_weight=row_weights, **seen.beside(name, kept))
+    if isinstance(fitted, FeatureCalibrator):  # features are here, not in a store
+        clean, *rest = [
+            _held_inside(np.asarray(z), labels, held, fitted, x) for z, x in zip(levels, seen.rungs, strict=True)
+        ]
+    else:
+        clean, *rest = each_part(_held_out, levels, {"labels": labels, "held": held, "fitted": fitted})
     return clean, sum(rest, clean)
+
+
+def _held_inside(
+    logits: Logits, labels: Labels, held: Array, fitted: FeatureCalibrator, features: Mapping[str, Array]
+) -> Statistics:
+    shown = {layer: rows[held] for layer, rows in features.items()}
+    return Statistics.of_probabilities(labels[held], fitted.predict_proba(logits[held], shown))
 
 
 def _held_out(logits: Logits, labels: Labels, held: Array, fitted: Calibrator) -> Statistics:

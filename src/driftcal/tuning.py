@@ -18,7 +18,8 @@ from driftcal.collect import Collector, OnRows
 from driftcal.engines import Engine
 from driftcal.errors import InputError, NoFiniteOptimum, UnknownName
 from driftcal.evaluation import versions
-from driftcal.models import Model, open_model, pooled_features
+from driftcal.inside import Seen
+from driftcal.models import Model, open_model
 from driftcal.perturb import TabularNoise, get_shift
 from driftcal.perturb.ladder import find_ladder
 from driftcal.perturb.shift import Shift
@@ -63,7 +64,8 @@ def tune(
     compares candidates by cross-validation on these rows: only such that keep the accuracy if `keep_accuracy`, and with
     `focus` on "in-domain", "drift" or "both", without those that follow windows of unlabelled rows unless `adaptive`.
     The methods "dac", "dac-pts" and "md-ts" look inside the model, at its `layers` (names out of ``open_model(model).layers``), and the first two
-    compare what they see there with the training inputs in `reference`.
+    compare what they see there with the training inputs in `reference`; "auto" tries them too where both are given, without
+    a reference only the last.
     For feature matrices noise scales are learnt per column; `categorical` columns are resampled. With an `engine` (``driftcal.open_engine``) the work is done on its workers, and with a `store`
     as well, logits stay there: the same bits as here.
     """
@@ -83,6 +85,11 @@ def tune(
     noise = None if shift is None else shift_for(shift, source, categorical)
     ladder, tuning = climb(collector, noise, levels=levels, solver=solver)
     clean = collector.part(get_shift("gaussian"), 0)
+    seen = Seen.of(collector, noise, ladder, layers) if layers else Seen()
+    if reference is not None:
+        seen = seen.compared_with(
+            collector, reference.inputs() if isinstance(reference, Source) else as_inputs(reference)
+        )
     choice = (
         choose(
             tuning,
@@ -92,14 +99,14 @@ def tune(
             t_max=t_max,
             clean_weight=clean_weight,
             adaptive=adaptive,
+            seen=seen,
         )
         if method == "auto"
         else None
     )
     chosen = method if choice is None else choice.method
-    inside = look_inside(collector, noise, ladder, layers, reference) if layers else ({}, {})
-    calibrator, words = fit_on_ladder(chosen, tuning, source.labels, t_max, clean_weight, **inside[0])
-    standard, _ = fit_or_keep(chosen, *stack([clean], source.labels), t_max, **inside[1])
+    calibrator, words = fit_on_ladder(chosen, tuning, source.labels, t_max, clean_weight, **seen.beside(chosen))
+    standard, _ = fit_or_keep(chosen, *stack([clean], source.labels), t_max, **seen.clean.beside(chosen))
     return CalibratedModel(
         model=opened,
         calibrator=calibrator,
@@ -166,24 +173,6 @@ def _table_ladder(collector: Collector, noise: Shift) -> tuple[Mapping[str, Any]
     return {"shift": noise.name, "solver": "table", "passes": float(len(levels)), "levels": levels, "notes": []}, logits
 
 
-def look_inside(
-    collector: Collector,
-    noise: Shift | None,
-    ladder: Mapping[str, Any] | None,
-    layers: Sequence[str],
-    reference: AnyArray = None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The features that `fit` takes of all rungs of a ladder, and of the clean rows alone."""
-    levels = [0.0] if ladder is None else [float(level["epsilon"]) for level in ladder["levels"]]
-    rungs = [collector.features(noise or get_shift("gaussian"), level, layers) for level in levels]
-    known = {}
-    if reference is not None:
-        training = reference.inputs() if isinstance(reference, Source) else as_inputs(reference)
-        known = {"reference": pooled_features(collector.model, training, layers)}
-    together = {layer: np.concatenate([rung[layer] for rung in rungs]) for layer in layers}
-    return {"features": together, **known}, {"features": rungs[0], **known}
-
-
 def fit_on_ladder(
     method: str,
     parts: Sequence[Any],
@@ -234,19 +223,21 @@ def shift_for(shift: str | Shift, source: Source, categorical: Sequence[int] = (
 
 def _check_layers(method: str, layers: Sequence[str], reference: AnyArray) -> None:
     kind = CALIBRATORS.get(method)
-    if kind is None or not kind.needs_features:
+    auto = kind is None
+    if kind is not None and not kind.needs_features:
         if layers or reference is not None:
             inside = ", ".join(name for name, known in CALIBRATORS.items() if known.needs_features)
             raise InputError(
                 f"layers and reference are for methods that look inside the model, {inside}; the method is {method!r}. "
                 "Leave them out, or name another method."
             )
-    elif isinstance(layers, str) or not layers:
+    elif isinstance(layers, str) or (not layers and (not auto or reference is not None)):
+        what = "compares the reference with what it sees" if auto else "looks"
         raise InputError(
-            f"method {method!r} looks inside the model and needs a list of layers; layers is {layers!r}. "
+            f"method {method!r} {what} inside the model and needs a list of layers; layers is {layers!r}. "
             "Pass layers=[...], some of driftcal.open_model(model).layers."
         )
-    elif (reference is None) == kind.needs_reference:
+    elif kind is not None and (reference is None) == kind.needs_reference:
         raise InputError(
             f"method {method!r} compares features with those of training inputs; there are none. Pass reference=inputs, a few "
             "thousand of them."

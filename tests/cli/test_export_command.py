@@ -57,3 +57,15 @@ def test_a_calibrator_that_looks_inside_is_tuned_and_evaluated_but_not_exported(
     assert ran.code == 1
     assert "also needs the features" in ran.err
     assert run("tune", "model.onnx", "val.npz", "--method", "dac").code == 1
+
+
+def test_auto_looks_inside_where_it_is_shown(onnx_tuned, run, monkeypatch):
+    monkeypatch.setattr("driftcal.choose.CANDIDATES", ("ts",))
+    ran = run(
+        "tune", "model.onnx", "val.npz", "--levels", "2", "--layers", "flat,logits", "--reference", "val.npz", "--json",
+    )  # fmt: skip
+    told = json.loads(ran.out)["explanation"]
+    assert all(f"{name} 0." in told or told.startswith(name) for name in ("TS", "DAC", "DAC-PTS", "MD-TS")), told
+    ran = run("tune", "model.onnx", "val.npz", "--reference", "val.npz")
+    assert ran.code == 1
+    assert "needs a list of layers" in ran.err

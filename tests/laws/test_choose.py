@@ -6,6 +6,7 @@ import pytest
 import driftcal
 from driftcal.calibrators import CALIBRATORS
 from driftcal.choose import CANDIDATES, _entrants, choose
+from driftcal.inside import Seen
 
 N, C = 800, 5
 STATIC = ("base", "ts", "ets", "ir", "irm", "ps", "hb", "vs", "spline", "hts")
@@ -77,7 +78,7 @@ def test_what_is_left_out_is_said():
     assert all(CALIBRATORS[trial.method].keeps_accuracy for trial in few.trials)
     assert "The rarest class has 20 validation rows, fewer than 50" in few.explanation
     wide = np.tile(LEVELS[0], (1, 50))  # 250 classes, of which 5 occur
-    names, reasons = _entrants([wide] * 6, np.arange(len(wide) * 20) % 250, CANDIDATES, False, True)
+    names, reasons = _entrants([wide] * 6, np.arange(len(wide) * 20) % 250, CANDIDATES, False, True, Seen())
     assert "dirichlet" not in names
     assert any("DIRICHLET was left out: 250² numbers on 96000 rows" in reason for reason in reasons)
 

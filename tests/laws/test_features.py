@@ -9,7 +9,9 @@ from sklearn.base import clone
 import driftcal
 from driftcal.calibrators import CALIBRATORS, make_calibrator
 from driftcal.calibrators.density import kth_distances
+from driftcal.choose import choose
 from driftcal.errors import ArtefactError, InputError, NoFiniteOptimum, UnknownName
+from driftcal.inside import Seen
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if kind.needs_features)
 PARAMS = {"dac": {"k": 5}, "dac-pts": {"k": 5}}
@@ -304,3 +306,44 @@ def test_tuned_saved_and_evaluated_with_the_model(name, net, tmp_path):
         driftcal.tune(model, x[400:550], y[400:550], method=name)
     with pytest.raises(InputError, match="look inside the model, dac, dac-pts, md-ts; the method is 'ts'"):
         driftcal.tune(model, x[400:550], y[400:550], method="ts", layers=["0"])
+
+
+def test_auto_tries_them_too_and_keeps_layers_only_for_a_winner_that_looks_at_them(net, monkeypatch):
+    model, x, y = net
+    monkeypatch.setattr("driftcal.choose.CANDIDATES", ("ts", "irm", "spline"))
+    given = {"levels": 3, "layers": ["0", "2"]}
+    tuned = driftcal.tune(model, x[400:550], y[400:550], reference=x[:400], **given)
+    assert tuned.method == "dac", tuned.explanation
+    assert tuned.layers == ("0", "2")
+    assert "DAC had the lowest" in tuned.explanation
+    assert "DAC-PTS 0." in tuned.explanation
+    assert "MD-TS 0." in tuned.explanation
+    assert "needed wherever it is used" in tuned.explanation
+    named = driftcal.tune(model, x[400:550], y[400:550], method="dac", reference=x[:400], **given)
+    np.testing.assert_array_equal(tuned.predict_proba(x[550:]), named.predict_proba(x[550:]))
+    alone = driftcal.tune(model, x[400:550], y[400:550], **given)
+    assert "MD-TS 0." in alone.explanation
+    assert "DAC, DAC-PTS were left out" in alone.explanation
+    assert (alone.method, alone.layers, alone.calibrator.needs_features) == ("spline", (), False)
+    few = driftcal.tune(model, x[400:550], y[400:550], reference=x[:20], **given)
+    assert "and the reference has 20" in few.explanation
+    with pytest.raises(InputError, match="needs a list of layers; layers is \\(\\)"):
+        driftcal.tune(model, x[400:550], y[400:550], reference=x[:400])
+
+
+def test_a_race_holds_out_the_features_of_the_rows_it_holds_out():
+    """Distances that give a row's fate away only together with its own features: mixed up, they would be worth nothing."""
+    rng = np.random.default_rng(0)
+    n, logits = 300, 3 * rng.normal(size=(3, 300, 4))
+    y, near = logits[0].argmax(axis=1), [np.arange(n) % 3 > level for level in range(3)]
+    for z, good in zip(logits, near, strict=True):
+        z[:] = np.where(good[:, None], logits[0], z)
+    features = [{"a": np.where(good[:, None], [5.0, 0], [0, 5.0]) + rng.normal(size=(n, 2))} for good in near]
+    training = {"a": np.array([5.0, 0]) + rng.normal(size=(100, 2))}
+    mixed = [{"a": rng.permutation(rung["a"])} for rung in features]
+    found = [
+        choose(list(logits), y, candidates=("ts", "dac"), seen=Seen(rungs, training)) for rungs in (features, mixed)
+    ]
+    own, others = ({trial.method: trial.brier for trial in choice.trials} for choice in found)
+    assert own["dac"] < 0.9 * own["ts"]
+    assert others["dac"] > 0.95 * others["ts"]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from driftcal.bench.cases import Case
 from driftcal.bench.workbench import Workbench
 from driftcal.calibrators import CALIBRATORS
 from driftcal.errors import DataError
+from driftcal.inside import Seen
 from driftcal.models import pooled_features
 from driftcal.perturb.shift import Shift
-from driftcal.tuning import look_inside
 from driftcal.types import Array
 
 
@@ -46,10 +46,7 @@ class Inside:
         alone = tuple(name for name in looking if not CALIBRATORS[name].needs_reference)
         return cls(layers, None, alone, {name: why for name in looking if name not in alone})
 
-    def on(self, bench: Workbench, case: Case, shift: Shift, ladder: Mapping[str, Any]) -> dict[str, Any]:
-        """The features of a ladder's rungs, as `fit` takes them."""
-        return look_inside(bench.collector(case, case.validation), shift, ladder, self.layers)[0]
-
-    def beside(self, method: str, seen: Mapping[str, Any]) -> dict[str, Any]:
-        """What `fit` of a method is given beside logits."""
-        return {**seen, **({"reference": self.reference} if CALIBRATORS[method].needs_reference else {})}
+    def on(self, bench: Workbench, case: Case, shift: Shift, ladder: Mapping[str, Any]) -> Seen:
+        """What there is to see on a ladder's rungs."""
+        seen = Seen.of(bench.collector(case, case.validation), shift, ladder, self.layers)
+        return replace(seen, reference=self.reference)

@@ -32,7 +32,7 @@ def tune(
         str,
         typer.Option(
             help="auto (compares and explains), base, ts, ets, ts-ir, ir, irm, ps, hb, pbmc, vs, svs, dirichlet, "
-            "beta, spline, hts, pts, ladder-ts, ladder-irm, ladder-ec, ladder-pts, atc-ec, doc-ec; dac, dac-pts and md-ts look at --layers."
+            "beta, spline, hts, pts, ladder-ts, ladder-irm, ladder-ec, ladder-pts, atc-ec, doc-ec; dac, dac-pts and md-ts look at --layers; auto tries them too where layers are named."
         ),
     ] = "auto",
     shift: Annotated[
@@ -63,11 +63,13 @@ def tune(
     ] = None,
     layers: Annotated[
         str | None,
-        typer.Option(help="dac, dac-pts, md-ts: layers of the model to look at, by their names.", metavar="A,B,…"),
+        typer.Option(
+            help="auto, dac, dac-pts, md-ts: layers of the model to look at, by their names.", metavar="A,B,…"
+        ),
     ] = None,
     reference: Annotated[
         str | None,
-        typer.Option(help="dac, dac-pts: training data to compare with, a few thousand inputs.", metavar="DATA"),
+        typer.Option(help="auto, dac, dac-pts: training data to compare with, a few thousand inputs.", metavar="DATA"),
     ] = None,
     seed: options.Seed = 0,
     store: options.StoreDir = None,

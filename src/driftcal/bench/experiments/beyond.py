@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from driftcal.bench.workbench import PAPER, Workbench
 from driftcal.calibrators import CALIBRATORS, PAPER_CALIBRATORS, Calibrator
 from driftcal.calibrators.adaptive import WINDOW
 from driftcal.evaluation import Contender
+from driftcal.inside import Seen
 from driftcal.perturb import get_shift, get_suite
 from driftcal.perturb.shift import Shift
 from driftcal.tuning import climb, fit_on_ladder
@@ -103,7 +103,7 @@ def _contenders(bench: Workbench, case: Case, inside: Inside) -> list[Contender]
     labels, (record, parts) = bench.collector(case, case.validation).labels, bench.ladder(case)
     t_max, drift = bench.settings.t_max, get_shift("varied")
     varied_record, varied = climb(bench.collector(case, case.validation), drift, levels=bench.settings.levels)
-    seen: dict[str, Mapping[str, Any]] = {}
+    seen = {"noise": Seen(), "varied": Seen()}
     if inside.methods:
         seen["noise"] = inside.on(bench, case, bench.settings.noise(case.data), record)
         seen["varied"] = inside.on(bench, case, drift, varied_record or {})
@@ -111,7 +111,7 @@ def _contenders(bench: Workbench, case: Case, inside: Inside) -> list[Contender]
     def fit(name: str, method: str, tuned_on: str, clean_weight: float | None = None) -> Contender:
         ladder = "varied" if tuned_on == "varied" else "noise"
         rungs = varied if ladder == "varied" else parts
-        beside = inside.beside(method, seen[ladder]) if CALIBRATORS[method].needs_features else {}
+        beside = seen[ladder].beside(method)
         calibrator, words = fit_on_ladder(method, rungs, labels, t_max, clean_weight, **beside)
         return Contender(name, method, calibrator, tuned_on, [words] if words else [])
 
