@@ -172,6 +172,14 @@ def test_distances_in_chunks_and_to_rows_that_are_the_same(monkeypatch):
         np.testing.assert_allclose(kth_distances(rows, rows, k), wanted[:, k - 1], atol=1e-12)
 
 
+def test_rows_without_any_feature_have_distances_too():
+    """Their product with every row is 0, so that alone would not tell which one is near."""
+    rows = np.array([[0, 0], [1, 0], [0, 1]], np.float32)
+    reference = np.array([[0, 1], [0, 0], [0, 1], [0, 0], [0, 1]], np.float32)
+    for k, wanted in ((1, [0, 1, 0]), (2, [0, 1, 0]), (3, [1, 2**0.5, 0]), (5, [1, 2**0.5, 1])):
+        np.testing.assert_allclose(kth_distances(rows, reference, k), wanted)
+
+
 def test_a_large_reference_is_refused_before_anything_is_computed(monkeypatch):
     monkeypatch.setattr("driftcal.calibrators.density.MOST_NUMBERS", 100)
     with pytest.raises(InputError, match="Take a random part"):
@@ -240,14 +248,6 @@ def test_torch_modules_take_features_too(case):
     assert np.abs(scripted(z, beside).numpy() - wanted).max() < 1e-9
     with pytest.raises(ValueError, match="features 5"):
         module(z, beside[:, :4])
-
-
-def test_onnx_files_see_logits_only(case):
-    pytest.importorskip("onnx")
-    from driftcal.deploy import to_onnx
-
-    with pytest.raises(InputError, match="also needs the features"):
-        to_onnx(case[2])
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ from driftcal.types import AnyArray, Array, Float64, Logits
 FLOOR = 1e-3
 #: Numbers in the reference that an artefact may hold: 256 MB of float32.
 MOST_NUMBERS = 1 << 26
-#: Similarities computed at once: 64 MB of float32.
-CHUNK = 1 << 24
+#: Rows times reference rows compared at once: 64 MB of float64.
+CHUNK = 1 << 23
 #: What may be left of the slope of the squared error in weights whose size is about 1.
 SLOPE = 1e-6
 
@@ -115,20 +115,31 @@ class DensityAwareCalibration(NeighbourCalibrator):
 
 
 def kth_distances(rows: Array, reference: Array, k: int) -> Float64:
-    """The distance from each row to the `k`-th nearest reference row, all of length 1.
+    """The distance from each row to the `k`-th nearest reference row, all of length 1 or 0.
 
     >>> kth_distances(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]]), 2).round(3)
     array([1.414])
     """
     found = np.empty(len(rows))
     step = max(1, CHUNK // len(reference))
+    training = reference.astype(np.float64)  # in float32 rounding would choose among near rows, everywhere differently
+    halves = half_squares(training)
     for low in range(0, len(rows), step):
-        part = rows[low : low + step]
-        likeness = part @ reference.T  # |a − b|² = 2 − 2·a·b: the nearest are the most alike
-        kth = np.argpartition(likeness, len(reference) - k, axis=1)[:, len(reference) - k]
-        # from the difference, because 2 − 2·a·b has no digits left for near rows
-        found[low : low + step] = np.linalg.norm(part.astype(np.float64) - reference[kth], axis=1)
+        part = rows[low : low + step].astype(np.float64)
+        nearness = part @ training.T - halves
+        kth = np.argpartition(nearness, len(reference) - k, axis=1)[:, len(reference) - k]
+        # from the difference, because |a|² − 2·nearness has no digits left for near rows
+        found[low : low + step] = np.linalg.norm(part - training[kth], axis=1)
     return found
+
+
+def half_squares(reference: Array) -> Float64:
+    """|b|²/2 of each reference row: |a − b|² = |a|² − 2·(a·b − |b|²/2), so the largest a·b − |b|²/2 is the nearest.
+
+    Lengths are not quite 1 in float32, and those of rows without any feature are 0.
+    """
+    halves: Float64 = (reference.astype(np.float64) ** 2).sum(axis=1) / 2
+    return halves
 
 
 def _fit_weights(rows: Rows, inputs: Float64, temperature: float) -> tuple[Float64, float, int]:
