@@ -9,7 +9,7 @@ import pytest
 
 from driftcal.calibrators import CALIBRATORS, make_calibrator
 
-#: They look inside the model, where an exported map of logits cannot.
+#: They look inside the model: their exports need features beside logits.
 NEED_FEATURES = ("dac", "dac-pts", "md-ts")
 NAMES = [name for name in CALIBRATORS if name not in NEED_FEATURES]
 #: Adaptive ones export another one's map, so that most tests need not repeat it.
@@ -34,6 +34,50 @@ def fitted(name, n_classes, **params):
     if n_classes > 2:
         labels[labels == n_classes - 1] = 0
     return make_calibrator(name, **params).fit(logits, labels, levels=levels)
+
+
+#: Widths of the two layers that calibrators look at here; the second has maps of 2 × 2 places.
+WIDTHS = (8, 5)
+
+
+@functools.cache
+def fitted_inside(name, n_classes):
+    """A calibrator that looks at two layers, tuned on overconfident logits that are worse far from 200 training rows."""
+    rng = np.random.default_rng(n_classes)
+    n = 500
+    levels = np.arange(n) % 3
+    logits = 2 * rng.normal(size=(n, n_classes)).astype(np.float32)
+    labels = np.argmax(0.6 / (1 + levels[:, None]) * logits + rng.gumbel(size=logits.shape), axis=1)
+    features = [rng.normal(size=(n, width)) + (levels[:, None] == np.arange(width)) for width in WIDTHS]
+    options = {"k": 5} if CALIBRATORS[name].needs_reference else {}
+    beside = {"reference": list(training_rows())} if CALIBRATORS[name].needs_reference else {}
+    return make_calibrator(name, **options).fit(logits, labels, features=features, levels=levels, **beside)
+
+
+@functools.cache
+def training_rows():
+    """Features of training rows in each layer; some are alike and some have no feature at all."""
+    rng = np.random.default_rng(7)
+    layers = [np.maximum(rng.normal(size=(200, width)) + np.eye(width)[0], 0) for width in WIDTHS]
+    for layer in layers:
+        layer[:10] = layer[10:20]
+        layer[20:24] = 0
+    return tuple(layer.astype(np.float32) for layer in layers)
+
+
+@functools.cache
+def layer_values(n):
+    """What the two layers give for n rows, (n, 8) and (n, 5, 2, 2): usual, long, short, without any feature, training rows themselves."""
+    rng = np.random.default_rng(3)
+    found = []
+    for width, places, training in zip(WIDTHS, ((), (2, 2)), training_rows(), strict=True):
+        values = rng.normal(size=(n, width, *places))
+        values[0::5] = np.maximum(values[0::5], 0)
+        own = training[rng.integers(len(training), size=len(values[1::5]))]
+        values[1::5] = own.reshape(*own.shape, *(1 for _ in places))
+        values[2::50], values[3::50], values[4::50] = 0, 1e30 * values[3::50], 1e-30 * values[4::50]
+        found.append(values.astype(np.float32))
+    return found
 
 
 @functools.cache
@@ -66,6 +110,16 @@ def write_model(path, nodes, shape, out_shape, weights=(), *, kind=1, out_kind=1
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
     onnx.save(model, path, **save)
     return path
+
+
+def echo_inside(path, n_classes, **options):
+    """A model that gives parts of its input as logits and as layers `flat`, (n, 8), and `maps`, (n, 5, 2, 2)."""
+    ends = np.cumsum([0, n_classes, 8, 20])
+    weights = {f"at{k}": np.array([end]) for k, end in enumerate(ends)} | {"one": np.array([1])}
+    nodes = [("Slice", ["x", f"at{k}", f"at{k + 1}", "one"], [name]) for k, name in enumerate(("logits", "flat", "m"))]
+    nodes.append(("Reshape", ["m", "shape"], ["maps"]))
+    weights["shape"] = np.array([-1, 5, 2, 2])
+    return write_model(path, nodes, ["n", n_classes + 28], ["n", n_classes], weights, **options)
 
 
 def echo(path, n_classes, **options):

@@ -45,7 +45,7 @@ def test_a_dry_run_writes_nothing(onnx_tuned, run):
     assert sorted(onnx_tuned.iterdir()) == before
 
 
-def test_a_calibrator_that_looks_inside_is_tuned_and_evaluated_but_not_exported(onnx_tuned, run):
+def test_a_calibrator_that_looks_inside_is_tuned_evaluated_and_exported(onnx_tuned, run):
     ran = run(
         "tune", "model.onnx", "val.npz", "--method", "dac", "--levels", "2", "--layers", "flat,logits",
         "--reference", "val.npz", "--json",
@@ -53,9 +53,14 @@ def test_a_calibrator_that_looks_inside_is_tuned_and_evaluated_but_not_exported(
     assert (ran.code, json.loads(ran.out)["method"]) == (0, "dac"), ran.err
     ran = run("evaluate", "model.onnx", "cal.safetensors", "test.npz", "--suite", "h-tuning", "--json")
     assert [line["calibrator"] for line in json.loads(ran.out)["summary"]] == ["base", "dac-p"]
-    ran = run("export", "model.onnx", "cal.safetensors", "-o", "out.onnx")
-    assert ran.code == 1
-    assert "also needs the features" in ran.err
+    told = json.loads(run("export", "model.onnx", "cal.safetensors", "-o", "out.onnx", "--json").out)
+    assert told["max_difference"] < 1e-9
+    wrong = run("export", "model.onnx", "cal.safetensors", "-o", "no.onnx", "--layers", "flat,other", "--force")
+    assert wrong.code == 1
+    assert "'other', which DensityAwareCalibration looks at" in wrong.err
+    forced = run("export", "model.onnx", "cal.safetensors", "-o", "yes.onnx", "--layers", "flat,logits", "--force")
+    assert forced.code == 0, forced.err
+    assert (onnx_tuned / "yes.onnx").read_bytes() == (onnx_tuned / "out.onnx").read_bytes()
     assert run("tune", "model.onnx", "val.npz", "--method", "dac").code == 1
 
 

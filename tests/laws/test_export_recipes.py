@@ -1,16 +1,15 @@
-"""Every calibrator has an export or says why not; what adapts is exported standing still, and says so."""
+"""Every calibrator has an export; what adapts is exported standing still, and says so."""
 
 import json
 
 import numpy as np
 import pytest
-from export_cases import ADAPTIVE, NAMES, NEED_FEATURES, fitted, rows
+from export_cases import ADAPTIVE, NAMES, NEED_FEATURES, WIDTHS, fitted, fitted_inside, rows
 
 from driftcal.calibrators import CALIBRATORS
 from driftcal.deploy import to_onnx
 from driftcal.deploy.onnx_file import open_session
 from driftcal.deploy.recipe import recipe_of
-from driftcal.errors import InputError
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -20,22 +19,14 @@ def run(export, logits):
     return open_session(export.model.SerializeToString()).run(None, {"logits": logits})[0]
 
 
-def test_every_calibrator_is_exported_or_needs_features():
-    needing = {name for name, kind in CALIBRATORS.items() if getattr(kind, "needs_features", False)}
-    assert needing == set(NEED_FEATURES) & set(CALIBRATORS)
-    for name in NAMES:
-        recipe = recipe_of(fitted(name, 5))
+def test_every_calibrator_is_exported():
+    assert {name for name, kind in CALIBRATORS.items() if kind.needs_features} == set(NEED_FEATURES)
+    for name in CALIBRATORS:
+        recipe = recipe_of(fitted(name, 5) if name in NAMES else fitted_inside(name, 5))
+        assert recipe.widths == (() if name in NAMES else WIDTHS)
         assert recipe.n_classes == 5
         assert recipe.keeps_accuracy == CALIBRATORS[name].keeps_accuracy
         assert ("does not adapt" in recipe.note) == CALIBRATORS[name].adaptive
-
-
-def test_features_are_not_exported(monkeypatch):
-    monkeypatch.setattr(CALIBRATORS["ts"], "needs_features", True, raising=False)
-    with pytest.raises(
-        InputError, match=r"TemperatureScaling also needs the features .* Use it in Python with driftcal.load"
-    ):
-        to_onnx(fitted("ts", 5))
 
 
 @pytest.mark.parametrize("name", ADAPTIVE)

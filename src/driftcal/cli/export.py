@@ -18,6 +18,13 @@ def export(
         "calibrated.onnx"
     ),
     force: Annotated[bool, typer.Option("--force", help="Even if the calibrator was tuned for another model.")] = False,
+    layers: Annotated[
+        str | None,
+        typer.Option(
+            help="dac, dac-pts, md-ts: the layers in this graph, where the calibrator file names none or, with --force, others.",
+            metavar="A,B,…",
+        ),
+    ] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     dry_run: options.DryRun = False,
@@ -25,7 +32,8 @@ def export(
     """Write an ONNX model with its calibrator at the end.
 
     The new model takes the same input, keeps its outputs and also answers probabilities, label and confidence, with standard
-    operators only. It is run and compared with the calibrator first: more than 1e-6 apart, and nothing is written.
+    operators only. A calibrator that looks inside the model is joined to its layers. The new model is run and compared with the
+    calibrator first: more than 1e-6 apart, and nothing is written.
 
     \b
       driftcal export model.onnx cal.safetensors -o calibrated.onnx
@@ -36,7 +44,8 @@ def export(
     if dry_run:
         talk.give({"would_write": [str(output)]}, f"would write {output}")
         return
-    written = append_to_onnx(model, calibrator, output, force=force)
+    inside = layers.split(",") if layers else None
+    written = append_to_onnx(model, calibrator, output, layers=inside, force=force)
     names = ", ".join(written.outputs)
     talk.give(
         written.to_dict(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ import numpy as np
 from driftcal.calibrated import CalibratedModel, check_same_model
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.artefact import load, notes
+from driftcal.deploy.append_layers import choose_layers, pooled_layers
+from driftcal.deploy.onnx_features import add_pooled
 from driftcal.deploy.onnx_file import (
     IR_VERSION,
     OPSET,
@@ -29,7 +31,7 @@ from driftcal.errors import ArtefactError, InputError, ModelError, need
 from driftcal.files import write_atomic
 from driftcal.models import Model, open_model
 from driftcal.models.model import SMALLEST_PROBABILITY
-from driftcal.models.onnx_runtime import output_name
+from driftcal.models.onnx_runtime import output_name, widened
 from driftcal.types import AnyArray, Array, Logits
 
 #: The oldest opset in which all operators of a calibration have their present form.
@@ -45,6 +47,7 @@ def append_to_onnx(
     calibrator: Calibrator | CalibratedModel | str | os.PathLike[str],
     output: str | os.PathLike[str],
     *,
+    layers: Sequence[str] | None = None,
     force: bool = False,
     inputs: AnyArray | None = None,
 ) -> OnnxExport:
@@ -56,52 +59,59 @@ def append_to_onnx(
     that was tuned on another model, or does not say on which, is refused unless `force`. Weights that lie beside the
     model move into the new file, up to protobuf's 2 GB.
 
+    A calibrator that looks inside the model is joined to the layers it was tuned on, pooled as `driftcal.pooled_features` does it. They are
+    values of the graph; `layers` names them where the calibrator does not know them, or, with `force`, where the graph has other names for
+    them.
+
     At the end the new model runs on `inputs` (as its input wants them; random ones by default) and is compared with
-    the calibrator on the logits it really emits. More than 1e-6 apart, and nothing is written.
+    the calibrator on the logits (and features) it really emits. More than 1e-6 apart, and nothing is written.
     """
     source = Path(model_path)
     if Path(output).resolve() == source.resolve():
         raise InputError(f"output must be another file than the model {str(source)!r}. Choose a new name.")
-    fitted, recorded = _calibrator(calibrator, force)
+    fitted, recorded, tuned_on = _calibrator(calibrator, force)
+    recipe = recipe_of(fitted)
     steps = {key: recorded[key] for key in ("preprocessing", "outputs")} if recorded else {}
     model = open_model(source, **steps)
     if recorded and not force:
         check_same_model(model, recorded, calibrator if isinstance(calibrator, str | os.PathLike) else "the calibrator")
 
     proto = _read(source)
-    session = open_session(proto.SerializeToString())
-    logits_name = output_name(session.get_outputs())
+    inside = choose_layers(fitted, recipe, layers, tuned_on, proto, force)
+    session = open_session(widened(proto, inside))
+    logits_name = output_name(proto.graph.output)
     probe = _probe(session.get_inputs()[0], steps.get("preprocessing") or {}) if inputs is None else inputs
     feed = {session.get_inputs()[0].name: _as_type(probe, session.get_inputs()[0].type)}
-    before = _answers(session, [logits_name], feed)[0]
+    before, *values = _answers(session, [logits_name, *inside], feed)
     _check_columns(model, before, fitted)
+    pooled_layers(model, recipe, inside, values)
 
-    recipe = recipe_of(fitted)
-    names = _append(proto, fitted, recipe, logits_name, before, model.outputs)
+    names = _append(proto, fitted, recipe, model, (logits_name, before), dict(zip(inside, values, strict=True)))
+    # what the layers gave is read in the same run: another one may round otherwise
+    emitted, *found = _answers(open_session(widened(proto, inside)), [logits_name, *names, *inside], feed)
+    _check_unchanged("logits", emitted, before)
+    logits, features = _logits(model, emitted), pooled_layers(model, recipe, inside, found[3:])
+    difference = max(prove(fitted, logits, found[:3], features), to_onnx(fitted).difference)
     content = proto.SerializeToString()
-    emitted, *found = _answers(open_session(content), [logits_name, *names], feed)
-    size = float(np.abs(before, where=np.isfinite(before), out=np.zeros(before.shape)).max(initial=0))
-    if not np.allclose(emitted, before, atol=1e-3 * size):
-        raise ModelError("the model's own logits changed when the calibrator was appended. Nothing was written.")
-    logits = _logits(model, emitted)
-    difference = max(prove(fitted, logits, found), to_onnx(fitted).difference)
+    if inside:  # the file itself does not give its layers
+        _check_unchanged("probabilities", _answers(open_session(content), [names[0]], feed)[0], found[0])
     path = write_atomic(output, content)
     return OnnxExport(proto, difference, len(logits) + 256, names, path, recipe.note)
 
 
-def _calibrator(given: Any, force: bool) -> tuple[Calibrator, Mapping[str, Any] | None]:
-    """The calibrator, and what is known about the model it was tuned on."""
+def _calibrator(given: Any, force: bool) -> tuple[Calibrator, Mapping[str, Any] | None, Sequence[str]]:
+    """The calibrator, and what is known about the model it was tuned on and the layers it looks at."""
     if isinstance(given, CalibratedModel):
-        return given.calibrator, given.model.describe()
+        return given.calibrator, given.model.describe(), given.layers
     if not isinstance(given, str | os.PathLike):
-        recipe_of(given)
-        return given, None  # in memory: the caller knows where it comes from
-    recorded = notes(given)["notes"].get("model")
+        return given, None, ()  # in memory: the caller knows where it comes from
+    noted = notes(given)["notes"]
+    recorded = noted.get("model")
     if recorded is None and not force:
         raise ArtefactError(
             f"{given} must say which model it was tuned on; it is a calibrator alone. Save a CalibratedModel, or pass force=True."
         )
-    return load(given), recorded
+    return load(given), recorded, noted.get("layers", ())
 
 
 def _read(path: Path) -> Any:
@@ -139,9 +149,18 @@ def _opset(proto: Any) -> int:
 
 
 def _append(
-    proto: Any, calibrator: Calibrator, recipe: Recipe, logits_name: str, answers: Array, kind: str
+    proto: Any,
+    calibrator: Calibrator,
+    recipe: Recipe,
+    model: Model,
+    logits: tuple[str, Array],
+    inside: dict[str, Array],
 ) -> tuple[str, str, str]:
-    """Add the calibration to `proto`; the names of the new outputs."""
+    """Add the calibration to `proto`; the names of the new outputs.
+
+    `logits` and the layers `inside` are known by their names and by what they gave once.
+    """
+    logits_name, answers = logits
     taken = set(_names(proto.graph))
     prefix = "driftcal/"
     while any(name.startswith(prefix) for name in taken):
@@ -153,7 +172,10 @@ def _append(
         chosen.append(name)
     names = (chosen[0], chosen[1], chosen[2])
     nodes = Nodes(prefix, _opset(proto))
-    add_calibration(nodes, recipe, _to_logits(nodes, logits_name, answers, kind), names)
+    features = [
+        add_pooled(nodes, layer, values, model.preprocessing.channels_first) for layer, values in inside.items()
+    ]
+    add_calibration(nodes, recipe, _to_logits(nodes, logits_name, answers, model.outputs), names, features)
     graph = proto.graph
     graph.node.extend(nodes.nodes)
     graph.initializer.extend(nodes.initializers)
@@ -230,6 +252,15 @@ def _answers(session: Any, names: list[str], feed: dict[str, Array]) -> list[Arr
             "Pass inputs=..., some rows as the model wants them."
         ) from error
     return found
+
+
+def _check_unchanged(what: str, now: Array, before: Array) -> None:
+    """Refuse a graph that computes something else than before, more than rounding explains."""
+    size = float(np.abs(before, where=np.isfinite(before), out=np.zeros(before.shape)).max(initial=0))
+    if not np.allclose(now, before, atol=1e-3 * size):
+        raise ModelError(
+            f"the model's own {what} changed when the calibrator was appended. Nothing was written. Please report it."
+        )
 
 
 def _check_columns(model: Model, answers: Array, calibrator: Calibrator) -> None:

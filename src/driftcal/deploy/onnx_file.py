@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,9 +13,10 @@ import numpy as np
 
 from driftcal._version import __version__
 from driftcal.calibrators import CALIBRATORS, Calibrator
+from driftcal.deploy.onnx_features import add_split
 from driftcal.deploy.onnx_graph import OUTPUTS, add_calibration
 from driftcal.deploy.onnx_nodes import Nodes
-from driftcal.deploy.recipe import recipe_of
+from driftcal.deploy.recipe import Recipe, recipe_of
 from driftcal.errors import InputError, ModelError, need
 from driftcal.files import write_atomic
 from driftcal.types import Array, Logits
@@ -61,8 +63,9 @@ def to_onnx(
     """`calibrator` as an ONNX model from (n, classes) logits to `probabilities`, `label` and `confidence`.
 
     Inside all is float64, the input is what `logits` says. The label is a column number: the logits' argmax where the
-    calibrator keeps accuracy. The graph is run on probe logits; if it differs by more than 1e-6 from the calibrator
-    nothing is written.
+    calibrator keeps accuracy. A calibrator that looks at a model's layers has a second input, `features`: float32 (n, F), layers
+    side by side in the order of the fit, pooled to one vector each; their lengths do not matter. The graph is run on
+    probe rows; if it differs by more than 1e-6 from the calibrator nothing is written.
 
     >>> from driftcal import TemperatureScaling
     >>> ts = TemperatureScaling().fit([[2.0, 0.0], [0.0, 1.0], [2.0, 1.0]], [0, 1, 1])
@@ -74,22 +77,24 @@ def to_onnx(
     if logits not in _TYPES:
         raise InputError(f"logits must be one of {', '.join(_TYPES)}; it is {logits!r}.")
     nodes = Nodes("driftcal/", OPSET)
-    wide = nodes("Cast", "logits", to=_TYPES["float64"])
-    add_calibration(nodes, recipe, wide)
     info = onnx.helper.make_tensor_value_info
+    wide = nodes("Cast", "logits", to=_TYPES["float64"])
+    inputs, layers = [info("logits", _TYPES[logits], ["n", recipe.n_classes])], []
+    if recipe.widths:
+        inputs.append(info("features", _TYPES["float32"], ["n", sum(recipe.widths)]))
+        layers = add_split(nodes, nodes("Cast", "features", to=_TYPES["float64"]), recipe.widths)
+    add_calibration(nodes, recipe, wide, features=layers)
     graph = onnx.helper.make_graph(
-        nodes.nodes,
-        "driftcal",
-        [info("logits", _TYPES[logits], ["n", recipe.n_classes])],
-        output_infos(OUTPUTS, recipe.n_classes),
-        nodes.initializers,
+        nodes.nodes, "driftcal", inputs, output_infos(OUTPUTS, recipe.n_classes), nodes.initializers
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     describe(model, calibrator, recipe.note)
     onnx.checker.check_model(model)
     probe = probe_logits(recipe.n_classes).astype(logits)
-    found = open_session(model.SerializeToString()).run(list(OUTPUTS), {"logits": probe})
-    difference = prove(calibrator, probe, found)
+    features = probe_features(recipe, len(probe))
+    feed = {"logits": probe, **({"features": np.concatenate(features, axis=1)} if features else {})}
+    found = open_session(model.SerializeToString()).run(list(OUTPUTS), feed)
+    difference = prove(calibrator, probe, found, features)
     where = None if path is None else write_atomic(path, model.SerializeToString())
     return OnnxExport(model, difference, len(probe), path=where, note=recipe.note)
 
@@ -147,9 +152,27 @@ def probe_logits(n_classes: int) -> Logits:
     return probe
 
 
-def prove(calibrator: Calibrator, logits: Logits, found: list[Array]) -> float:
-    """The largest difference between what a graph answered to `logits` and the calibrator; raise above the tolerance."""
-    wanted, label = calibrator.predict_proba(logits), calibrator.predict(logits)
+def probe_features(recipe: Recipe, n: int) -> list[Array]:
+    """Fixed features of n rows for each layer of a recipe: usual ones, long and short ones, zeros, neighbours themselves."""
+    rng, neighbours = np.random.default_rng(0), getattr(recipe.scores, "neighbours", None)
+    found = []
+    for k, width in enumerate(recipe.widths):
+        rows = rng.normal(size=(n, width)) * np.repeat([1, 1e-30, 1e30, 1], -(-n // 4))[:n, None]
+        rows[::3] = np.maximum(rows[::3], 0)  # as behind a ReLU
+        rows[::17] = 0
+        if neighbours is not None:
+            rows[1::5] = neighbours.references[k][rng.integers(len(neighbours.references[k]), size=len(rows[1::5]))]
+        found.append(rows.astype(np.float32))
+    return found
+
+
+def prove(calibrator: Calibrator, logits: Logits, found: list[Array], features: Sequence[Array] = ()) -> float:
+    """The largest difference between what a graph answered to `logits` and the calibrator; raise above the tolerance.
+
+    `features` are those of each layer, where the calibrator looks at them.
+    """
+    beside: dict[str, Any] = {"features": list(features)} if features else {}
+    wanted, label = calibrator.predict_proba(logits, **beside), calibrator.predict(logits)
     rows = np.arange(len(wanted))
     difference = float(np.abs(found[0] - wanted).max(initial=0.0))
     difference = max(difference, float(np.abs(found[2] - found[0][rows, found[1]]).max(initial=0.0)))

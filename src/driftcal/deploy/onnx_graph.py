@@ -5,6 +5,9 @@ All operators but `Nodes.reduce` have kept their form since opset 13, so the nod
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from driftcal.deploy.onnx_features import add_unit
 from driftcal.deploy.onnx_nodes import Nodes, look_up, number
 from driftcal.deploy.onnx_scores import FLOOR, add_scores, are_open, keeps_mass
 from driftcal.deploy.recipe import Recipe
@@ -13,12 +16,22 @@ from driftcal.deploy.recipe import Recipe
 OUTPUTS = ("probabilities", "label", "confidence")
 
 
-def add_calibration(nodes: Nodes, recipe: Recipe, logits: str, outputs: tuple[str, str, str] = OUTPUTS) -> None:
-    """Add the nodes from float64 (n, classes) `logits` to probabilities, label and confidence, named by `outputs`."""
+def add_calibration(
+    nodes: Nodes,
+    recipe: Recipe,
+    logits: str,
+    outputs: tuple[str, str, str] = OUTPUTS,
+    features: Sequence[str] = (),
+) -> None:
+    """Add the nodes from float64 (n, classes) `logits` to probabilities, label and confidence, named by `outputs`.
+
+    A calibrator that looks at a model's layers needs float64 (n, F) `features` of each.
+    """
     scores = add_scores(
         nodes,
         recipe.scores,
         logits,
+        [add_unit(nodes, layer) for layer in features],
         name=outputs[0] if recipe.finish == "nothing" else None,
         to_be_normalised=recipe.table is None and recipe.finish == "normalise",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,18 +37,24 @@ class Nodes:
         self.nodes.append(node)
         return output
 
-    def reduce(self, operator: str, values: str, *, keepdims: int = 1, name: str | None = None) -> str:
-        """Add a reduction of each row other than ReduceSum: opset 18 turned their axes from an attribute to an input."""
+    def second(self, operator: str, *inputs: str | Array, **attributes: Any) -> str:
+        """Add a node of whose two outputs the second is wanted."""
+        return f"{self(operator, *inputs, spare=1, **attributes)}_spare_0"
+
+    def reduce(
+        self, operator: str, values: str, *, axes: Sequence[int] = (1,), keepdims: int = 1, name: str | None = None
+    ) -> str:
+        """Add a reduction, of each row, other than ReduceSum: opset 18 turned their axes from an attribute to an input."""
         if self._opset < 18:
-            return self(operator, values, axes=AXIS.tolist(), keepdims=keepdims, name=name)
-        return self(operator, values, AXIS, keepdims=keepdims, name=name)
+            return self(operator, values, axes=list(axes), keepdims=keepdims, name=name)
+        return self(operator, values, np.array(axes), keepdims=keepdims, name=name)
 
     def _constant(self, value: Array) -> str:
         key = (value.dtype.str, value.shape, value.tobytes())
         if key not in self._constants:
             name = f"{self._prefix}constant_{len(self._constants)}"
             self._constants[key] = name
-            self.initializers.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(value), name))
+            self.initializers.append(self._onnx.numpy_helper.from_array(np.asarray(value, order="C"), name))
         return self._constants[key]
 
 
@@ -62,6 +69,14 @@ def number(value: float) -> Array:
 def row_sum(nodes: Nodes, values: str) -> str:
     """The sum of each row, as a column."""
     return nodes("ReduceSum", values, AXIS, keepdims=1)
+
+
+def log1p(nodes: Nodes, x: str) -> str:
+    """log(1 + x) for x from 0 to 1e300: what rounding takes from 1 + x, the quotient gives back."""
+    more = nodes("Add", x, number(1))
+    kept = nodes("Sub", more, number(1))
+    logs = nodes("Mul", nodes("Log", more), nodes("Div", x, kept))
+    return nodes("Where", nodes("Greater", kept, number(0)), logs, x)
 
 
 def look_up(

@@ -2,44 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from driftcal.calibrators.entropy import LEAST_ARGUMENT, LEAST_LOG_ENTROPY
-from driftcal.calibrators.network import LARGEST
 from driftcal.calibrators.spline import AHEAD
-from driftcal.deploy.onnx_nodes import Nodes, look_up, number, row_sum
+from driftcal.deploy.onnx_nodes import Nodes, log1p, look_up, number, row_sum
+from driftcal.deploy.onnx_rows import scale_by_row
 from driftcal.deploy.recipe import (
     BetaCurves,
     Blended,
     Mixed,
     Scaled,
-    ScaledByEntropy,
-    ScaledByNetwork,
     Scores,
     Sigmoids,
     Stretched,
     TopCurve,
 )
+from driftcal.deploy.recipe_rows import ScaledByDistance, ScaledByEntropy, ScaledByNetwork, ScaledByRegression
 from driftcal.numerics import MASKED
 
 #: Values to be normalised are not let below this. It adds nothing to a row that has mass, and a row without any needs no
 #: special case: five operators less.
 FLOOR = 1e-300
-#: Stands for the infinite gap to a masked class; a quotient of infinities would be none.
-_MOST = 1e300
 #: Times this, all logits that are not masked have the same exponential.
 _FLAT = 1e-300
 
 
-def add_scores(nodes: Nodes, scores: Scores, z: str, name: str | None, *, to_be_normalised: bool = False) -> str:
-    """Add the nodes from float64 logits to scores; `name` is theirs where they are the probabilities already."""
+def add_scores(
+    nodes: Nodes, scores: Scores, z: str, features: Sequence[str], name: str | None, *, to_be_normalised: bool = False
+) -> str:
+    """Add the nodes from float64 logits to scores; `name` is theirs where they are the probabilities already.
+
+    `features` are the layers that the scores depend on beside the logits, rows of length 1.
+    """
     match scores:
         case Scaled():
             return _softmax(nodes, scores.scale, z, name)
-        case ScaledByEntropy():
-            return _by_row(nodes, z, _sharpness_by_entropy(nodes, scores, z), name)
-        case ScaledByNetwork():
-            return _by_row(nodes, z, _sharpness_by_network(nodes, scores, z), name)
+        case ScaledByEntropy() | ScaledByNetwork() | ScaledByDistance() | ScaledByRegression():
+            return scale_by_row(nodes, scores, z, features, name)
         case Blended():
             # side by side, (3, n, classes): the third makes all that is not masked equal
             scales = np.array([scores.scale, 1.0, _FLAT]).reshape(3, 1, 1)
@@ -75,53 +76,6 @@ def _log_softmax(nodes: Nodes, scale: float, z: str) -> str:
 def _softmax_of_open(nodes: Nodes, values: str, z: str, name: str | None) -> str:
     """The softmax of `values` where z is not masked."""
     return nodes("Softmax", nodes("Where", are_open(nodes, z), values, number(-np.inf)), axis=1, name=name)
-
-
-def _by_row(nodes: Nodes, z: str, sharpness: str, name: str | None) -> str:
-    # relative to the top first: a very sharp row would leave no digits for differences
-    top = nodes("GatherElements", z, nodes("ArgMax", z, axis=1, keepdims=1), axis=1)
-    below = nodes("Sub", z, top)
-    return nodes("Softmax", nodes("Mul", below, sharpness), axis=1, name=name)
-
-
-def _sharpness_by_entropy(nodes: Nodes, scores: ScaledByEntropy, z: str) -> str:
-    """1/T of each row, as a column."""
-    best = nodes("ArgMax", z, axis=1, keepdims=1)
-    top = nodes("GatherElements", z, best, axis=1)
-    others = nodes("ScatterElements", z, best, nodes("Add", top, number(-np.inf)), axis=1)
-    below = nodes("Max", nodes("Sub", others, top), number(MASKED))  # finite, so that its product with 0 is 0
-    powers = nodes("Exp", below)
-    rest = row_sum(nodes, powers)
-    pull = nodes("Div", row_sum(nodes, nodes("Mul", powers, below)), nodes("Add", rest, number(1)))
-    entropy = nodes("Max", nodes("Sub", _log1p(nodes, rest), pull), number(np.exp(LEAST_LOG_ENTROPY)))
-    line = nodes("Add", nodes("Mul", nodes("Log", entropy), number(scores.slope)), number(scores.intercept))
-    a = nodes("Max", line, number(LEAST_ARGUMENT))
-    tail = _log1p(nodes, nodes("Exp", nodes("Neg", nodes("Abs", a))))
-    return nodes("Reciprocal", nodes("Add", nodes("Max", a, number(0)), tail))
-
-
-def _sharpness_by_network(nodes: Nodes, scores: ScaledByNetwork, z: str) -> str:
-    """scale·exp(−g) of each row, as a column."""
-    width = len(scores.low)
-    largest = nodes("TopK", z, np.array([width + 1]), axis=1, spare=1)
-    top, next_ones = (nodes("Gather", largest, place, axis=1) for place in (np.array([0]), np.arange(1, width + 1)))
-    gaps = nodes("Min", nodes("Div", nodes("Sub", top, next_ones), number(scores.unit)), number(_MOST))
-    x = nodes("Min", nodes("Max", _log1p(nodes, gaps), scores.low), scores.high)
-    x = nodes("Div", nodes("Sub", x, scores.mean), scores.spread)
-    *hidden, (weights, constants) = scores.layers
-    for into, shift in hidden:
-        x = nodes("Tanh", nodes("Add", nodes("MatMul", x, into), shift))
-    g = nodes("Add", nodes("MatMul", x, weights), constants)
-    g = nodes("Clip", g, number(-LARGEST), number(LARGEST))
-    return nodes("Mul", nodes("Exp", nodes("Neg", g)), number(scores.scale))
-
-
-def _log1p(nodes: Nodes, x: str) -> str:
-    """log(1 + x) for x from 0 to _MOST: what rounding takes from 1 + x, the quotient gives back."""
-    more = nodes("Add", x, number(1))
-    kept = nodes("Sub", more, number(1))
-    logs = nodes("Mul", nodes("Log", more), nodes("Div", x, kept))
-    return nodes("Where", nodes("Greater", kept, number(0)), logs, x)
 
 
 def are_open(nodes: Nodes, z: str) -> str:
@@ -162,7 +116,7 @@ def _top_curve(nodes: Nodes, scores: TopCurve, z: str, name: str | None) -> str:
 
 def _beta_curve(nodes: Nodes, scores: BetaCurves, x: str) -> str:
     """a·log p − b·log(1 − p) + c from the log-odds x."""
-    small = _log1p(nodes, nodes("Exp", nodes("Neg", nodes("Abs", x))))
+    small = log1p(nodes, nodes("Exp", nodes("Neg", nodes("Abs", x))))
     log_p = nodes("Sub", nodes("Min", x, number(0)), small)
     minus_log_rest = nodes("Add", nodes("Max", x, number(0)), small)
     both = nodes("Add", nodes("Mul", log_p, scores.a), nodes("Mul", minus_log_rest, scores.b))

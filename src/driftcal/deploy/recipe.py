@@ -6,7 +6,6 @@ rows that are made to sum to 1.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -34,7 +33,9 @@ from driftcal.calibrators import (
 )
 from driftcal.calibrators.adaptive import AdaptiveCalibrator
 from driftcal.calibrators.dirichlet import LEAST_LOG
+from driftcal.calibrators.features import FeatureCalibrator
 from driftcal.calibrators.isotonic import STRICT
+from driftcal.deploy.recipe_rows import ByRow, row_scores
 from driftcal.deploy.search import Search
 from driftcal.errors import InputError, NotFittedError
 from driftcal.types import Array, Float64
@@ -63,31 +64,6 @@ class Scaled:
     """softmax(scale·z)"""
 
     scale: float = 1.0
-
-
-@dataclass(frozen=True)
-class ScaledByEntropy:
-    """softmax(z / T), T = softplus(slope·log H + intercept) with the entropy H of softmax(z)."""
-
-    slope: float
-    intercept: float
-
-
-@dataclass(frozen=True)
-class ScaledByNetwork:
-    """softmax(scale·exp(−g)·z), g a network with tanh units on how far the next largest logits lie below the largest.
-
-    Its inputs are (log(1 + gap/unit), clipped to low…high, − mean)/spread; a layer is its weights, (inputs, units), and
-    its constants. The last one has no tanh.
-    """
-
-    scale: float
-    unit: float
-    low: Float64
-    high: Float64
-    mean: Float64
-    spread: Float64
-    layers: tuple[tuple[Float64, Float64], ...]
 
 
 @dataclass(frozen=True)
@@ -140,12 +116,15 @@ class TopCurve:
     curve: Table
 
 
-Scores = Scaled | ScaledByEntropy | ScaledByNetwork | Blended | Stretched | Mixed | Sigmoids | BetaCurves | TopCurve
+Scores = Scaled | ByRow | Blended | Stretched | Mixed | Sigmoids | BetaCurves | TopCurve
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Scores, table, strictness and finish of one calibrator; `strict`·score is added after the table."""
+    """Scores, table, strictness and finish of one calibrator; `strict`·score is added after the table.
+
+    `widths` are those of the layers whose features it looks at beside logits.
+    """
 
     n_classes: int
     keeps_accuracy: bool
@@ -154,6 +133,7 @@ class Recipe:
     strict: float = 0.0
     finish: Finish = "nothing"
     note: str = ""
+    widths: tuple[int, ...] = ()
 
 
 #: What the user of an exported adaptive calibrator has to know.
@@ -178,11 +158,6 @@ def recipe_of(calibrator: Calibrator) -> Recipe:
             f"driftcal exports its own calibrators; this is a {name}. Write its map as a torch module "
             "or an ONNX graph by hand."
         )
-    if calibrator.needs_features:
-        raise InputError(
-            f"an exported calibrator sees logits only, but as a torch module; {name} also needs the features of each input and the training features they "
-            "are compared with. Use it in Python with driftcal.load(path), or tune a method that needs logits only, such as irm or ts."
-        )
     if isinstance(calibrator, AdaptiveCalibrator):
         return replace(recipe_of(calibrator._static()), note=STATIC_NOTE)
     n, keeps = calibrator.n_features_in_, calibrator.keeps_accuracy
@@ -191,11 +166,10 @@ def recipe_of(calibrator: Calibrator) -> Recipe:
             return Recipe(n, keeps)
         case TemperatureScaling():
             return Recipe(n, keeps, Scaled(1 / calibrator.temperature_))
-        case EntropyTemperatureScaling():
-            slope, log_most = calibrator.slope_, math.log(math.log(n))  # of the greatest entropy
-            return Recipe(n, keeps, ScaledByEntropy(slope, calibrator.intercept_ - slope * log_most))
-        case ParameterizedTemperatureScaling():
-            return Recipe(n, keeps, _network(calibrator))
+        case EntropyTemperatureScaling() | ParameterizedTemperatureScaling():
+            return Recipe(n, keeps, row_scores(calibrator))
+        case FeatureCalibrator():
+            return Recipe(n, keeps, row_scores(calibrator), widths=calibrator.widths)
         case EnsembleTemperatureScaling():
             scaled, plain, doubt = (float(weight) for weight in calibrator.weights_)
             return Recipe(n, keeps, Blended(1 / calibrator.temperature_, (scaled, plain, doubt)))
@@ -238,25 +212,6 @@ def recipe_of(calibrator: Calibrator) -> Recipe:
     raise InputError(
         f"{name} has no export as torch module or ONNX graph. Use driftcal.load(path).predict_proba(logits), or "
         "tune a method that has one, such as irm or ts."
-    )
-
-
-def _network(calibrator: ParameterizedTemperatureScaling) -> ScaledByNetwork:
-    """The network's weights, which lie unit by unit with the constant last, as matrices."""
-    layers, rest, width = [], calibrator.network_, len(calibrator.feature_low_)
-    for units in (int(calibrator.hidden), int(calibrator.hidden), 1):
-        layer, rest = np.split(rest, [units * (width + 1)])
-        by_unit = layer.reshape(units, width + 1)
-        layers.append((np.ascontiguousarray(by_unit[:, :-1].T), by_unit[:, -1].copy()))
-        width = units
-    return ScaledByNetwork(
-        1 / calibrator.temperature_,
-        float(calibrator.feature_scale_),
-        calibrator.feature_low_,
-        calibrator.feature_high_,
-        calibrator.feature_mean_,
-        calibrator.feature_spread_,
-        tuple(layers),
     )
 
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from driftcal.calibrators.density import FLOOR, DensityAwareCalibration, NeighbourCalibrator
-from driftcal.calibrators.density_network import DensityAwareNetwork, network_layers
-from driftcal.calibrators.domains import MultiDomainTemperatureScaling
-from driftcal.calibrators.features import FeatureCalibrator
-from driftcal.calibrators.network import LARGEST
-from driftcal.deploy.torch_scores import Buffers, scripted
-from driftcal.errors import InputError, need
+from driftcal.calibrators.density import half_squares
+from driftcal.deploy.recipe import Recipe
+from driftcal.deploy.recipe_rows import Neighbours, ScaledByDistance, ScaledByNetwork, ScaledByRegression
+from driftcal.deploy.torch_parts import Buffers, scripted
+from driftcal.deploy.torch_rows import Gaps, Network
+from driftcal.errors import need
+from driftcal.numerics import MASKED
 
 torch: Any = need("torch", "torch")
 if TYPE_CHECKING:
@@ -26,72 +26,56 @@ else:
 class _Distances(Buffers):
     """The distance to the k-th nearest row of the reference, layer by layer."""
 
-    def __init__(self, calibrator: NeighbourCalibrator) -> None:
+    def __init__(self, neighbours: Neighbours) -> None:
         super().__init__()
-        self.widths, self.k = list(calibrator.widths), int(calibrator.k)
-        self.keep(reference=calibrator.reference_.astype(np.float64))
+        self.widths, self.k = [part.shape[1] for part in neighbours.references], neighbours.k
+        reference = np.concatenate(neighbours.references, axis=1).astype(np.float64)
+        self.keep(reference=reference, halves=np.stack([half_squares(part) for part in neighbours.references]))
 
     def forward(self, features: Tensor) -> Tensor:
         found = []
         layers, training = torch.split(features, self.widths, -1), torch.split(self.reference, self.widths, -1)
         for k in range(len(self.widths)):
-            kth = torch.topk(torch.matmul(layers[k], training[k].t()), self.k, -1)[1][:, -1]
+            nearness = torch.matmul(layers[k], training[k].t()) - self.halves[k]
+            kth = torch.topk(nearness, self.k, -1)[1][:, -1]
             found.append(torch.linalg.vector_norm(layers[k] - training[k][kth], dim=-1))
         return torch.stack(found, -1)
 
 
 class _ByDistance(Buffers):
-    """T = w₀ + Σ w·(distance to the k-th nearest row of the reference), layer by layer."""
+    """1/T by the distances."""
 
-    def __init__(self, calibrator: DensityAwareCalibration) -> None:
+    def __init__(self, scores: ScaledByDistance) -> None:
         super().__init__()
-        self.distances = _Distances(calibrator)
-        # of each layer the weight of a distance of 1
-        slopes = calibrator.temperature_ * calibrator.layer_weights_[1:] / calibrator.mean_distances_
-        constant = calibrator.temperature_ * (FLOOR + calibrator.layer_weights_[0])
-        self.keep(slopes=slopes, constant=constant)
+        self.distances = _Distances(scores.neighbours)
+        self.keep(slopes=scores.slopes[:, None], constant=scores.constant)
 
-    def forward(self, below: Tensor, features: Tensor) -> Tensor:
-        return self.constant + torch.matmul(self.distances(features), self.slopes)
+    def forward(self, z: Tensor, features: Tensor) -> Tensor:
+        return 1.0 / (self.constant + torch.matmul(self.distances(features), self.slopes))
 
 
 class _ByNetwork(Buffers):
-    """T = T₀·exp(g), g a network of the gaps between the largest logits and of the distances."""
+    """1/T by a network of the gaps between the largest logits and of the distances."""
 
-    def __init__(self, calibrator: DensityAwareNetwork) -> None:
+    def __init__(self, scores: ScaledByNetwork) -> None:
         super().__init__()
-        self.distances = _Distances(calibrator)
-        layers = len(calibrator.widths)
-        self.top = len(calibrator.input_low_) - layers + 1
-        first, second, last = network_layers(calibrator.network_, self.top - 1 + layers, int(calibrator.hidden))
-        self.keep(
-            first=first, second=second, last=last, start=np.log(calibrator.temperature_), scale=calibrator.gap_scale_,
-            low=calibrator.input_low_, high=calibrator.input_high_, mean=calibrator.input_mean_,
-            spread=calibrator.input_spread_, most=LARGEST,
-        )  # fmt: skip
+        self.distances = _Distances(scores.neighbours)
+        self.gaps, self.network = Gaps(scores), Network(scores)
 
-    def forward(self, below: Tensor, features: Tensor) -> Tensor:
-        gaps = torch.log1p(-torch.topk(below, self.top, -1)[0][:, 1:] / self.scale)
-        seen = torch.cat([gaps, self.distances(features)], -1)
-        x = (torch.minimum(torch.maximum(seen, self.low), self.high) - self.mean) / self.spread
-        x = torch.tanh(torch.matmul(x, self.first[:, :-1].t()) + self.first[:, -1])
-        x = torch.tanh(torch.matmul(x, self.second[:, :-1].t()) + self.second[:, -1])
-        g = torch.matmul(x, self.last[:-1]) + self.last[-1]
-        return torch.exp(self.start + torch.minimum(torch.maximum(g, -self.most), self.most))
+    def forward(self, z: Tensor, features: Tensor) -> Tensor:
+        return self.network(torch.cat([self.gaps(z), self.distances(features)], -1))
 
 
 class _ByRegression(Buffers):
-    """log T = w·features + b, kept within what the domains showed."""
+    """1/T by a line of the features, kept within what the domains showed."""
 
-    def __init__(self, calibrator: MultiDomainTemperatureScaling) -> None:
+    def __init__(self, scores: ScaledByRegression) -> None:
         super().__init__()
-        self.widths = list(calibrator.widths)
-        low, high = calibrator.range_
-        self.keep(slopes=calibrator.coefficients_, constant=calibrator.intercept_, low=low, high=high)
+        self.keep(slopes=scores.slopes[:, None], constant=scores.constant, low=scores.low, high=scores.high)
 
-    def forward(self, below: Tensor, features: Tensor) -> Tensor:
+    def forward(self, z: Tensor, features: Tensor) -> Tensor:
         logarithm = torch.matmul(features, self.slopes) + self.constant
-        return torch.exp(torch.minimum(torch.maximum(logarithm, self.low), self.high))
+        return torch.exp(-torch.minimum(torch.maximum(logarithm, self.low), self.high))
 
 
 class TorchFeatureCalibrator(Module):  # type: ignore[misc]
@@ -100,18 +84,16 @@ class TorchFeatureCalibrator(Module):  # type: ignore[misc]
     Features of several layers lie side by side, in the order of the fit, pooled to one vector per row.
     """
 
-    def __init__(self, calibrator: FeatureCalibrator) -> None:
+    def __init__(self, recipe: Recipe) -> None:
         super().__init__()
-        self.n_classes, self.widths = calibrator.n_features_in_, list(calibrator.widths)
-        match calibrator:
-            case DensityAwareCalibration():
-                self.temperature = _ByDistance(calibrator)
-            case DensityAwareNetwork():
-                self.temperature = _ByNetwork(calibrator)
-            case MultiDomainTemperatureScaling():
-                self.temperature = _ByRegression(calibrator)
-            case _:
-                raise InputError(f"{type(calibrator).__name__} has no export as torch module. Use it in Python.")
+        self.n_classes, self.widths, self.masked = recipe.n_classes, list(recipe.widths), MASKED
+        match recipe.scores:
+            case ScaledByDistance():
+                self.sharpness = _ByDistance(recipe.scores)
+            case ScaledByNetwork():
+                self.sharpness = _ByNetwork(recipe.scores)
+            case ScaledByRegression():
+                self.sharpness = _ByRegression(recipe.scores)
 
     def forward(self, logits: Tensor, features: Tensor) -> Tensor:
         """Calibrated probabilities."""
@@ -126,9 +108,10 @@ class TorchFeatureCalibrator(Module):  # type: ignore[misc]
                 f"they have {logits.shape[-1]} and {features.shape[-1]}"
             )
         z = logits.to(torch.float64)
-        below = z - z.amax(-1, keepdim=True)
-        temperature = self.temperature(below, self.unit(features)).unsqueeze(-1)
-        return torch.log_softmax(below / temperature, -1)
+        # finite also for masked classes: 0 times that has a gradient
+        below = torch.clamp(z - z.amax(-1, keepdim=True), min=self.masked)
+        logs = torch.log_softmax(below * self.sharpness(z, self.unit(features)), -1)
+        return torch.where(z > float("-inf"), logs, float("-inf"))
 
     @scripted
     def unit(self, features: Tensor) -> Tensor:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from driftcal.calibrators import Calibrator
-from driftcal.calibrators.features import FeatureCalibrator
 from driftcal.deploy.recipe import Recipe, recipe_of
 from driftcal.deploy.torch_features import TorchFeatureCalibrator
-from driftcal.deploy.torch_scores import TableModule, scores_module, scripted
+from driftcal.deploy.torch_parts import TableModule, scripted
+from driftcal.deploy.torch_scores import scores_module
 from driftcal.errors import need
 
 torch: Any = need("torch", "torch")
@@ -30,9 +30,8 @@ def to_torch(calibrator: Calibrator) -> TorchCalibrator | TorchFeatureCalibrator
     >>> bool((to_torch(ts)(torch.zeros(3, 2)) == 0.5).all())
     True
     """
-    if isinstance(calibrator, FeatureCalibrator) and calibrator.__sklearn_is_fitted__():
-        return TorchFeatureCalibrator(calibrator)
-    return TorchCalibrator(recipe_of(calibrator))
+    recipe = recipe_of(calibrator)
+    return TorchFeatureCalibrator(recipe) if recipe.widths else TorchCalibrator(recipe)
 
 
 class TorchCalibrator(Module):  # type: ignore[misc]

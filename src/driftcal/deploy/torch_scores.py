@@ -2,85 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from driftcal.calibrators.entropy import LEAST_ARGUMENT, LEAST_LOG_ENTROPY
-from driftcal.calibrators.network import LARGEST
 from driftcal.calibrators.spline import AHEAD
 from driftcal.deploy.recipe import (
     BetaCurves,
     Blended,
     Mixed,
     Scaled,
-    ScaledByEntropy,
-    ScaledByNetwork,
     Scores,
     Sigmoids,
     Stretched,
-    Table,
     TopCurve,
 )
+from driftcal.deploy.recipe_rows import ScaledByEntropy, ScaledByNetwork
+from driftcal.deploy.torch_parts import Buffers, TableModule, scripted
+from driftcal.deploy.torch_rows import ByEntropy, ByNetwork
 from driftcal.errors import need
 from driftcal.numerics import MASKED
 
 torch: Any = need("torch", "torch")
 if TYPE_CHECKING:
     Tensor = Any
-    Module: Any = object
 else:
     from torch import Tensor
-    from torch.nn import Module
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def scripted(method: F) -> F:
-    """Let TorchScript keep a method that `forward` does not call."""
-    return cast(F, torch.jit.export(method))
-
-
-class Buffers(Module):  # type: ignore[misc]
-    """Numbers that move with ``.to(device)`` but stay float64, also when a whole net is made half precision."""
-
-    def keep(self, **values: Any) -> None:
-        """Register arrays and numbers as buffers; floats as float64, places in a table as int64."""
-        for name, value in values.items():
-            self.register_buffer(name, torch.from_numpy(np.array(value)))
-
-    def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        kept = dict(self._buffers)
-        super()._apply(fn, recurse)
-        for name, value in kept.items():
-            self._buffers[name] = value.to(self._buffers[name].device)
-        return self
-
-
-class TableModule(Buffers):
-    """Values of a table for scores of any shape (…, classes)."""
-
-    def __init__(self, table: Table, strict: float = 0.0) -> None:
-        super().__init__()
-        search = table.search
-        self.keep(sorted=search.sorted, start=search.start, above=search.above, below=search.below, value=table.value)
-        self.has_line = table.line is not None
-        left, width, rise = table.line or (np.zeros(1),) * 3
-        self.keep(left=left, width=width, rise=rise, strict=strict)
-
-    def forward(self, p: Tensor) -> Tensor:
-        """The values."""
-        at = self.start.expand(p.shape)
-        for step in range(self.above.shape[0]):
-            at = at + torch.where(self.sorted[at] < p, self.above[step], self.below[step])
-        values = self.value[at]
-        if self.has_line:
-            values = values + (p - self.left[at]) / self.width[at] * self.rise[at] + self.strict * p
-        return values
 
 
 class _Softmax(Buffers):
@@ -94,63 +40,6 @@ class _Softmax(Buffers):
     @scripted
     def log(self, z: Tensor) -> Tensor:
         return torch.log_softmax(self.scale * (z - z.amax(-1, keepdim=True)), -1)
-
-
-class _ByRow(Buffers):
-    """A softmax with a scale for each row."""
-
-    @abstractmethod
-    def sharpness(self, z: Tensor) -> Tensor:
-        """1/T of each row, as a column."""
-
-    def forward(self, z: Tensor) -> Tensor:
-        return torch.softmax(self.sharpness(z) * self.below(z), -1)
-
-    @scripted
-    def log(self, z: Tensor) -> Tensor:
-        logs = torch.log_softmax(self.sharpness(z) * self.below(z), -1)
-        return torch.where(z > float("-inf"), logs, float("-inf"))
-
-    @scripted
-    def below(self, z: Tensor) -> Tensor:
-        """How far below the top, finite also for masked classes: 0 times that has a gradient."""
-        return torch.maximum(z - z.amax(-1, keepdim=True), self.masked)
-
-
-class _ByEntropy(_ByRow):
-    def __init__(self, scores: ScaledByEntropy) -> None:
-        super().__init__()
-        self.keep(slope=scores.slope, intercept=scores.intercept, masked=MASKED)
-        self.keep(least_entropy=math.exp(LEAST_LOG_ENTROPY), least=LEAST_ARGUMENT)
-
-    def sharpness(self, z: Tensor) -> Tensor:
-        best = z.argmax(-1, keepdim=True)
-        others = self.below(z).scatter(-1, best, self.masked.expand(best.shape))
-        powers = torch.exp(others)
-        rest = powers.sum(-1, keepdim=True)
-        entropy = torch.log1p(rest) - (powers * others).sum(-1, keepdim=True) / (1.0 + rest)
-        log_entropy = torch.log(torch.maximum(entropy, self.least_entropy))
-        a = torch.maximum(self.slope * log_entropy + self.intercept, self.least)
-        return 1.0 / (torch.clamp(a, min=0.0) + torch.log1p(torch.exp(-torch.abs(a))))
-
-
-class _ByNetwork(_ByRow):
-    def __init__(self, scores: ScaledByNetwork) -> None:
-        super().__init__()
-        self.keep(scale=scores.scale, unit=scores.unit, low=scores.low, high=scores.high, masked=MASKED)
-        self.keep(mean=scores.mean, spread=scores.spread, largest=LARGEST)
-        (w0, c0), (w1, c1), (w2, c2) = scores.layers
-        self.keep(w0=w0, c0=c0, w1=w1, c1=c1, w2=w2, c2=c2)
-        self.top = len(scores.low) + 1
-
-    def sharpness(self, z: Tensor) -> Tensor:
-        largest = torch.topk(z, self.top, -1)[0]
-        x = torch.log1p((largest[..., :1] - largest[..., 1:]) / self.unit)
-        x = (torch.minimum(torch.maximum(x, self.low), self.high) - self.mean) / self.spread
-        x = torch.tanh(torch.matmul(x, self.w0) + self.c0)
-        x = torch.tanh(torch.matmul(x, self.w1) + self.c1)
-        g = torch.matmul(x, self.w2) + self.c2
-        return self.scale * torch.exp(-torch.minimum(torch.maximum(g, -self.largest), self.largest))
 
 
 class _Blend(Buffers):
@@ -277,14 +166,14 @@ class _TopCurve(_Apart):
 
 
 def scores_module(scores: Scores) -> Any:
-    """The torch module for one kind of scores."""
+    """The torch module for one kind of scores, of those that need logits only."""
     match scores:
         case Scaled():
             return _Softmax(scores.scale)
         case ScaledByEntropy():
-            return _ByEntropy(scores)
+            return ByEntropy(scores)
         case ScaledByNetwork():
-            return _ByNetwork(scores)
+            return ByNetwork(scores)
         case Blended():
             return _Blend(scores)
         case Stretched():
@@ -297,3 +186,4 @@ def scores_module(scores: Scores) -> Any:
             return _BetaCurves(scores)
         case TopCurve():
             return _TopCurve(scores)
+    raise TypeError(f"{type(scores).__name__} needs features beside logits")

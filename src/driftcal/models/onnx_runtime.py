@@ -63,11 +63,7 @@ class OnnxBackend:
         """The named values; the graph is opened once more with them as outputs."""
         wanted = tuple(layers)
         if self._wider is None or self._wider[0] != wanted:
-            onnx = need("onnx", "onnx")
-            graph = self._graph()
-            present = {output.name for output in graph.graph.output}
-            graph.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted if name not in present)
-            self._wider = (wanted, self._open(graph.SerializeToString()))
+            self._wider = (wanted, self._open(widened(self._graph(), wanted)))
         found = self._wider[1].run(list(wanted), {self._input: batch.astype(self._dtype, copy=False)})
         return dict(zip(wanted, found, strict=True))
 
@@ -135,6 +131,20 @@ def _layout(shape: Sequence[Any]) -> str:
     if len(shape) == 4 and shape[3] in (1, 3) and shape[1] not in (1, 3):
         return "NHWC"
     return "NCHW"
+
+
+def widened(graph: Any, layers: Sequence[str]) -> bytes:
+    """The content of an ONNX model that also gives the named values; `graph` stays as it is."""
+    present = {output.name for output in graph.graph.output}
+    missing = [name for name in layers if name not in present]
+    if missing:
+        onnx = need("onnx", "onnx")
+        copy = onnx.ModelProto()
+        copy.CopyFrom(graph)
+        copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in missing)
+        graph = copy
+    content: bytes = graph.SerializeToString()
+    return content
 
 
 def output_name(outputs: Sequence[Any]) -> str:

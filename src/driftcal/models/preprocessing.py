@@ -61,6 +61,11 @@ class Preprocessing:
         if self.size is not None and min(self.size) < 1:
             raise InputError(f"size must be at least 1 pixel; it is {self.size}.")
 
+    @property
+    def channels_first(self) -> bool:
+        """Whether the second axis of the maps inside the model are channels; else it is the last."""
+        return self.layout != "NHWC"
+
     def __call__(self, inputs: Array) -> Array:
         """The model's input for a batch."""
         x: Array = np.asarray(inputs, np.float32)
