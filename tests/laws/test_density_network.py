@@ -95,3 +95,17 @@ def test_what_makes_no_sense_is_refused(options, words):
 def test_temperatures_need_logits_too():
     with pytest.raises(InputError, match="looks at logits beside features"):
         fitted().temperatures(problem()[2])
+
+
+@pytest.mark.parametrize("name", ["pts", "ladder-pts"])
+def test_rows_that_the_best_temperature_makes_too_sure_to_learn_from_are_learnt_from(name):
+    """Half of the rows are loud and mostly wrong: silencing them would undo the quiet ones, so that T₀ is next to 0 and the
+    squared error flat there."""
+    rng = np.random.default_rng(0)
+    loud, logits = rng.random(600) < 0.5, rng.normal(size=(600, 4))
+    wrong = rng.random(600) < np.where(loud, 0.75, 0.05)
+    y = np.where(wrong, rng.integers(0, 4, 600), logits.argmax(axis=1))
+    cal = make_calibrator(name).fit(np.where(loud, 10, 1)[:, None] * logits, y)
+    assert 1 < cal.temperature_ < 100
+    sure = cal.predict_proba(np.where(loud, 10, 1)[:, None] * logits).max(axis=1)
+    assert sure[loud].mean() < 0.55 < 0.8 < sure[~loud].mean()

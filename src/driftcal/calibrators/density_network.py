@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,17 +12,14 @@ from driftcal.calibrators.density import NeighbourCalibrator
 from driftcal.calibrators.descent import Surface, descend
 from driftcal.calibrators.ensemble import fit_brier
 from driftcal.calibrators.features import row_losses
-from driftcal.calibrators.network import LARGEST, check_settings, network_size, network_start
-from driftcal.calibrators.temperature import certify, fit_nll, survey
-from driftcal.errors import DidNotConverge, InputError, NoFiniteOptimum
+from driftcal.calibrators.network import LARGEST, check_settings, first_betas, network_size, network_start
+from driftcal.calibrators.temperature import certify, survey
+from driftcal.errors import InputError
 from driftcal.rows import Rows
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
 
 #: Rows whose slopes are held at once.
 CHUNK = 1 << 15
-#: A temperature so many times smaller than the likeliest one leaves rows so sure that the squared error has no slope: the
-#: likeliest one is then a second start.
-SATURATED = 4.0
 
 
 class DensityAwareNetwork(NeighbourCalibrator):
@@ -80,11 +76,8 @@ class DensityAwareNetwork(NeighbourCalibrator):
         beta, _, passes = fit_brier(rows, seen, None)
         inputs = self._learn_inputs(rows, features)
         start = network_start(inputs.shape[1], int(self.hidden), self.seed)
-        betas, best = [float(beta)], np.inf
-        with contextlib.suppress(NoFiniteOptimum, DidNotConverge):  # a second start where there is one
-            likely, report = fit_nll(rows)
-            passes += report.passes
-            betas += [float(likely)] if beta > SATURATED * likely else []
+        betas, more = first_betas(rows, beta)
+        best, passes = np.inf, passes + more
         for sharp in betas:
             what = "density-aware network"
             network, value, asked = descend(self._surface(rows, inputs, start, sharp), start, what, promise=self.tol)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
 import numpy as np
 
 from driftcal.calibrators.gaps import write_gaps
-from driftcal.errors import InputError
+from driftcal.calibrators.temperature import fit_nll
+from driftcal.errors import DidNotConverge, InputError, NoFiniteOptimum
 from driftcal.numerics import kernel
+from driftcal.rows import Rows
 from driftcal.types import Float64
 
 #: The network may change the temperature by this power of e at most; what it really needs stays far below.
 LARGEST = 50.0
 #: Rows whose curvature is added at once: the matrix of sums is larger than a core's first cache.
 GROUP = 8
+#: A temperature so many times smaller than the likeliest one leaves rows so sure that the squared error has no slope: the
+#: likeliest one is then a second start.
+SATURATED = 4.0
 
 
 def check_settings(top: Any, hidden: Any, decay: Any, tol: Any) -> None:
@@ -41,6 +47,14 @@ def network_start(width: int, hidden: int, seed: int) -> Float64:
         [rng.normal(size=(hidden, hidden)) / math.sqrt(hidden), rng.normal(size=(hidden, 1))], axis=1
     )
     return np.concatenate([first.ravel(), second.ravel(), np.zeros(hidden + 1)])
+
+
+def first_betas(rows: Rows, beta: float) -> tuple[list[float], int]:
+    """1/T to start training from, and the passes it took to find them: `beta`, the best by squared error, and the likeliest where it is needed."""
+    with contextlib.suppress(NoFiniteOptimum, DidNotConverge):  # a second start where there is one
+        likely, report = fit_nll(rows)
+        return [float(beta), *([float(likely)] if beta > SATURATED * likely else [])], report.passes
+    return [float(beta)], 0
 
 
 @kernel

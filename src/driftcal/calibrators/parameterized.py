@@ -17,6 +17,7 @@ from driftcal.calibrators.network import (
     GROUP,
     add_squares,
     check_settings,
+    first_betas,
     network_size,
     network_slopes,
     network_start,
@@ -40,7 +41,7 @@ class ParameterizedTemperatureScaling(Calibrator):
     largest, in logarithms of their distance, and clipped to what the tuning rows showed. T₀ is the one best temperature by
     squared error. The network minimises the mean squared error against the labels plus
     (`decay`/n)·‖weights − start‖², from a start (drawn from `seed`) at which g = 0: so it never does worse than T₀ on its
-    tuning rows. Passes add up slope and Gauss-Newton curvature in all weights; training ends where a step promises to
+    tuning rows. Where T₀ makes all rows so sure that nothing can be learnt there, it starts from the likeliest temperature as well. Passes add up slope and Gauss-Newton curvature in all weights; training ends where a step promises to
     lower the loss by less than the share `tol`. Weights count rows: n is their sum. Raises `NoFiniteOptimum` where no
     temperature is best.
     Tomani, Cremers and Buettner 2022 (Parameterized temperature scaling), section 3.
@@ -80,14 +81,30 @@ class ParameterizedTemperatureScaling(Calibrator):
         check_settings(self.top, self.hidden, self.decay, self.tol)
         seen = survey(rows, None)
         beta, _, passes = fit_brier(rows, seen, None)
-        self.temperature_ = float(1 / beta)
         inputs = Inputs.of(rows, min(self.top, rows.n_classes) - 1)
-        shape = (inputs.width, int(self.hidden))
-        start = network_start(*shape, self.seed)
+        start = network_start(inputs.width, int(self.hidden), self.seed)
+        betas, more = first_betas(rows, beta)
+        best, passes = np.inf, passes + more
+        for sharp in betas:
+            network, value, asked = self._train(rows, inputs, start, sharp)
+            passes += asked
+            if value < best:
+                best, self.network_, self.temperature_ = value, network, 1 / sharp
+        self.feature_scale_, self.feature_low_, self.feature_high_ = inputs.scale, inputs.low, inputs.high
+        self.feature_mean_, self.feature_spread_ = inputs.mean, inputs.spread
+        away = self.network_ - start
+        after = best - self.decay / rows.weight * float(away @ away)
+        certify("squared error", seen.brier, after)
+        return FitReport("brier", seen.brier, after, passes + 3)
+
+    def _train(self, rows: Rows, inputs: Inputs, start: Float64, beta: float) -> tuple[Float64, float, int]:
+        """The network that starts from the temperature 1/beta, its loss, and the passes it took."""
         size = len(start)
 
         def surface(network: Float64, share: int = 1) -> tuple[float, Float64, Float64]:
-            sums = rows.sums(_network_sums, (size + 1, size + 1), beta, *inputs.arrays, shape[1], network, share)
+            sums = rows.sums(
+                _network_sums, (size + 1, size + 1), beta, *inputs.arrays, int(self.hidden), network, share
+            )
             weight = max(float(sums[1, 0]), 1e-300)
             away = network - start
             bend = (sums[1:, 1:] + np.triu(sums[1:, 1:], 1).T) / weight
@@ -102,14 +119,8 @@ class ParameterizedTemperatureScaling(Calibrator):
                 asked += -(-more // share)
         if asked and surface(first)[0] > surface(start)[0]:
             first = start
-        self.network_, value, more = descend(surface, first, what, promise=self.tol)
-        asked += more
-        self.feature_scale_, self.feature_low_, self.feature_high_ = inputs.scale, inputs.low, inputs.high
-        self.feature_mean_, self.feature_spread_ = inputs.mean, inputs.spread
-        away = self.network_ - start
-        after = value - self.decay / rows.weight * float(away @ away)
-        certify("squared error", seen.brier, after)
-        return FitReport("brier", seen.brier, after, passes + asked + 3)
+        found, value, more = descend(surface, first, what, promise=self.tol)
+        return found, value, asked + more
 
     def _map(self, logits: Logits, out: Float64) -> None:
         scale_rows(logits, self._betas(logits), out, False)
