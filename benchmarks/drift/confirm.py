@@ -18,8 +18,9 @@ from pathlib import Path
 
 import driftcal
 from benchmarks.drift.research_data import Data
-from benchmarks.drift.research_final import BINS, CLEAN, Figures, best_of_paper, compare, finals
+from benchmarks.drift.research_final import BINS, CLEAN, FINAL, Figures, best_of_paper, compare, finals
 from benchmarks.drift.research_inside import data_of
+from driftcal.calibrators.adaptive import predict_windows
 
 SUITES = ("affine", "cifar10-c")
 WINDOWS = ("LADDER-IRM, varied ladder", "LADDER-PTS, varied ladder", "LADDER-EC, noise ladder")
@@ -59,6 +60,25 @@ def _verdict(met: bool) -> str:
     return "yes" if met else "**no**"
 
 
+def gaps(data: Data, suite: str) -> list[str]:
+    """Mean confidence minus accuracy of those with windows, halfway through each shift and at its end; ladders of seed 0."""
+    fitted = [FINAL[name][1](*data.ladder(FINAL[name][0])) for name in WINDOWS]
+    shifts, labels = data.suite(suite)
+    lines = [
+        "| shift: halfway / at its end | accuracy | " + " | ".join(WINDOWS) + " |",
+        "|---|---|" + "---|" * len(WINDOWS),
+    ]
+    for shift, levels in shifts.items():
+        ends = levels[len(levels) // 2], levels[-1]
+        right = [float((z.argmax(axis=1) == labels).mean()) for z in ends]
+        cells = [" / ".join(f"{r:.2f}" for r in right)]
+        for calibrator in fitted:
+            sure = [predict_windows(calibrator, z).max(axis=1).mean() for z in ends]
+            cells.append(" / ".join(f"{c - r:+.2f}" for c, r in zip(sure, right, strict=True)))
+        lines.append(f"| {shift} | " + " | ".join(cells) + " |")
+    return lines
+
+
 def section(title: str, data: Sequence[Data], seeds: Sequence[int]) -> list[str]:
     """Bars and tables of some networks, averaged."""
     lines = [f"## {title}", "", *bars({suite: finals(data, suite, seeds)[0] for suite in SUITES}), ""]
@@ -85,6 +105,8 @@ def main() -> None:
         lines += section(f"Mean of {', '.join(names)}", data, seeds)
     for one in data:
         lines += section(one.network, [one], seeds)
+        for suite in SUITES:
+            lines += [f"### {one.network}, {suite}: confidence minus accuracy", "", *gaps(one, suite), ""]
     options.output.write_text("\n".join([*lines, f"driftcal {driftcal.__version__}, {platform.machine()}.", ""]))
 
 
