@@ -25,6 +25,8 @@ from driftcal.numerics import MASKED
 #: Values to be normalised are not let below this. It adds nothing to a row that has mass, and a row without any needs no
 #: special case: five operators less.
 FLOOR = 1e-300
+#: Times a slope below this, even the log-odds of masked classes are next to nothing; infinite ones would not be.
+_FLAT_SLOPE = 1e-100
 #: Times this, all logits that are not masked have the same exponential.
 _FLAT = 1e-300
 
@@ -57,7 +59,8 @@ def add_scores(
             mixed = nodes("Add", nodes("MatMul", x, scores.matrix), scores.intercepts)
             return _softmax_of_open(nodes, mixed, z, name)
         case Sigmoids():
-            m = nodes("Add", nodes("Mul", _log_odds(nodes, z), scores.slopes), scores.intercepts)
+            odds = _log_odds(nodes, z, finite=bool((np.abs(scores.slopes) < _FLAT_SLOPE).any()))
+            m = nodes("Add", nodes("Mul", odds, scores.slopes), scores.intercepts)
             return nodes("Sigmoid", m) if to_be_normalised and keeps_mass(scores) else _sigmoid(nodes, m)
         case BetaCurves():
             return _sigmoid(nodes, _beta_curve(nodes, scores, _log_odds(nodes, z)))
@@ -83,9 +86,14 @@ def are_open(nodes: Nodes, z: str) -> str:
     return nodes("Greater", z, number(-np.inf))
 
 
-def _log_odds(nodes: Nodes, z: str) -> str:
-    """log p_c − log Σ_{k≠c} p_k, from MASKED to −MASKED, without cancellation; MASKED for masked classes."""
-    log_p = nodes("Max", nodes("LogSoftmax", z, axis=1), number(MASKED))
+def _log_odds(nodes: Nodes, z: str, *, finite: bool = True) -> str:
+    """log p_c − log Σ_{k≠c} p_k without cancellation; MASKED for masked classes, −MASKED where all others are.
+
+    One operator less if these may be infinite: then nothing may multiply them by 0.
+    """
+    log_p = nodes("LogSoftmax", z, axis=1)
+    if finite:
+        log_p = nodes("Max", log_p, number(MASKED))
     p = nodes("Exp", log_p)
     # one class at most, also when 1/2 is rounded up, and the only one for which 1 − p loses digits
     leads = nodes("Greater", p, number(0.6))
