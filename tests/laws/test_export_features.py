@@ -132,6 +132,27 @@ def test_layers_are_pooled_as_the_library_pools_them(shape, kind, opset):
         assert (found == found.astype(np.float32)).all()
 
 
+@pytest.mark.parametrize("opset", [11, 13, 18, 21])
+def test_old_and_new_opsets(opset, tmp_path):
+    path = echo_inside(tmp_path / "net.onnx", 10, opset=opset)
+    logits, values = rows(10, 50, 50), layer_values(100)
+    whole = np.concatenate([logits, *(part.reshape(100, -1) for part in values)], axis=1)
+    for name in NEED_FEATURES:
+        calibrator = fitted_inside(name, 10)
+        export = append_to_onnx(path, calibrator, tmp_path / "out.onnx", layers=LAYERS)
+        found = open_session(export.path.read_bytes()).run(OUTPUTS, {"x": whole})
+        check(logits, calibrator.predict_proba(logits, [pooled(part, True) for part in values]), *found)
+
+
+def test_training_rows_that_make_the_file_too_large_are_refused(tmp_path, monkeypatch):
+    path = echo_inside(tmp_path / "net.onnx", 10)
+    monkeypatch.setattr(append, "_LARGEST_FILE", 5_000)
+    assert path.stat().st_size < 5_000
+    with pytest.raises(ModelError, match="2 GB with its weights and the calibrator"):
+        append_to_onnx(path, fitted_inside("dac", 10), tmp_path / "out.onnx", layers=LAYERS)
+    assert not (tmp_path / "out.onnx").exists()
+
+
 def conv_net(path):
     """A small convolutional net that tells apart which part of an image is bright."""
     rng = np.random.default_rng(0)

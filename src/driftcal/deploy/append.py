@@ -87,6 +87,7 @@ def append_to_onnx(
     pooled_layers(model, recipe, inside, values)
 
     names = _append(proto, fitted, recipe, model, (logits_name, before), dict(zip(inside, values, strict=True)))
+    _check_size(proto, source)  # a calibrator may bring many numbers of its own
     # what the layers gave is read in the same run: another one may round otherwise
     emitted, *found = _answers(open_session(widened(proto, inside)), [logits_name, *names, *inside], feed)
     _check_unchanged("logits", emitted, before)
@@ -123,11 +124,7 @@ def _read(path: Path) -> Any:
         raise ModelError(
             f"{str(path)!r} cannot be read with its weights: {str(error).splitlines()[0][:300]}"
         ) from error
-    if proto.ByteSize() > _LARGEST_FILE:
-        raise ModelError(
-            f"{str(path)!r} holds more than 2 GB with its weights, more than one ONNX file can. Append the output of to_onnx(calibrator) "
-            "with your own tools, or run it as a second model."
-        )
+    _check_size(proto, path)
     opset = _opset(proto)
     if not opset:
         proto.opset_import.append(onnx.helper.make_opsetid("", OPSET))
@@ -141,6 +138,14 @@ def _read(path: Path) -> Any:
             ) from error
     proto.ir_version = max(proto.ir_version, IR_VERSION)
     return proto
+
+
+def _check_size(proto: Any, path: Path) -> None:
+    if proto.ByteSize() > _LARGEST_FILE:
+        raise ModelError(
+            f"{str(path)!r} holds more than 2 GB with its weights and the calibrator, more than one ONNX file can. Append the output of to_onnx(calibrator) "
+            "with your own tools, or run it as a second model."
+        )
 
 
 def _opset(proto: Any) -> int:
