@@ -81,7 +81,7 @@ class Trainer:
         self.optimiser.zero_grad()
         logits = self.network(images.contiguous(memory_format=torch.channels_last))
         loss = functional.cross_entropy(logits, labels)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.longest_gradient)
         self.optimiser.step()
         value = float(loss.detach())
