@@ -37,10 +37,10 @@ paper: $(VENV)/.base  ## every experiment of the paper on bundled data, tables a
 # Tests run in two processes: threads of BLAS that wait in a loop would take the cores from them.
 test check examples: export OMP_NUM_THREADS = 1
 
-# A file stays in one process, so that there is one Ray cluster and what a module prepares is prepared once. Three processes for two
-# cores: some wait for others. tests/conftest.py puts the longest files first.
+# A file stays in one process, so that there is one Ray cluster and what a module prepares is prepared once.
+# tests/conftest.py puts the longest files first.
 test: $(VENV)/.dev browser  ## all tests
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not theory" $(SKIP) tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not theory" $(SKIP) tests
 
 check: style types examples  ## style, types, import layers, examples in the docs
 
@@ -52,7 +52,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 examples: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 tests/test_layers.py tests/test_docs.py
+	$(BIN)/python -m pytest tests/test_layers.py tests/test_docs.py
 
 theory: $(VENV)/.dev  ## slow statistical checks
 	$(BIN)/python -m pytest -m theory tests

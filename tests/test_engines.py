@@ -37,8 +37,9 @@ QUICK = Rules(patience=0.3, tries=2, deaths=3)
 @pytest.fixture(scope="module")
 def ray():
     """A cluster of two workers on this machine's loopback interface, stopped afterwards."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")  # Ray's own, while it starts
+        patch.setenv("RAY_worker_niceness", "0")  # beside other tests, its workers would hardly ever run
         engine = open_engine("ray", workers=2, address="local", rules=QUICK)
     yield engine
     engine.close()
@@ -199,7 +200,7 @@ def expected(digits, tmp_path_factory):
     return whole_run(tmp_path_factory.mktemp("here"), open_engine("here"), digits)
 
 
-@pytest.mark.parametrize(("shards", "order"), [(1, None), (2, 5), (3, 6)])
+@pytest.mark.parametrize(("shards", "order"), [(1, None), (3, 6)])
 def test_digits_are_the_same_to_the_bit(ray, digits, expected, tmp_path, shards, order):
     assert whole_run(tmp_path, ray, digits, shards, order) == expected
     assert len([name for name in expected if name.startswith("store/logits/")]) > 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -111,18 +112,34 @@ def interval_of(
     check_level(level)
     tail = (1 - level) / 2
     if method == "basic":
-        low, high = 2 * estimate - np.quantile(replicates, [1 - tail, tail])
+        low, high = (2 * estimate - quantile for quantile in _quantiles(replicates, 1 - tail, tail))
     elif method == "bias-corrected":
         below = (replicates < estimate).sum() + (replicates == estimate).sum() / 2
         normal = NormalDist()
         shift = normal.inv_cdf((below + 0.5) / (len(replicates) + 1))
-        low, high = np.quantile(replicates, [normal.cdf(2 * shift + normal.inv_cdf(q)) for q in (tail, 1 - tail)])
+        low, high = _quantiles(replicates, *(normal.cdf(2 * shift + normal.inv_cdf(q)) for q in (tail, 1 - tail)))
     else:
         raise UnknownName.of("interval method", method, ["basic", "bias-corrected"])
-    if calibrated is not None and estimate <= np.quantile(calibrated, 1 - tail):
+    if calibrated is not None and estimate <= _quantiles(calibrated, 1 - tail)[0]:
         low = 0.0
-    low, high = np.clip([min(low, estimate), max(high, estimate)], *bounds)
+    least, most = bounds
+    low, high = (min(max(end, least), most) for end in (min(low, estimate), max(high, estimate)))
     return Interval(float(low), float(high), level)
+
+
+def _quantiles(values: Float64, *shares: float) -> list[float]:
+    """numpy's, to the bit, in a tenth of the time: an evaluation asks for thousands of them, each of a few hundred values."""
+    ordered = np.sort(values)
+    if np.isnan(ordered[-1]):
+        return [math.nan] * len(shares)
+    found = []
+    for share in shares:
+        place = share * (len(ordered) - 1)
+        below = min(int(place), len(ordered) - 1)
+        low, high = float(ordered[below]), float(ordered[min(below + 1, len(ordered) - 1)])
+        part = place - below
+        found.append(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
+    return found
 
 
 def check_level(level: float) -> None:
