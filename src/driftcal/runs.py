@@ -97,8 +97,26 @@ class TuningRun:
             tries = 32.0 if self.options.get("solver") == "nelder-mead" else 8.0
             most = 1.0 + tries * levels if searched else None
         passes = collector.missing(known) + extra
-        part = Part(source.name, len(source), len(known) + round(extra), passes)
-        return Plan([part], passes * _seconds_per_pass(collector, [known[-1]]) if clock else 0.0, most)
+        parts = [Part(source.name, len(source), len(known) + round(extra), passes), *self._looks(collector, known)]
+        each = _seconds_per_pass(collector, [known[-1]]) if clock else 0.0
+        seconds = sum(part.passes * each * part.rows / len(source) for part in parts)
+        return Plan(parts, seconds, None if most is None else most + sum(part.passes for part in parts[1:]))
+
+    def _looks(self, collector: Collector, known: Conditions) -> list[Part]:
+        """The passes that look inside the model: over every rung, and once over the training inputs."""
+        layers, reference = self.options.get("layers", ()), self.options.get("reference")
+        if not layers:
+            return []
+        shift, store = known[-1][0], collector.store
+        searched = self.options.get("shift", "gaussian") is not None and shift.levels is None
+        rungs = self.options.get("levels", 10) if searched else len(known)
+        stored = sum(store is not None and collector.features_key(*one, layers) in store for one in known)
+        stored += _known_levels(collector, shift, layers) if searched else 0
+        passes = float(max(0, rungs - stored))
+        looks = [Part(f"{collector.source.name}, features", len(collector.source), rungs, passes)]
+        if reference is not None:
+            looks.append(Part(f"{getattr(reference, 'name', 'reference')}, features", len(reference), 1, 1.0))
+        return looks
 
     def run(self, *, on_rows: OnRows | None = None, engine: Engine | None = None) -> CalibratedModel:
         """Algorithm 1 and the fit."""
@@ -200,11 +218,14 @@ class EvaluationRun:
         return self.validation is not None
 
 
-def _known_levels(collector: Collector, shift: Shift) -> int:
-    """How many levels of a shift the store knows for this model and source: a search will ask for them first."""
+def _known_levels(collector: Collector, shift: Shift, layers: Sequence[str] = ()) -> int:
+    """How many levels of a shift the store knows for this model and source: a search will ask for them first.
+
+    With `layers`, of how many it knows the features.
+    """
     if collector.store is None:
         return 0
-    own = collector.key(shift, 1.0).to_dict()
+    own = (collector.features_key(shift, 1.0, layers) if layers else collector.key(shift, 1.0)).to_dict()
     same = ("model", "source", "shift", "seed", "batch_size", "extra")
     stored = [key.to_dict() for key in list(collector.store.keys())]
     return sum(all(key[name] == own[name] for name in same) for key in stored)

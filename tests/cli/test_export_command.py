@@ -64,6 +64,19 @@ def test_a_calibrator_that_looks_inside_is_tuned_evaluated_and_exported(onnx_tun
     assert run("tune", "model.onnx", "val.npz", "--method", "dac").code == 1
 
 
+def test_a_dry_run_counts_the_looks_inside(onnx_tuned, run):
+    words = ("tune", "model.onnx", "val.npz", "--method", "dac", "--layers", "flat", "--reference", "val.npz", "--json")
+    clean = (*words, "--shift", "none")
+    ahead = json.loads(run(*clean, "--dry-run").out)
+    assert [part["passes"] for part in ahead["parts"]] == [1, 1, 1], "logits, features, features of the reference"
+    assert json.loads(run(*clean).out)["inputs"] == ahead["inputs"] - 60, "the reference is not part of the ladder"
+    kept = (*words, "--levels", "2", "--store", "answers")
+    ahead = json.loads(run(*kept, "--dry-run").out)
+    assert [part["passes"] for part in ahead["parts"]] == [2, 2, 1]
+    assert ahead["inputs"] - 60 <= json.loads(run(*kept).out)["inputs"] <= ahead["at_most"] * 60
+    assert [part["passes"] for part in json.loads(run(*kept, "--dry-run").out)["parts"]] == [0, 0, 1]
+
+
 def test_auto_looks_inside_where_it_is_shown(onnx_tuned, run, monkeypatch):
     monkeypatch.setattr("driftcal.choose.CANDIDATES", ("ts",))
     ran = run(
