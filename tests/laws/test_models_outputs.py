@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from driftcal.errors import ImagesError, InputError, ModelError, UnknownName
-from driftcal.models import SMALLEST_PROBABILITY, open_model
+from driftcal.models import SMALLEST_PROBABILITY, batch, open_model
+from driftcal.models.batch import choose_batch_size
 
 X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
 Y = np.arange(40) % 3
@@ -111,6 +112,20 @@ def test_batch_size_is_found_and_the_same_again():
         _ = open_model(linear).batch_size
     with pytest.raises(ModelError, match="prepare"):
         _ = open_model(linear).n_classes
+
+
+def test_no_more_rows_are_tried_than_will_fit(monkeypatch):
+    seen = []
+
+    def run(rows):
+        seen.append(rows)
+        return rows << 30  # a gigabyte each
+
+    monkeypatch.setattr(batch, "peak_memory", lambda action: action())
+    monkeypatch.setattr(batch, "memory_limit", lambda: 24 << 30)
+    assert (choose_batch_size(run, 100), seen) == (4, [1])
+    monkeypatch.setattr(batch, "memory_limit", lambda: 64 << 30)
+    assert (choose_batch_size(run, 100), seen) == (16, [1, 1, 8])
 
 
 def test_wrong_inputs():

@@ -21,10 +21,14 @@ def choose_batch_size(run: Callable[[int], object], row_bytes: int) -> int:
     """A power of two up to 256 whose memory stays below a quarter of the machine's.
 
     `run(n)` answers n rows. The budget is a share of all memory, not of what happens to be free, so the same model gets
-    the same batch size again tomorrow on this machine.
+    the same batch size again tomorrow on this machine. Several rows are tried only if they will fit, going by one: a large
+    network on large images needs gigabytes for each.
     """
-    per_row = max(_INPUT_COPIES * row_bytes, peak_memory(lambda: run(_PROBE_ROWS)) // _PROBE_ROWS, 1)
-    fitting = max(1, memory_limit() // 4 // per_row)
+    budget = memory_limit() // 4
+    seen = peak_memory(lambda: run(1))
+    if seen * _PROBE_ROWS <= budget:  # what a first run sets up counts for less among several rows
+        seen = peak_memory(lambda: run(_PROBE_ROWS)) // _PROBE_ROWS
+    fitting = max(1, budget // max(_INPUT_COPIES * row_bytes, seen, 1))
     return min(MOST, 1 << (fitting.bit_length() - 1))
 
 
