@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import threading
 from collections.abc import Callable
@@ -34,6 +36,9 @@ def choose_batch_size(run: Callable[[int], object], row_bytes: int) -> int:
 
 def peak_memory(action: Callable[[], object]) -> int:
     """How far the resident memory of this process rose above its start while `action` ran, in bytes; 0 if unknown."""
+    gc.collect()
+    with suppress(OSError, AttributeError):  # glibc's: what earlier runs left behind would be used again, unseen
+        ctypes.CDLL(None).malloc_trim(0)
     start = _resident()
     if start == 0:
         action()
