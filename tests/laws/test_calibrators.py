@@ -20,7 +20,7 @@ NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "ladder-ts", "ladder-ec", "ladder-
 NEED_TRUTH = ("vs", "svs", "dirichlet")
 #: a network's training amplifies the last digit of its sums
 ROUNDING = {"pts": 1e-6, "ladder-pts": 1e-6}
-FEW = settings(max_examples=25, deadline=None, derandomize=True)
+FEW = settings(max_examples=15, deadline=None, derandomize=True)
 
 
 def problem(seed, n=60, n_classes=4, scale=3.0, *, wrong=0.3, missing=False):

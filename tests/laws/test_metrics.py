@@ -15,7 +15,7 @@ from driftcal.metrics.statistics import bin_edges, bin_index
 from driftcal.metrics.summary import RANGES
 from driftcal.numerics import softmax
 
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=25, deadline=None)
 SHAPES = [(1, 3), (7, 3), (40, 2), (61, 10), (30, 1000)]
 
 
