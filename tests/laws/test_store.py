@@ -164,6 +164,18 @@ def test_damage_is_the_same_as_absence(tmp_path_factory, data):
             assert (start, stop) == (0, 16)
 
 
+@pytest.mark.parametrize("word", [b"start", b"stop", b"key", b"seed", b"digest"])
+def test_a_damaged_word_of_the_header_is_the_same_as_absence(tmp_path, word):
+    store = Store(tmp_path)
+    store.put(KEY, logits=LOGITS, labels=LABELS)
+    put_rows(store, 0, 16)
+    for path in (store.file(KEY), *store._parts_folder(KEY).iterdir()):
+        path.write_bytes(path.read_bytes().replace(word, word[:-1] + b"!", 1))
+    fresh = Store(tmp_path)
+    assert fresh.parts(KEY) == []
+    assert list(fresh.keys()) == ([KEY] if word in (b"start", b"stop") else [])
+
+
 def test_damage_is_seen_by_an_open_store_too(tmp_path):
     store = Store(tmp_path)
     store.put(KEY, logits=LOGITS, labels=LABELS)

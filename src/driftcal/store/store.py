@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -177,8 +178,9 @@ class Store:
     def _all(self) -> Iterator[TensorFile]:
         for path in files.listed(self.path / "logits", ".safetensors"):
             found = self._open(path, None)
-            if found is not None and Key.from_dict(found.note["key"]).digest == path.stem:
-                yield found
+            with contextlib.suppress(KeyError, TypeError, ValueError):  # a damaged key belongs to nobody
+                if found is not None and Key.from_dict(found.note["key"]).digest == path.stem:
+                    yield found
 
     # inside
 
@@ -222,9 +224,10 @@ class Store:
         """Intact parts without overlap: (start, stop, rows). Parts of other shapes than the first are left out."""
         found = []
         for path in files.listed(self._parts_folder(key), ".safetensors"):
-            part = self._open(path, key)
-            if part is not None and path.stem == f"{part.note['start']:012d}-{part.note['stop']:012d}":
-                found.append((int(part.note["start"]), int(part.note["stop"]), part.arrays))
+            named = re.fullmatch(r"(\d{12})-(\d{12})", path.stem)
+            part = self._open(path, key) if named else None
+            if named and part and [part.note.get("start"), part.note.get("stop")] == [int(named[1]), int(named[2])]:
+                found.append((int(named[1]), int(named[2]), part.arrays))
         cover: list[tuple[int, int, dict[str, Array]]] = []
         position, shape = 0, None
         for start, stop, rows in sorted(found, key=lambda item: (item[0], -item[1])):
