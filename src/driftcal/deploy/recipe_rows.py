@@ -9,7 +9,7 @@ import numpy as np
 
 from driftcal.calibrators import Calibrator, EntropyTemperatureScaling, ParameterizedTemperatureScaling
 from driftcal.calibrators.density import FLOOR, DensityAwareCalibration, NeighbourCalibrator
-from driftcal.calibrators.density_network import DensityAwareNetwork
+from driftcal.calibrators.density_network import DensityAwareNetwork, network_layers
 from driftcal.calibrators.domains import MultiDomainTemperatureScaling
 from driftcal.errors import InputError
 from driftcal.types import Array, Float64
@@ -114,11 +114,7 @@ def _neighbours(calibrator: NeighbourCalibrator) -> Neighbours:
 
 
 def _layers(network: Float64, width: int, hidden: int) -> tuple[tuple[Float64, Float64], ...]:
-    """The network's weights, which lie unit by unit with the constant last, as matrices."""
-    layers, rest = [], network
-    for units in (hidden, hidden, 1):
-        layer, rest = np.split(rest, [units * (width + 1)])
-        by_unit = layer.reshape(units, width + 1)
-        layers.append((np.ascontiguousarray(by_unit[:, :-1].T), by_unit[:, -1].copy()))
-        width = units
-    return tuple(layers)
+    """The network's layers as matrices and constants."""
+    first, second, last = network_layers(network, width, hidden)
+    by_unit = (first, second, last[np.newaxis])
+    return tuple((np.ascontiguousarray(layer[:, :-1].T), layer[:, -1].copy()) for layer in by_unit)
