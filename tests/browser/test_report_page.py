@@ -33,7 +33,7 @@ def hover(browser, selector: str, x: float = 0.5, y: float = 0.5) -> str:
 
 
 @pytest.mark.parametrize("name", ["plain", "grouped", "hostile", "bare", "empty"])
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("width", [1280, 390, 360])
 def test_opens_without_error_request_or_sideways_scrolling(visit, name, width):
     browser = visit(name, width)
     wide, room = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
