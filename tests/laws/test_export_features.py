@@ -6,7 +6,7 @@ from export_cases import NEED_FEATURES, WIDTHS, echo_inside, fitted, fitted_insi
 
 import driftcal
 from driftcal.deploy import append, append_to_onnx, onnx_file, to_onnx, to_torch
-from driftcal.deploy.onnx_features import add_pooled
+from driftcal.deploy.onnx_features import add_means, add_unit
 from driftcal.deploy.onnx_file import OUTPUTS, open_session
 from driftcal.deploy.onnx_nodes import Nodes
 from driftcal.deploy.recipe import recipe_of
@@ -123,7 +123,7 @@ def test_layers_are_pooled_as_the_library_pools_them(shape, kind, opset):
     values[3] = 0
     for first in (True, False):
         nodes, helper = Nodes("p/", opset), onnx.helper
-        name = add_pooled(nodes, "x", values, first)
+        name = add_unit(nodes, add_means(nodes, "x", values, first), [pooled(values, first).shape[1]])
         declared = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(values.dtype), ["n", *shape])
         graph = helper.make_graph(nodes.nodes, "g", [declared], [onnx.ValueInfoProto(name=name)], nodes.initializers)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)

@@ -13,7 +13,7 @@ from driftcal.calibrated import CalibratedModel, check_same_model
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.artefact import load, notes
 from driftcal.deploy.append_layers import choose_layers, pooled_layers
-from driftcal.deploy.onnx_features import add_pooled
+from driftcal.deploy.onnx_features import add_means, add_pooled
 from driftcal.deploy.onnx_file import (
     IR_VERSION,
     OPSET,
@@ -177,9 +177,8 @@ def _append(
         chosen.append(name)
     names = (chosen[0], chosen[1], chosen[2])
     nodes = Nodes(prefix, _opset(proto))
-    features = [
-        add_pooled(nodes, layer, values, model.preprocessing.channels_first) for layer, values in inside.items()
-    ]
+    means = [add_means(nodes, layer, values, model.preprocessing.channels_first) for layer, values in inside.items()]
+    features = add_pooled(nodes, means, recipe.widths) if means else None
     add_calibration(nodes, recipe, _to_logits(nodes, logits_name, answers, model.outputs), names, features)
     graph = proto.graph
     graph.node.extend(nodes.nodes)

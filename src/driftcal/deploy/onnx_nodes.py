@@ -72,11 +72,10 @@ def row_sum(nodes: Nodes, values: str) -> str:
 
 
 def log1p(nodes: Nodes, x: str) -> str:
-    """log(1 + x) for x from 0 to 1e300: what rounding takes from 1 + x, the quotient gives back."""
+    """log(1 + x) for x from 0 to some thousands: what rounding takes from 1 + x is added again."""
     more = nodes("Add", x, number(1))
-    kept = nodes("Sub", more, number(1))
-    logs = nodes("Mul", nodes("Log", more), nodes("Div", x, kept))
-    return nodes("Where", nodes("Greater", kept, number(0)), logs, x)
+    lost = nodes("Sub", x, nodes("Sub", more, number(1)))
+    return nodes("Add", nodes("Log", more), lost)
 
 
 def look_up(

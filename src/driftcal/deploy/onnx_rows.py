@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from driftcal.calibrators.entropy import LEAST_ARGUMENT, LEAST_LOG_ENTROPY
@@ -18,65 +16,67 @@ from driftcal.deploy.recipe_rows import (
     ScaledByRegression,
 )
 from driftcal.numerics import MASKED
-
-#: Stands for the infinite gap to a masked class; a quotient of infinities would be none.
-_MOST = 1e300
+from driftcal.types import Float64
 
 
-def scale_by_row(nodes: Nodes, scores: ByRow, z: str, features: Sequence[str], name: str | None) -> str:
-    """softmax(z / T) with the T that `scores` gives each row; `features` are layers whose rows have length 1."""
-    sharpness = _sharpness(nodes, scores, z, features)
+def scale_by_row(nodes: Nodes, scores: ByRow, z: str, features: str, name: str | None) -> str:
+    """softmax(z / T) with the T that `scores` gives each row; `features` are layers side by side whose rows have length 1."""
     # relative to the top first: a very sharp row would leave no digits for differences
-    top = nodes("GatherElements", z, nodes("ArgMax", z, axis=1, keepdims=1), axis=1)
+    top = nodes.reduce("ReduceMax", z)
     below = nodes("Sub", z, top)
-    return nodes("Softmax", nodes("Mul", below, sharpness), axis=1, name=name)
-
-
-def _sharpness(nodes: Nodes, scores: ByRow, z: str, features: Sequence[str]) -> str:
-    """1/T of each row, as a column."""
     match scores:
         case ScaledByEntropy():
-            return _by_entropy(nodes, scores, z)
+            scaled = nodes("Div", below, _by_entropy(nodes, scores, nodes("ArgMax", z, axis=1, keepdims=1), top, below))
         case ScaledByNetwork():
-            return _by_network(nodes, scores, z, features)
+            scaled = nodes("Mul", below, _by_network(nodes, scores, below, features))
         case ScaledByDistance():
-            rise = nodes("MatMul", add_distances(nodes, scores.neighbours, features), scores.slopes[:, None])
-            return nodes("Reciprocal", nodes("Add", rise, number(scores.constant)))
+            distances = add_distances(nodes, scores.neighbours, features)
+            scaled = nodes("Div", below, _linear(nodes, distances, scores.slopes[:, None], scores.constant))
         case ScaledByRegression():
-            rise = nodes("MatMul", nodes("Concat", *features, axis=1), scores.slopes[:, None])
-            log_t = nodes("Add", rise, number(scores.constant))
-            return nodes("Exp", nodes("Neg", nodes("Clip", log_t, number(scores.low), number(scores.high))))
+            minus_log_t = _linear(nodes, features, -scores.slopes[:, None], -scores.constant)
+            kept = nodes("Clip", minus_log_t, number(-scores.high), number(-scores.low))
+            scaled = nodes("Mul", below, nodes("Exp", kept))
+    return nodes("Softmax", scaled, axis=1, name=name)
 
 
-def _by_entropy(nodes: Nodes, scores: ScaledByEntropy, z: str) -> str:
-    best = nodes("ArgMax", z, axis=1, keepdims=1)
-    top = nodes("GatherElements", z, best, axis=1)
-    others = nodes("ScatterElements", z, best, nodes("Add", top, number(-np.inf)), axis=1)
-    below = nodes("Max", nodes("Sub", others, top), number(MASKED))  # finite, so that its product with 0 is 0
-    powers = nodes("Exp", below)
-    rest = row_sum(nodes, powers)
-    pull = nodes("Div", row_sum(nodes, nodes("Mul", powers, below)), nodes("Add", rest, number(1)))
+def _linear(nodes: Nodes, x: str, weights: Float64, constants: Float64 | float) -> str:
+    """x·weights + constants"""
+    return nodes("Gemm", x, weights, np.atleast_1d(np.asarray(constants, np.float64)))
+
+
+def _by_entropy(nodes: Nodes, scores: ScaledByEntropy, best: str, top: str, below: str) -> str:
+    """T of each row, as a column; `best` is the place of the top."""
+    finite = nodes("Max", below, number(MASKED))  # its product with 0 is 0
+    powers = nodes("Exp", finite)
+    rest = row_sum(nodes, nodes("ScatterElements", powers, best, nodes("Sub", top, top), axis=1))
+    pull = nodes("Div", row_sum(nodes, nodes("Mul", powers, finite)), nodes("Add", rest, number(1)))
     entropy = nodes("Max", nodes("Sub", log1p(nodes, rest), pull), number(np.exp(LEAST_LOG_ENTROPY)))
-    line = nodes("Add", nodes("Mul", nodes("Log", entropy), number(scores.slope)), number(scores.intercept))
+    line = _linear(nodes, nodes("Log", entropy), np.array([[scores.slope]]), scores.intercept)
     a = nodes("Max", line, number(LEAST_ARGUMENT))
     tail = log1p(nodes, nodes("Exp", nodes("Neg", nodes("Abs", a))))
-    return nodes("Reciprocal", nodes("Add", nodes("Max", a, number(0)), tail))
+    return nodes("Add", nodes("Max", a, number(0)), tail)
 
 
-def _by_network(nodes: Nodes, scores: ScaledByNetwork, z: str, features: Sequence[str]) -> str:
-    """scale·exp(−g)"""
-    width = scores.gaps
-    largest = nodes("TopK", z, np.array([width + 1]), axis=1, spare=1)
-    top, next_ones = (nodes("Gather", largest, place, axis=1) for place in (np.array([0]), np.arange(1, width + 1)))
-    gaps = nodes("Min", nodes("Div", nodes("Sub", top, next_ones), number(scores.unit)), number(_MOST))
-    x = log1p(nodes, gaps)
+def _by_network(nodes: Nodes, scores: ScaledByNetwork, below: str, features: str) -> str:
+    """1/T of each row, scale·exp(−g), as a column.
+
+    The largest logit comes along with the next ones, its gap of 0 without weight, and all constants that only shift or stretch are
+    part of the layers beside them: half the operators. log(unit + gap) stands for log(1 + gap/unit).
+    """
+    width, unit = scores.gaps, np.log(scores.unit)
+    shift = np.where(np.arange(len(scores.low)) < width, unit, 0.0)
+    low, high, mean = scores.low + shift, scores.high + shift, scores.mean + shift
+    (first, constants), *hidden, (last, end) = scores.layers
+    stretched = first / scores.spread[:, None]
+    constants, first = constants - mean @ stretched, np.insert(stretched, 0, 0.0, axis=0)
+
+    largest = nodes("TopK", below, np.array([width + 1]), axis=1, spare=1)
+    x = nodes("Log", nodes("Sub", number(scores.unit), largest))
     if scores.neighbours.references:
         x = nodes("Concat", x, add_distances(nodes, scores.neighbours, features), axis=1)
-    x = nodes("Min", nodes("Max", x, scores.low), scores.high)
-    x = nodes("Div", nodes("Sub", x, scores.mean), scores.spread)
-    *hidden, (weights, constants) = scores.layers
-    for into, shift in hidden:
-        x = nodes("Tanh", nodes("Add", nodes("MatMul", x, into), shift))
-    g = nodes("Add", nodes("MatMul", x, weights), constants)
-    g = nodes("Clip", g, number(-LARGEST), number(LARGEST))
-    return nodes("Mul", nodes("Exp", nodes("Neg", g)), number(scores.scale))
+    x = nodes("Min", nodes("Max", x, np.insert(low, 0, unit)), np.insert(high, 0, unit))
+    for weights, shifts in ((first, constants), *hidden):
+        x = nodes("Tanh", _linear(nodes, x, weights, shifts))
+    log_scale = float(np.log(scores.scale))
+    minus_g = _linear(nodes, x, -last, log_scale - end)
+    return nodes("Exp", nodes("Clip", minus_g, number(log_scale - LARGEST), number(log_scale + LARGEST)))

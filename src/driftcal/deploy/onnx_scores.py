@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from driftcal.calibrators.spline import AHEAD
-from driftcal.deploy.onnx_nodes import Nodes, log1p, look_up, number, row_sum
+from driftcal.deploy.onnx_nodes import Nodes, look_up, number, row_sum
 from driftcal.deploy.onnx_rows import scale_by_row
 from driftcal.deploy.recipe import (
     BetaCurves,
@@ -32,11 +30,11 @@ _FLAT = 1e-300
 
 
 def add_scores(
-    nodes: Nodes, scores: Scores, z: str, features: Sequence[str], name: str | None, *, to_be_normalised: bool = False
+    nodes: Nodes, scores: Scores, z: str, features: str, name: str | None, *, to_be_normalised: bool = False
 ) -> str:
     """Add the nodes from float64 logits to scores; `name` is theirs where they are the probabilities already.
 
-    `features` are the layers that the scores depend on beside the logits, rows of length 1.
+    `features` are the layers that the scores depend on beside the logits, side by side, rows of length 1.
     """
     match scores:
         case Scaled():
@@ -59,11 +57,13 @@ def add_scores(
             mixed = nodes("Add", nodes("MatMul", x, scores.matrix), scores.intercepts)
             return _softmax_of_open(nodes, mixed, z, name)
         case Sigmoids():
-            odds = _log_odds(nodes, z, finite=bool((np.abs(scores.slopes) < _FLAT_SLOPE).any()))
+            odds = nodes("Sub", *_logs(nodes, z, finite=bool((np.abs(scores.slopes) < _FLAT_SLOPE).any())))
             m = nodes("Add", nodes("Mul", odds, scores.slopes), scores.intercepts)
-            return nodes("Sigmoid", m) if to_be_normalised and keeps_mass(scores) else _sigmoid(nodes, m)
+            return _sigmoid(nodes, m, to_be_normalised and keeps_mass(scores))
         case BetaCurves():
-            return _sigmoid(nodes, _beta_curve(nodes, scores, _log_odds(nodes, z)))
+            log_p, log_rest = _logs(nodes, z, finite=bool((np.minimum(scores.a, scores.b) < _FLAT_SLOPE).any()))
+            bent = nodes("Sub", nodes("Mul", log_p, scores.a), nodes("Mul", log_rest, scores.b))
+            return _sigmoid(nodes, nodes("Add", bent, scores.c), to_be_normalised and keeps_mass(scores))
         case TopCurve():
             return _top_curve(nodes, scores, z, name)
 
@@ -86,10 +86,10 @@ def are_open(nodes: Nodes, z: str) -> str:
     return nodes("Greater", z, number(-np.inf))
 
 
-def _log_odds(nodes: Nodes, z: str, *, finite: bool = True) -> str:
-    """log p_c − log Σ_{k≠c} p_k without cancellation; MASKED for masked classes, −MASKED where all others are.
+def _logs(nodes: Nodes, z: str, *, finite: bool) -> tuple[str, str]:
+    """log p_c and log Σ_{k≠c} p_k without cancellation; MASKED for masked classes, and where all others are.
 
-    One operator less if these may be infinite: then nothing may multiply them by 0.
+    One operator less if they may be −inf: then nothing may multiply them by 0.
     """
     log_p = nodes("LogSoftmax", z, axis=1)
     if finite:
@@ -98,8 +98,7 @@ def _log_odds(nodes: Nodes, z: str, *, finite: bool = True) -> str:
     # one class at most, also when 1/2 is rounded up, and the only one for which 1 − p loses digits
     leads = nodes("Greater", p, number(0.6))
     rest = nodes.reduce("ReduceLogSumExp", nodes("Where", leads, number(MASKED), log_p))
-    log_rest = nodes("Where", leads, rest, nodes("Log", nodes("Sub", number(1), p)))
-    return nodes("Sub", log_p, log_rest)
+    return log_p, nodes("Where", leads, rest, nodes("Log", nodes("Sub", number(1), p)))
 
 
 def _top_curve(nodes: Nodes, scores: TopCurve, z: str, name: str | None) -> str:
@@ -122,27 +121,25 @@ def _top_curve(nodes: Nodes, scores: TopCurve, z: str, name: str | None) -> str:
     return nodes("ScatterElements", shared, best, sure, axis=1, name=name)
 
 
-def _beta_curve(nodes: Nodes, scores: BetaCurves, x: str) -> str:
-    """a·log p − b·log(1 − p) + c from the log-odds x."""
-    small = log1p(nodes, nodes("Exp", nodes("Neg", nodes("Abs", x))))
-    log_p = nodes("Sub", nodes("Min", x, number(0)), small)
-    minus_log_rest = nodes("Add", nodes("Max", x, number(0)), small)
-    both = nodes("Add", nodes("Mul", log_p, scores.a), nodes("Mul", minus_log_rest, scores.b))
-    return nodes("Add", both, scores.c)
-
-
 def keeps_mass(scores: Scores) -> bool:
-    """Whether sigmoids give masked classes 0 and the top class, whose log-odds are −log(n − 1) at least, never next to nothing.
+    """Whether sigmoids give masked classes 0 and the top class, whose p is 1/n at least, never next to nothing.
 
     The operator Sigmoid, right to 1e-16, is then all they need.
     """
-    if not isinstance(scores, Sigmoids):
-        return False
-    least = scores.intercepts - scores.slopes * np.log(max(1, len(scores.slopes) - 1))
-    return bool((scores.slopes > 1e-6).all() and (least > -16).all())
+    match scores:
+        case Sigmoids():
+            slopes, least = scores.slopes, scores.intercepts - scores.slopes * np.log(max(1, len(scores.slopes) - 1))
+        case BetaCurves():
+            n = max(2, len(scores.a))
+            slopes, least = scores.a, scores.c - scores.a * np.log(n) - scores.b * np.log1p(-1 / n)
+        case _:
+            return False
+    return bool((slopes > 1e-6).all() and (least > -16).all())
 
 
-def _sigmoid(nodes: Nodes, m: str) -> str:
-    """e^m / (1 + e^m): the lower tail keeps its digits down to FLOOR, unlike in the operator Sigmoid."""
+def _sigmoid(nodes: Nodes, m: str, keeps_mass: bool) -> str:
+    """e^m / (1 + e^m): unless mass is kept anyway the lower tail has its digits down to FLOOR, unlike in the operator Sigmoid."""
+    if keeps_mass:
+        return nodes("Sigmoid", m)
     e = nodes("Exp", nodes("Clip", m, number(np.log(FLOOR)), number(-np.log(FLOOR))))
     return nodes("Div", e, nodes("Add", e, number(1)))
