@@ -5,6 +5,7 @@ import pytest
 from export_cases import NEED_FEATURES, WIDTHS, echo_inside, fitted, fitted_inside, layer_values, rows, write_model
 
 import driftcal
+from driftcal.calibrators import CALIBRATORS, make_calibrator
 from driftcal.deploy import append, append_to_onnx, onnx_file, to_onnx, to_torch
 from driftcal.deploy.onnx_features import add_means, add_unit
 from driftcal.deploy.onnx_file import OUTPUTS, open_session
@@ -123,13 +124,36 @@ def test_layers_are_pooled_as_the_library_pools_them(shape, kind, opset):
     values[3] = 0
     for first in (True, False):
         nodes, helper = Nodes("p/", opset), onnx.helper
-        name = add_unit(nodes, add_means(nodes, "x", values, first), [pooled(values, first).shape[1]])
+        name = add_unit(nodes, [add_means(nodes, "x", values, first)])
         declared = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(values.dtype), ["n", *shape])
         graph = helper.make_graph(nodes.nodes, "g", [declared], [onnx.ValueInfoProto(name=name)], nodes.initializers)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
         found = open_session(model.SerializeToString()).run([name], {"x": values})[0]
         np.testing.assert_allclose(found, pooled(values, first), rtol=2e-7, atol=0)
         assert (found == found.astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("name", NEED_FEATURES)
+def test_wide_layers_get_their_length_once(name, tmp_path):
+    """The library divides pooled features by their length twice; of 64 numbers and more the second time changes next to nothing."""
+    rng, n, width = np.random.default_rng(5), 400, 96
+    logits, values = rows(10, n, 10)[:n], rng.normal(size=(n, width)).astype(np.float32)
+    values[::7], values[1::7, 0] = values[::7] * np.geomspace(1e-30, 1e30, len(values[::7]))[:, None], 50
+    levels, training = np.arange(n) % 3, values[::2] + 0.1 * rng.normal(size=values[::2].shape)
+    labels = np.argmax(0.6 / (1 + levels[:, None]) * logits + rng.gumbel(size=logits.shape), axis=1)
+    beside = {"reference": training} if CALIBRATORS[name].needs_reference else {}
+    calibrator = make_calibrator(name, **({"k": 5} if beside else {}))
+    calibrator.fit(logits, labels, features=values, levels=levels, **beside)
+    places = {f"at{end}": np.array([end]) for end in (0, 10, 10 + width)} | {"one": np.array([1])}
+    cuts = [
+        ("Slice", ["x", f"at{low}", f"at{high}", "one"], [out])
+        for low, high, out in ((0, 10, "logits"), (10, 106, "w"))
+    ]
+    path = write_model(tmp_path / "net.onnx", cuts, ["n", 106], ["n", 10], places)
+    export = append_to_onnx(path, calibrator, tmp_path / "out.onnx", layers=["w"])
+    assert sum(node.op_type == "LpNormalization" for node in onnx.load(export.path).graph.node) == 1
+    found = open_session(export.path.read_bytes()).run(OUTPUTS, {"x": np.concatenate([logits, values], axis=1)})
+    assert np.abs(found[0] - calibrator.predict_proba(logits, pooled(values, True))).max() < 1e-7
 
 
 @pytest.mark.parametrize("opset", [11, 13, 18, 21])

@@ -178,7 +178,7 @@ def _append(
     names = (chosen[0], chosen[1], chosen[2])
     nodes = Nodes(prefix, _opset(proto))
     means = [add_means(nodes, layer, values, model.preprocessing.channels_first) for layer, values in inside.items()]
-    features = add_pooled(nodes, means, recipe.widths) if means else None
+    features = add_pooled(nodes, means, recipe.widths)
     add_calibration(nodes, recipe, _to_logits(nodes, logits_name, answers, model.outputs), names, features)
     graph = proto.graph
     graph.node.extend(nodes.nodes)

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from driftcal.calibrators.density import half_squares
-from driftcal.deploy.onnx_nodes import Nodes, number
+from driftcal.deploy.onnx_nodes import Nodes
 from driftcal.deploy.recipe_rows import Neighbours
 from driftcal.models.features import pooled_axes
 from driftcal.types import Array
 
 _FLOAT, _DOUBLE = 1, 11  # TensorProto.FLOAT, DOUBLE
-#: Below the length of any row of float32 numbers but zeros, which stay zeros.
-_SHORTEST = 1e-100
 #: Rows of so many float32 numbers have length 1 to 1e-8, far less than rounding takes from each.
 _WIDE = 64
 
@@ -33,31 +31,38 @@ def add_means(nodes: Nodes, layer: str, values: Array, channels_first: bool) -> 
     return nodes("Unsqueeze", rows, np.array([1])) if values.ndim == 1 else rows
 
 
-def add_pooled(nodes: Nodes, layers: Sequence[str], widths: Sequence[int]) -> str:
-    """Layers' means side by side, to be made rows of length 1.
+def add_pooled(nodes: Nodes, layers: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """Layers' means, to be made rows of length 1.
 
     Narrow layers get length 1 already here, as `driftcal.pooled_features` gives it to all: calibrators do it again, which turns a
     last bit of float32 now and then where a layer has few numbers.
     """
-    joint = nodes("Concat", *layers, axis=1) if len(layers) > 1 else layers[0]
-    return joint if min(widths) >= _WIDE else add_unit(nodes, joint, widths)
+    return [layer if width >= _WIDE else add_unit(nodes, [layer]) for layer, width in zip(layers, widths, strict=True)]
 
 
-def add_unit(nodes: Nodes, joint: str, widths: Sequence[int]) -> str:
-    """Every layer's rows of length 1, no more exact than float32, in which features are kept; a row of zeros stays."""
+def add_unit(nodes: Nodes, layers: Sequence[str]) -> str:
+    """Layers side by side, every layer's rows of length 1, no more exact than float32, in which features are kept.
+
+    A row of zeros stays.
+    """
+    rows = [nodes("LpNormalization", layer, axis=1, p=2) for layer in layers]
+    joint = nodes("Concat", *rows, axis=1) if len(rows) > 1 else rows[0]
+    return nodes("Cast", nodes("Cast", joint, to=_FLOAT), to=_DOUBLE)
+
+
+def add_split(nodes: Nodes, features: str, widths: Sequence[int]) -> list[str]:
+    """Layers that lie side by side, one by one."""
     if len(widths) == 1:
-        length = nodes("Max", nodes.reduce("ReduceL2", joint), number(_SHORTEST))
-    else:  # all layers at once: a third of the operators
-        layer = np.repeat(np.arange(len(widths)), widths)
-        squares = nodes("MatMul", nodes("Mul", joint, joint), np.eye(len(widths))[layer])
-        length = nodes("Gather", nodes("Max", nodes("Sqrt", squares), number(_SHORTEST)), layer, axis=1)
-    return nodes("Cast", nodes("Cast", nodes("Div", joint, length), to=_FLOAT), to=_DOUBLE)
+        return [features]
+    first = nodes("Split", features, np.array(widths), axis=1, spare=len(widths) - 1)
+    return [first, *(f"{first}_spare_{i}" for i in range(len(widths) - 1))]
 
 
 def add_distances(nodes: Nodes, neighbours: Neighbours, features: str) -> str:
     """The distance to the k-th nearest training row in each layer, (n, layers)."""
     found = []
-    for rows, reference in zip(_split(nodes, features, neighbours), neighbours.references, strict=True):
+    layers = add_split(nodes, features, [part.shape[1] for part in neighbours.references])
+    for rows, reference in zip(layers, neighbours.references, strict=True):
         training = nodes("Cast", reference, to=_DOUBLE)  # a runtime does that once, and the file is half as large
         nearness = nodes("Gemm", rows, training, -half_squares(reference), transB=1)
         # of rows equally near to the last bit any will do
@@ -65,12 +70,3 @@ def add_distances(nodes: Nodes, neighbours: Neighbours, features: str) -> str:
         kth = nodes("Gather", nearest, np.array(neighbours.k - 1), axis=1)
         found.append(nodes.reduce("ReduceL2", nodes("Sub", rows, nodes("Gather", training, kth, axis=0))))
     return nodes("Concat", *found, axis=1)
-
-
-def _split(nodes: Nodes, features: str, neighbours: Neighbours) -> list[str]:
-    """Layers that lie side by side, one by one."""
-    widths = np.array([part.shape[1] for part in neighbours.references])
-    if len(widths) == 1:
-        return [features]
-    first = nodes("Split", features, widths, axis=1, spare=len(widths) - 1)
-    return [first, *(f"{first}_spare_{i}" for i in range(len(widths) - 1))]

@@ -13,6 +13,7 @@ import numpy as np
 
 from driftcal._version import __version__
 from driftcal.calibrators import CALIBRATORS, Calibrator
+from driftcal.deploy.onnx_features import add_split
 from driftcal.deploy.onnx_graph import OUTPUTS, add_calibration
 from driftcal.deploy.onnx_nodes import Nodes
 from driftcal.deploy.recipe import Recipe, recipe_of
@@ -78,11 +79,11 @@ def to_onnx(
     nodes = Nodes("driftcal/", OPSET)
     info = onnx.helper.make_tensor_value_info
     wide = nodes("Cast", "logits", to=_TYPES["float64"])
-    inputs, features = [info("logits", _TYPES[logits], ["n", recipe.n_classes])], None
+    inputs, layers = [info("logits", _TYPES[logits], ["n", recipe.n_classes])], []
     if recipe.widths:
         inputs.append(info("features", _TYPES["float32"], ["n", sum(recipe.widths)]))
-        features = nodes("Cast", "features", to=_TYPES["float64"])
-    add_calibration(nodes, recipe, wide, features=features)
+        layers = add_split(nodes, nodes("Cast", "features", to=_TYPES["float64"]), recipe.widths)
+    add_calibration(nodes, recipe, wide, features=layers)
     graph = onnx.helper.make_graph(
         nodes.nodes, "driftcal", inputs, output_infos(OUTPUTS, recipe.n_classes), nodes.initializers
     )
@@ -90,10 +91,10 @@ def to_onnx(
     describe(model, calibrator, recipe.note)
     onnx.checker.check_model(model)
     probe = probe_logits(recipe.n_classes).astype(logits)
-    beside = probe_features(recipe, len(probe))
-    feed = {"logits": probe, **({"features": np.concatenate(beside, axis=1)} if beside else {})}
+    features = probe_features(recipe, len(probe))
+    feed = {"logits": probe, **({"features": np.concatenate(features, axis=1)} if features else {})}
     found = open_session(model.SerializeToString()).run(list(OUTPUTS), feed)
-    difference = prove(calibrator, probe, found, beside)
+    difference = prove(calibrator, probe, found, features)
     where = None if path is None else write_atomic(path, model.SerializeToString())
     return OnnxExport(model, difference, len(probe), path=where, note=recipe.note)
 

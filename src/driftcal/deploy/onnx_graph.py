@@ -5,6 +5,8 @@ All operators but `Nodes.reduce` have kept their form since opset 13, so the nod
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from driftcal.deploy.onnx_features import add_unit
 from driftcal.deploy.onnx_nodes import Nodes, look_up, number
 from driftcal.deploy.onnx_scores import FLOOR, add_scores, are_open, keeps_mass
@@ -19,17 +21,17 @@ def add_calibration(
     recipe: Recipe,
     logits: str,
     outputs: tuple[str, str, str] = OUTPUTS,
-    features: str | None = None,
+    features: Sequence[str] = (),
 ) -> None:
     """Add the nodes from float64 (n, classes) `logits` to probabilities, label and confidence, named by `outputs`.
 
-    A calibrator that looks at a model's layers needs float64 (n, F) `features` of them, side by side.
+    A calibrator that looks at a model's layers needs float64 (n, F) `features` of each.
     """
     scores = add_scores(
         nodes,
         recipe.scores,
         logits,
-        add_unit(nodes, features, recipe.widths) if features else "",
+        add_unit(nodes, features) if features else "",
         name=outputs[0] if recipe.finish == "nothing" else None,
         to_be_normalised=recipe.table is None and recipe.finish == "normalise",
     )

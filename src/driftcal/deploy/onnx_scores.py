@@ -61,8 +61,11 @@ def add_scores(
             m = nodes("Add", nodes("Mul", odds, scores.slopes), scores.intercepts)
             return _sigmoid(nodes, m, to_be_normalised and keeps_mass(scores))
         case BetaCurves():
-            log_p, log_rest = _logs(nodes, z, finite=bool((np.minimum(scores.a, scores.b) < _FLAT_SLOPE).any()))
-            bent = nodes("Sub", nodes("Mul", log_p, scores.a), nodes("Mul", log_rest, scores.b))
+            log_p, log_rest = _logs(nodes, z, finite=False)
+            a, b = (
+                np.maximum(slopes, _FLAT) for slopes in (scores.a, scores.b)
+            )  # next to nothing, but for infinite logs
+            bent = nodes("Sub", nodes("Mul", log_p, a), nodes("Mul", log_rest, b))
             return _sigmoid(nodes, nodes("Add", bent, scores.c), to_be_normalised and keeps_mass(scores))
         case TopCurve():
             return _top_curve(nodes, scores, z, name)
