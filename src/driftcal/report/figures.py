@@ -49,7 +49,7 @@ def write_figures(results: Results, folder: str | os.PathLike[str], formats: Seq
             if figure is None:
                 continue
             figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # laid out once, for all formats
+            figure.set_layout_engine(None)  # laid out once, for all formats; "none" would be an engine, and draw twice
             for kind in formats:
                 data = BytesIO()
                 figure.savefig(data, format=kind, dpi=300, metadata=_METADATA[kind])

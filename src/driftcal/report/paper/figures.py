@@ -30,7 +30,7 @@ def figure_bytes(figure: Figure, endings: Sequence[str]) -> list[bytes]:
         drawn = DRAWERS[type(figure)](figure)
         drawn.set_dpi(_PIXELS)  # what texts measure depends on it a little
         drawn.draw_without_rendering()
-        drawn.set_layout_engine("none")
+        drawn.set_layout_engine(None)  # as an engine, "none" would have every file drawn twice
         for ending in endings:
             out = io.BytesIO()
             stamp = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(ending)  # the same bytes each time
