@@ -7,8 +7,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from scipy.optimize import brentq
 
+from driftcal import checks
 from driftcal.calibrators.adaptive import AdaptiveCalibrator
 from driftcal.calibrators.base import Calibrator, FitReport
 from driftcal.calibrators.label_free import (
@@ -20,7 +22,7 @@ from driftcal.calibrators.label_free import (
     rung_statistic,
 )
 from driftcal.calibrators.temperature import fit_nll
-from driftcal.numerics import log_softmax_kernel, softmax_kernel
+from driftcal.numerics import exp, kernel, log_softmax_kernel, row_max, softmax_kernel
 from driftcal.rows import Rows
 from driftcal.types import Float64, Logits
 
@@ -37,9 +39,10 @@ def consistent_temperature(logits: Logits, accuracy: float, near: float = 1.0) -
     >>> round(consistent_temperature(np.log([[0.9, 0.1], [0.1, 0.9]]), 0.75), 6)
     2.0
     """
+    rows = checks.for_kernel(checks.as_logits(logits)[0])
 
     def surplus(log_t: float) -> float:
-        return float(row_statistic("confidence", logits, math.exp(log_t)).mean() - accuracy)
+        return float(_mean_confidence(rows, math.exp(-log_t)) - accuracy)
 
     low, high = math.log(near / WIDEST), math.log(near * WIDEST)
     if surplus(low) <= 0:
@@ -47,6 +50,21 @@ def consistent_temperature(logits: Logits, accuracy: float, near: float = 1.0) -
     if surplus(high) >= 0:
         return math.exp(high)
     return math.exp(brentq(surplus, low, high, xtol=1e-10))
+
+
+@kernel
+def _mean_confidence(logits: Logits, scale: float) -> float:
+    """Without threads and without the other statistics: a search asks for it a dozen times per window."""
+    confidence = 0.0
+    for i in range(logits.shape[0]):
+        row = logits[i]
+        top = row_max(row)
+        total = 0.0
+        for c in range(row.shape[0]):
+            d = np.float64(row[c]) - top
+            total += exp(max(scale * d, -745.0)) if d > -np.inf else 0.0
+        confidence += 1.0 / total
+    return confidence / logits.shape[0]
 
 
 class _Consistent(AdaptiveCalibrator):
