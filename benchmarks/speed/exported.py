@@ -1,6 +1,6 @@
 """MobileNetV2 with every calibrator that has an ONNX form appended to it: the files whose latency is measured.
 
-Tuned on 20,000 random rows of 1,000 classes. Dirichlet calibration's million numbers would take an hour to tune and are made
+Tuned on 20,000 random rows of 1,000 classes. Dirichlet calibration's million numbers take long to tune and are made
 up instead: latency does not depend on their values. Calibrators that look inside the model read the ends of its last three
 stages, 96, 160 and 320 channels; those that compare with training rows compare with 3,000.
 """
