@@ -14,18 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import load
+from onnx import TensorProto, helper, load, numpy_helper
 
 from benchmarks.speed.mobilenet import BLOCKS, CLASSES, mobilenet
 from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
 from driftcal.deploy import append_to_onnx
+from driftcal.deploy.onnx_graph import OUTPUTS
 
 #: Layers that calibrators look at, and training rows that they compare with.
 STAGES, REFERENCE = 3, 3_000
 #: Isotonic and binned ones, and the spline, which is read from a table just as these are.
 TABLES = {"ts-ir", "ir", "irm", "hb", "pbmc", "spline", "ladder-irm"}
-#: The plain model, opened once more: what is measured of it is noise.
-CONTROL = "plain model again"
+#: The first model, whose switch stays off: what is measured of it is noise.
+CONTROL = "nothing"
+#: How the names of the calibration's operators and constants begin; the network's do not.
+OWN = ("driftcal/", *OUTPUTS)
 #: No bound: calibrators that keep training rows are neither parametric nor binned.
 UNBOUNDED = {CONTROL, "dac", "dac-pts"}
 
@@ -45,8 +48,8 @@ class Exported:
         return None if self.name in UNBOUNDED else 0.05 if self.name in TABLES else 0.02
 
 
-def make(names: list[str], rows: int, folder: Path) -> tuple[Path, list[Exported]]:
-    """The plain model and the calibrated ones, files in `folder`; what lies there already is taken as it is."""
+def make(names: list[str], rows: int, folder: Path) -> list[Exported]:
+    """The calibrated models, files in `folder`; what lies there already is taken as it is."""
     folder.mkdir(parents=True, exist_ok=True)
     plain, found = folder / "net.onnx", {}
     layers, data = mobilenet(plain)[-STAGES:], _tuning_data(rows)
@@ -64,7 +67,39 @@ def make(names: list[str], rows: int, folder: Path) -> tuple[Path, list[Exported
         found[form] = Exported(
             first.name, first.path, first.difference, (*first.alike, name) if first is not export else ()
         )
-    return plain, list(found.values())
+    return list(found.values())
+
+
+def with_switch(path: Path) -> bytes:
+    """The calibrated model with the calibration's operators behind an input "switch": without them, their outputs are empty."""
+    model = load(path)
+    graph, outputs = model.graph, {value.name: value for value in model.graph.output}
+    own = [node for node in graph.node if node.name.startswith(OWN)]
+    names = [name for name in OUTPUTS if any(name in node.output for node in own)]
+    then = helper.make_graph(
+        own, "on", [], [outputs[name] for name in names], [part for part in graph.initializer if part.name.startswith(OWN)]
+    )  # fmt: skip
+    empty = []
+    for name in names:
+        kind = helper.tensor_dtype_to_np_dtype(outputs[name].type.tensor_type.elem_type)
+        rank = len(outputs[name].type.tensor_type.shape.dim)
+        nothing = numpy_helper.from_array(np.empty([0] * rank, kind))
+        empty.append(helper.make_node("Constant", [], [f"no_{name}"], value=nothing))
+    off = [helper.make_tensor_value_info(f"no_{n}", outputs[n].type.tensor_type.elem_type, None) for n in names]
+    switch = helper.make_node(
+        "If", ["switch"], [f"if_{name}" for name in names],
+        then_branch=then, else_branch=helper.make_graph(empty, "off", [], off),
+    )  # fmt: skip
+    nodes = [node for node in graph.node if not node.name.startswith(OWN)]
+    weights = [part for part in graph.initializer if not part.name.startswith(OWN)]
+    inputs = [*graph.input, helper.make_tensor_value_info("switch", TensorProto.BOOL, [])]
+    kept = [value for name, value in outputs.items() if name not in names]
+    ends = [helper.make_tensor_value_info(f"if_{n}", outputs[n].type.tensor_type.elem_type, None) for n in names]
+    whole = helper.make_graph([*nodes, switch], graph.name, inputs, [*kept, *ends], weights)
+    switched: bytes = helper.make_model(
+        whole, opset_imports=model.opset_import, ir_version=model.ir_version
+    ).SerializeToString()
+    return switched
 
 
 def fitted(name: str, logits: np.ndarray, labels: np.ndarray) -> Calibrator:
