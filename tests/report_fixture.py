@@ -23,16 +23,18 @@ _LABELS = {"ts": "TS", "ets": "ETS", "irm": "IRM", "ir": "IR", "ts-ir": "TS-IR",
 _METRICS = ("ece", "accuracy", "gap", "entropy", "nll", "brier", "mce", "debiased_ece")
 
 
+_METHODS, _SHIFTS, _LEVELS, _DRAWS = ("ts", "irm"), ("rot_right", "xyshift", "xyzoom"), (0, 2, 5, 9), 40
+
+
 @functools.cache
-def digits_results(
-    methods: tuple[str, ...] = ("ts", "irm"),
-    shifts: tuple[str, ...] = ("rot_right", "xyshift", "xyzoom"),
-    levels: tuple[int, ...] = (0, 2, 5, 9),
-    *,
-    grouped: bool = False,
-    draws: int = 40,
-) -> Results:
+def digits_results(*, grouped: bool = False) -> Results:
     """A small evaluation: methods with and without -P, on shifts and levels, by group when asked."""
+    results = _evaluated()
+    return results if grouped else replace(results, rows=tuple(row for row in results.rows if row.group is None))
+
+
+@functools.cache
+def _evaluated() -> Results:
     images, labels = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32).reshape(-1, 8, 8, 1)
     order = np.random.default_rng(0).permutation(len(labels))
@@ -48,7 +50,7 @@ def digits_results(
     accuracies = [float((z.argmax(1) == labels[validation]).mean()) for z in ladder]
     infos, fitted = [CalibratorInfo("base", "Base", "base", "nothing", True)], {"base": make_calibrator("base")}
     fitted["base"].fit(ladder[0], labels[validation])
-    for method in methods:
+    for method in _METHODS:
         keeps = method in ("ts", "ets", "irm")
         fitted[method] = make_calibrator(method).fit(ladder[0], labels[validation])
         fitted[f"{method}-p"] = make_calibrator(method).fit(
@@ -58,25 +60,23 @@ def digits_results(
         infos.append(CalibratorInfo(f"{method}-p", f"{_LABELS[method]}-P", method, "gaussian", keeps))
 
     y = labels[test]
-    groups = {None: np.ones(len(y), bool)}
-    if grouped:
-        groups |= {f"digit {k}": y == k for k in range(4)}
+    groups = {None: np.ones(len(y), bool)} | {f"digit {k}": y == k for k in range(4)}
     rows = []
-    for shift in shifts:
-        shifted = {level: logits(test, shift, level) for level in levels}
+    for shift in _SHIFTS:
+        shifted = {level: logits(test, shift, level) for level in _LEVELS}
         for info in infos:
             found = {level: fitted[info.name].predict_log_proba(z) for level, z in shifted.items()}
             for group, members in groups.items():
-                for level in (*levels, POOLED):
-                    chosen = levels if level == POOLED else (level,)
+                for level in (*_LEVELS, POOLED):
+                    chosen = _LEVELS if level == POOLED else (level,)
                     stack = np.concatenate([found[lv][members] for lv in chosen])
                     truth = np.tile(y[members], len(chosen))
-                    rows.append(_row(info.name, shift, level, group, stack, truth, draws if group is None else 0))
+                    rows.append(_row(info.name, shift, level, group, stack, truth, _DRAWS if group is None else 0))
     return Results(
         suite="affine",
         n_bins=15,
         calibrators=tuple(infos),
-        shifts=tuple(ShiftInfo(name, levels, _words(name, levels)) for name in shifts),
+        shifts=tuple(ShiftInfo(name, _LEVELS, _words(name, _LEVELS)) for name in _SHIFTS),
         rows=tuple(rows),
         ladder={
             "shift": "gaussian",
@@ -99,7 +99,7 @@ def digits_results(
                 "test": {"name": "test.npz", "rows": len(y), "classes": 10, "fingerprint": "b2" * 32},
             },
             "versions": {"driftcal": "0.1.0", "python": "3.11.9", "numpy": np.__version__},
-            "method": f"{methods[-1]}-p",
+            "method": f"{_METHODS[-1]}-p",
             "explanation": "IRM keeps every prediction and had the lowest error over the ladder in cross-validation.",
             "class_names": [f"digit {k}" for k in range(10)],
         },

@@ -5,8 +5,7 @@
 Each calibrator is appended to the model as `driftcal export` does it, and its operators then move behind a switch (the
 operator If), so that one and the same opened model runs with and without them: in turn, on the same input, in an order
 that is drawn anew each time. Two opened models cannot be compared so closely: where the weights of each happen to lie in
-memory moves its latency by up to 5 %, calibrated or not. The switch itself costs a few microseconds when it is on, which
-count as the calibration's.
+memory moves its latency by up to 5 %, calibrated or not.
 
 The figure is the median over all pairs of runs of (with − without), over the median without. All models are opened anew
 several times, one after the other. The interval is 95 % of the medians of 2,000 bootstrap samples of the pairs. The first

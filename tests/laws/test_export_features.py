@@ -49,6 +49,18 @@ def check(logits, wanted, probabilities, label, confidence):
     np.testing.assert_array_equal(confidence, probabilities[np.arange(len(label)), label])
 
 
+@pytest.mark.parametrize("low", [-12.0, -4.0, 0.0])
+def test_very_sharp_rows_keep_their_digits(low):
+    """Where 1/T may be large, logits are first taken relative to the top."""
+    calibrator = CALIBRATORS["md-ts"]()
+    calibrator.__dict__.update(fitted_inside("md-ts", 10).__dict__, range_=np.array([low, low + 1]), intercept_=low)
+    logits, values = rows(10, 900, 100), layer_values(1_000)
+    features = [pooled(part, channels_first=True) for part in values]
+    session = open_session(to_onnx(calibrator).model.SerializeToString())
+    found = session.run(OUTPUTS, {"logits": logits, "features": np.concatenate(features, axis=1)})
+    check(logits, calibrator.predict_proba(logits, features), *found)
+
+
 @pytest.mark.parametrize("name", NEED_FEATURES)
 def test_standard_operators_and_a_free_batch(name):
     model = to_onnx(fitted_inside(name, 10)).model

@@ -64,7 +64,8 @@ def _mean_confidence(logits: Logits, scale: float) -> float:
             d = np.float64(row[c]) - top
             total += exp(max(scale * d, -745.0)) if d > -np.inf else 0.0
         confidence += 1.0 / total
-    return confidence / logits.shape[0]
+    mean: float = confidence / logits.shape[0]
+    return mean
 
 
 class _Consistent(AdaptiveCalibrator):

@@ -18,9 +18,14 @@ from driftcal.deploy.recipe_rows import (
 from driftcal.numerics import MASKED
 from driftcal.types import Float64
 
+#: 1/T below which logits of 1e4 keep ten digits when they are scaled as they are.
+_SHARP = 100.0
+
 
 def scale_by_row(nodes: Nodes, scores: ByRow, z: str, features: str, name: str | None) -> str:
     """softmax(z / T) with the T that `scores` gives each row; `features` are layers side by side whose rows have length 1."""
+    if isinstance(scores, ScaledByRegression) and np.exp(-scores.low) <= _SHARP:
+        return nodes("Softmax", nodes("Mul", z, _by_regression(nodes, scores, features)), axis=1, name=name)
     # relative to the top first: a very sharp row would leave no digits for differences
     top = nodes.reduce("ReduceMax", z)
     below = nodes("Sub", z, top)
@@ -33,15 +38,19 @@ def scale_by_row(nodes: Nodes, scores: ByRow, z: str, features: str, name: str |
             distances = add_distances(nodes, scores.neighbours, features)
             scaled = nodes("Div", below, _linear(nodes, distances, scores.slopes[:, None], scores.constant))
         case ScaledByRegression():
-            minus_log_t = _linear(nodes, features, -scores.slopes[:, None], -scores.constant)
-            kept = nodes("Clip", minus_log_t, number(-scores.high), number(-scores.low))
-            scaled = nodes("Mul", below, nodes("Exp", kept))
+            scaled = nodes("Mul", below, _by_regression(nodes, scores, features))
     return nodes("Softmax", scaled, axis=1, name=name)
 
 
 def _linear(nodes: Nodes, x: str, weights: Float64, constants: Float64 | float) -> str:
     """x·weights + constants"""
     return nodes("Gemm", x, weights, np.atleast_1d(np.asarray(constants, np.float64)))
+
+
+def _by_regression(nodes: Nodes, scores: ScaledByRegression, features: str) -> str:
+    """1/T of each row, as a column."""
+    minus_log_t = _linear(nodes, features, -scores.slopes[:, None], -scores.constant)
+    return nodes("Exp", nodes("Clip", minus_log_t, number(-scores.high), number(-scores.low)))
 
 
 def _by_entropy(nodes: Nodes, scores: ScaledByEntropy, best: str, top: str, below: str) -> str:
@@ -51,10 +60,10 @@ def _by_entropy(nodes: Nodes, scores: ScaledByEntropy, best: str, top: str, belo
     rest = row_sum(nodes, nodes("ScatterElements", powers, best, nodes("Sub", top, top), axis=1))
     pull = nodes("Div", row_sum(nodes, nodes("Mul", powers, finite)), nodes("Add", rest, number(1)))
     entropy = nodes("Max", nodes("Sub", log1p(nodes, rest), pull), number(np.exp(LEAST_LOG_ENTROPY)))
-    line = _linear(nodes, nodes("Log", entropy), np.array([[scores.slope]]), scores.intercept)
-    a = nodes("Max", line, number(LEAST_ARGUMENT))
-    tail = log1p(nodes, nodes("Exp", nodes("Neg", nodes("Abs", a))))
-    return nodes("Add", nodes("Max", a, number(0)), tail)
+    # softplus(a) = log(e^a + e^0); it loses digits only where T is so small that a row is all or nothing anyway
+    line = _linear(nodes, nodes("Log", entropy), np.array([[scores.slope, 0.0]]), np.array([scores.intercept, 0.0]))
+    temperature = nodes.reduce("ReduceLogSumExp", line)
+    return nodes("Max", temperature, number(np.exp(LEAST_ARGUMENT)))
 
 
 def _by_network(nodes: Nodes, scores: ScaledByNetwork, below: str, features: str) -> str:
