@@ -14,11 +14,9 @@ row is a model whose switch stays off: what is measured of it is noise.
 Runs of 64 images scatter by more than calibration costs. So there it is measured within each run of the exported model, by
 onnxruntime's own clock: operators run one after the other, and what a run takes from the end of the network's last operator
 to its own end (with the calibration's operators that came before, if it looks inside), over the rest of the same run, is what
-calibration adds; the clock's own work counts as calibration's. Pairs of runs stand beside it as a check. (With one image the
-clock would take longer than the operators.)
+calibration adds; the clock's own work counts as calibration's. (With one image the clock would take longer than the operators.)
 
-"within" is read from the intervals of one image and of this share: yes if they lie below the bound, no if any lies above it, and
-otherwise cannot tell.
+"within" is read from the intervals: yes if all lie below the bound, no if any lies above it, and otherwise cannot tell.
 
 Bounds: 2 % for parametric calibrators, 5 % for isotonic and binned ones. Writes EXPORT.md and export.json beside this file;
 EXPORT.md keeps what is written below its table. With ``--folder`` the calibrated models are kept for the next time.
@@ -46,12 +44,10 @@ from driftcal.calibrators import CALIBRATORS
 SETTINGS = {
     "batch 1, one thread": (1, 1, 3, 100),
     "batch 1, all cores": (1, 0, 3, 100),
-    "batch 64, pairs": (64, 0, 1, 8),
 }
 #: What is clocked within runs, of how many.
-WITHIN_RUNS, CLOCKED = "batch 64, within runs", 12
-#: What verdicts are read from.
-DECISIVE = ("batch 1, one thread", "batch 1, all cores", WITHIN_RUNS)
+WITHIN_RUNS, CLOCKED = "batch 64, all cores", 12
+COLUMNS = (*SETTINGS, WITHIN_RUNS)
 SAMPLES = 2_000
 HERE = Path(__file__).parent
 
@@ -145,7 +141,7 @@ def within(line: dict[str, Any]) -> str:
     bound = line["bound"]
     if bound is None:
         return "no bound"
-    intervals = [line[setting]["interval"] for setting in DECISIVE]
+    intervals = [line[setting]["interval"] for setting in COLUMNS]
     if any(low > bound for low, _ in intervals):
         return "no"
     return "yes" if all(high <= bound for _, high in intervals) else "cannot tell"
@@ -153,12 +149,11 @@ def within(line: dict[str, Any]) -> str:
 
 def table(lines: list[dict[str, Any]], where: str) -> str:
     """The lines as EXPORT.md shows them."""
-    columns = [*DECISIVE, *(setting for setting in SETTINGS if setting not in DECISIVE)]
-    rows = [["calibrator", "bound", *columns, "within"]]
+    rows = [["calibrator", "bound", *COLUMNS, "within"]]
     rows.append(["---"] * len(rows[0]))
     for line in lines:
         cells = []
-        for part in (line.get(column) for column in columns):
+        for part in (line.get(column) for column in COLUMNS):
             ends = (part["added"], *part["interval"]) if part else ()
             cells.append("{:+.1%} ({:+.1%} to {:+.1%})".format(*ends) if part else "")
         bound = f"{line['bound']:.0%}" if line["bound"] else "none"
@@ -170,7 +165,7 @@ def table(lines: list[dict[str, Any]], where: str) -> str:
     )
     return (
         f"# Latency of exported calibrators\n\nMade by `python -m benchmarks.speed.export`; {where}.\n"
-        f"Added to the plain model's latency, end to end, with 95 % intervals. The plain model takes, {nets}.\n\n{body}\n"
+        f"Added to the plain model's latency, with 95 % intervals. The plain model takes, {nets}.\n\n{body}\n"
     )
 
 

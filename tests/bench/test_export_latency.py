@@ -12,7 +12,7 @@ from driftcal.deploy import append_to_onnx
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks.speed.export import DECISIVE, session, summary, within
+from benchmarks.speed.export import COLUMNS, session, summary, within
 from benchmarks.speed.exported import with_switch
 
 
@@ -27,8 +27,8 @@ from benchmarks.speed.exported import with_switch
     ],
 )
 def test_verdicts(bound, interval, wanted):
-    low = {setting: {"interval": [-0.01, 0.0]} for setting in DECISIVE}
-    for setting in DECISIVE:
+    low = {setting: {"interval": [-0.01, 0.0]} for setting in COLUMNS}
+    for setting in COLUMNS:
         assert within({"bound": bound, **low, setting: {"interval": interval}}) == wanted
 
 

@@ -47,6 +47,7 @@ def check(calibrator, logits, wanted, probabilities, label, confidence):
     ("slopes", "intercepts", "short"),
     [
         ((0.2, 1.0, 3.0), (-2.0, 0.0, 1.0), True),
+        ((0.05, 1.0, 3.0), (-2.0, 0.0, 1.0), True),
         ((1.0, 0.0, 2.0), (0.0, -1.0, 0.0), False),
         ((-0.5, 1.0, 1.0), (0.0, 0.0, 0.0), False),
         ((1.0, 1.0, 1.0), (-1500.0, -1600.0, -1500.0), False),

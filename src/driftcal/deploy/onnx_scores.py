@@ -25,6 +25,8 @@ from driftcal.numerics import MASKED
 FLOOR = 1e-300
 #: Times a slope below this, even the log-odds of masked classes are next to nothing; infinite ones would not be.
 _FLAT_SLOPE = 1e-100
+#: Log-odds that probabilities can say before they underflow, and what makes a sigmoid all or nothing: e^-60.
+_LARGEST_ODDS, _CERTAIN = 700.0, 60.0
 #: Times this, all logits that are not masked have the same exponential.
 _FLAT = 1e-300
 
@@ -57,9 +59,12 @@ def add_scores(
             mixed = nodes("Add", nodes("MatMul", x, scores.matrix), scores.intercepts)
             return _softmax_of_open(nodes, mixed, z, name)
         case Sigmoids():
-            odds = nodes("Sub", *_logs(nodes, z, finite=bool((np.abs(scores.slopes) < _FLAT_SLOPE).any())))
-            m = nodes("Add", nodes("Mul", odds, scores.slopes), scores.intercepts)
-            return _sigmoid(nodes, m, to_be_normalised and keeps_mass(scores))
+            short = to_be_normalised and keeps_mass(scores)
+            if short and (_LARGEST_ODDS * scores.slopes - np.abs(scores.intercepts) > _CERTAIN).all():
+                odds = _log_odds(nodes, z)
+            else:
+                odds = nodes("Sub", *_logs(nodes, z, finite=bool((np.abs(scores.slopes) < _FLAT_SLOPE).any())))
+            return _sigmoid(nodes, nodes("Add", nodes("Mul", odds, scores.slopes), scores.intercepts), short)
         case BetaCurves():
             log_p, log_rest = _logs(nodes, z, finite=False)
             a, b = (
@@ -87,6 +92,14 @@ def _softmax_of_open(nodes: Nodes, values: str, z: str, name: str | None) -> str
 def are_open(nodes: Nodes, z: str) -> str:
     """Which classes are not masked."""
     return nodes("Greater", z, number(-np.inf))
+
+
+def _log_odds(nodes: Nodes, z: str) -> str:
+    """log p_c − log Σ_{k≠c} p_k from the probabilities: infinite beyond `_LARGEST_ODDS`, where they underflow."""
+    p = nodes("Softmax", z, axis=1)
+    leads = nodes("Greater", p, number(0.6))  # as in _logs
+    rest = row_sum(nodes, nodes("Where", leads, number(0), p))
+    return nodes("Log", nodes("Div", p, nodes("Where", leads, rest, nodes("Sub", number(1), p))))
 
 
 def _logs(nodes: Nodes, z: str, *, finite: bool) -> tuple[str, str]:
