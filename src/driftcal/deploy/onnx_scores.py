@@ -67,9 +67,8 @@ def add_scores(
             return _sigmoid(nodes, nodes("Add", nodes("Mul", odds, scores.slopes), scores.intercepts), short)
         case BetaCurves():
             log_p, log_rest = _logs(nodes, z, finite=False)
-            a, b = (
-                np.maximum(slopes, _FLAT) for slopes in (scores.a, scores.b)
-            )  # next to nothing, but for infinite logs
+            # next to nothing instead of 0, times which an infinite logarithm would be no number
+            a, b = np.maximum(scores.a, _FLAT), np.maximum(scores.b, _FLAT)
             bent = nodes("Sub", nodes("Mul", log_p, a), nodes("Mul", log_rest, b))
             return _sigmoid(nodes, nodes("Add", bent, scores.c), to_be_normalised and keeps_mass(scores))
         case TopCurve():
