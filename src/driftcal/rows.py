@@ -99,16 +99,16 @@ class Rows:
     def _step(self) -> int:
         return max(1, BLOCK_SCORES // self.n_classes)
 
-    def _run(self, run: Callable[[Any, Block], None], lanes: Sequence[Any], every: int = 1) -> None:
+    def _run(self, run: Callable[[Any, Block], None], lanes: Sequence[Any], every: int = 1, together: int = 1) -> None:
         """``run(lane, block)`` for all blocks, or each so-manieth; a lane sees its own one after the other.
 
-        A lane of an array is a stretch of neighbouring blocks, so that its accumulator stays in a core's cache. Blocks of
-        a stream take turns.
+        A lane of an array is a stretch of neighbouring blocks, so that its accumulator stays in a core's cache, and so many
+        of them are one. Blocks of a stream take turns.
         """
         if self._array is None:
             _take_turns(run, lanes, islice(self.blocks(), 0, None, every))
             return
-        array, step = self._array, self._step
+        array, step = self._array, self._step * together
         starts = range(0, len(array[0]), step * every)
         edges = [len(starts) * k // len(lanes) for k in range(len(lanes) + 1)]
 
@@ -126,11 +126,20 @@ class Rows:
                 f"0..{self.n_classes - 1}, a later one sees others. Fix the order and the content of the source."
             )
 
-    def fold(self, function: Callable[..., None], state: Array, merge: Merge, *args: Any, every: int = 1) -> Array:
+    def fold(
+        self,
+        function: Callable[..., None],
+        state: Array,
+        merge: Merge,
+        *args: Any,
+        every: int = 1,
+        together: int = 1,
+    ) -> Array:
         """Run ``function(logits, labels, weights, state, *args)`` over all blocks; it changes `state` in place.
 
         `state` is what no rows amount to; `merge(into, other)` adds one state to another. With `every` > 1 only each
-        so-manieth block is read: a cheap look before the exact passes.
+        so-manieth block is read: a cheap look before the exact passes. `together` makes an array's blocks so many times
+        larger, for a `state` that leaves the cache: more rows use what was fetched of it.
         """
         lanes: list[Array | None] = [None] * LANES  # filled when first used: a state can be as large as the data
 
@@ -140,7 +149,7 @@ class Rows:
                 into = lanes[lane] = state.copy()
             function(block.logits, block.labels, block.weights, into, *args)
 
-        self._run(run, range(LANES), every)
+        self._run(run, range(LANES), every, together)
         first, *others = [lane for lane in lanes if lane is not None]
         for other in others:
             merge(first, other)

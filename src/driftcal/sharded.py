@@ -153,8 +153,16 @@ class ShardedRows(Rows):
         for lane in self._lanes():
             yield from self._table.blocks(lane, self._step, self.n)
 
-    def fold(self, function: Callable[..., None], state: Array, merge: Merge, *args: Any, every: int = 1) -> Array:
-        """As :meth:`Rows.fold`; the states of lanes travel."""
+    def fold(
+        self,
+        function: Callable[..., None],
+        state: Array,
+        merge: Merge,
+        *args: Any,
+        every: int = 1,
+        together: int = 1,
+    ) -> Array:
+        """As :meth:`Rows.fold`, with blocks of one size; the states of lanes travel."""
         total: Array | None = None
         for _, answer in self._pass(_fold_lane, self._lanes(every), name_of(function), state, args):
             if total is None:

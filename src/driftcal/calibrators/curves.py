@@ -26,6 +26,8 @@ _GAP, _GREATEST, _PIVOT, _EQUAL = range(4)
 _SMALLEST = (1023 - 60) << 52
 #: Classes whose cells are filled together: a cache line of scores.
 _TOGETHER = 8
+#: Scores from which on the cells of all classes leave the cache, and larger blocks are enough of them for all cores.
+_MANY = 1 << 26
 
 
 def fit_curves(rows: Rows, n_curves: int, scale: float = 1.0) -> tuple[Curves, FitReport]:
@@ -41,7 +43,9 @@ def fit_curves(rows: Rows, n_curves: int, scale: float = 1.0) -> tuple[Curves, F
     cells = np.zeros((n_cells + n_curves + 1, 4))
     cells[:, _GREATEST], cells[:, _PIVOT] = -np.inf, np.inf
     cells[np.arange(len(pivots)) + np.repeat(np.arange(n_curves), np.diff(starts)), _PIVOT] = pivots
-    cells = rows.fold(fill, cells, _merge_cells, scale, starts, _search_index(pivots, starts))
+    index = _search_index(pivots, starts)
+    together = 4 if n_curves > 1 and rows.n * rows.n_classes >= _MANY else 1
+    cells = rows.fold(fill, cells, _merge_cells, scale, starts, index, together=together)
     curves, error = _pool(cells, pivot_weights, starts)
     before, after = cells[-1, _GAP] / rows.weight, error / rows.weight
     certify("squared error", before, after)
@@ -119,24 +123,31 @@ def _fill_curves(
 ) -> None:
     """The same with a curve for each class: few classes of all rows at a time, so that their cells stay in the cache."""
     n, n_classes = logits.shape
-    scores = np.empty((n, n_classes))
+    n_groups = (n_classes + _TOGETHER - 1) // _TOGETHER
+    row = np.zeros(n_groups * _TOGETHER)
+    scores = np.empty((n_groups, n, _TOGETHER))  # to be read in the order of memory
     shift = _bucket_shift(index)
     for i in range(n):
-        softmax_row(logits[i], scale, scores[i])
+        softmax_row(logits[i], scale, row[:n_classes])
         if weights[i] > 0:
-            cells[-1, _GAP] += weights[i] * _squared_error(scores[i], labels[i])
-    for first in range(0, n_classes, _TOGETHER):
+            cells[-1, _GAP] += weights[i] * _squared_error(row[:n_classes], labels[i])
+        for k in range(n_groups):
+            for c in range(_TOGETHER):
+                scores[k, i, c] = row[k * _TOGETHER + c]
+    for k in range(n_groups):
+        first, group = k * _TOGETHER, scores[k]
         last = min(first + _TOGETHER, n_classes)
         for i in range(n):
             w = weights[i]
             for c in range(first, last):
-                if w > 0 and c != labels[i] and logits[i, c] > -np.inf:
+                score = group[i, c - first]
+                if w > 0 and c != labels[i] and (score > 0 or logits[i, c] > -np.inf):
                     begin = low = high = starts[c] + c
-                    if cells[begin, _PIVOT] < scores[i, c]:  # most scores of most classes lie below all of its pivots
-                        bucket = max(bits_of_float(scores[i, c]) - _SMALLEST, 0) >> shift
+                    if cells[begin, _PIVOT] < score:  # most scores of most classes lie below all of its pivots
+                        bucket = max(bits_of_float(score) - _SMALLEST, 0) >> shift
                         low = index[c, bucket]
                         high = index[c, bucket + 1]
-                    _put(cells, scores[i, c], w, low, high, begin, starts[-1] + n_classes + c)
+                    _put(cells, score, w, low, high, begin, starts[-1] + n_classes + c)
 
 
 @kernel
