@@ -66,16 +66,18 @@ def as_logits(logits: AnyArray) -> tuple[Logits, tuple[int, ...]]:
 def for_kernel(logits: Logits) -> Logits:
     """A block of rows as contiguous float32 or float64; float16 becomes float32, which is exact."""
     narrow = logits.dtype == np.float16 or (logits.dtype == np.float32 and logits.dtype.isnative)
-    block = np.ascontiguousarray(logits, np.float32 if narrow else np.float64)
-    return block if block.flags.writeable else np.asarray(_Unlocked(block))
+    return unlocked(np.ascontiguousarray(logits, np.float32 if narrow else np.float64))
+
+
+def unlocked(array: Array) -> Array:
+    """A read-only array (a memory map, a pandas column, what Ray hands over) as one that is not, for a kernel that only reads.
+
+    To the compiler it would be another type: kernels would compile twice.
+    """
+    return array if array.flags.writeable else np.asarray(_Unlocked(array))
 
 
 class _Unlocked:
-    """A read-only array (a memory map, a pandas column) as one that is not.
-
-    Kernels only read logits, but a read-only array is another type to the compiler: all of them would compile twice.
-    """
-
     def __init__(self, array: Array) -> None:
         self.array = array  # keeps the memory alive
         self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}

@@ -332,7 +332,8 @@ def cut(chunk: tuple[Logits, Labels, Weights | None], low: int, high: int, offse
     """The rows [low, high) of a chunk that begins at row `offset`, ready for a kernel."""
     logits, labels, weights = chunk
     scores = checks.for_kernel(logits[low:high])
-    return Block(offset + low, scores, labels[low:high], np.ones(len(scores)) if weights is None else weights[low:high])
+    own = np.ones(len(scores)) if weights is None else checks.unlocked(weights[low:high])
+    return Block(offset + low, scores, checks.unlocked(labels[low:high]), own)
 
 
 def map_blocks(function: Callable[[Logits, Float64], None], logits: Logits, width: int) -> Float64:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.checks import unlocked
 from driftcal.engines import Engine
 from driftcal.errors import InputError
 from driftcal.rows import LANES, PREVIEW_BLOCKS, Block, Merge, Rows, cut, scan_blocks
@@ -200,7 +201,7 @@ class _Lane:
 
 def _fold_lane(table: Table, work: Any, lane: _Lane, tell: Any) -> Array:
     step, n, (name, state, args) = work
-    function, into = named(name), state.copy()
+    function, into, args = named(name), state.copy(), _for_kernel(args)
     for block in table.blocks(lane.starts, step, n):
         function(block.logits, block.labels, block.weights, into, *args)
     return np.asarray(into)
@@ -208,13 +209,18 @@ def _fold_lane(table: Table, work: Any, lane: _Lane, tell: Any) -> Array:
 
 def _each_lane(table: Table, work: Any, lane: _Lane, tell: Any) -> Float64:
     step, n, (name, width, args) = work
-    function = named(name)
+    function, args = named(name), _for_kernel(args)
     begin, end = lane.starts[0], min(lane.starts[-1] + step, n)
     out = np.empty((end - begin, width))
     for block in table.blocks(lane.starts, step, n):
         low = block.start - begin
         function(block.logits, block.labels, block.weights, out[low : low + len(block.labels)], *args)
     return out
+
+
+def _for_kernel(args: Sequence[Any]) -> list[Any]:
+    """Arguments that came from another process, as kernels know them from this one."""
+    return [unlocked(each) if isinstance(each, np.ndarray) else each for each in args]
 
 
 def _scan_lane(table: Table, work: Any, lane: _Lane, tell: Any) -> tuple[tuple[Array, Array, Array], bool]:

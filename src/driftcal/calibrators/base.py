@@ -91,6 +91,11 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         with np.errstate(divide="ignore"):
             np.log(out, out=out)
 
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """As scikit-learn's; arrays that a worker gets read-only become its own, or its kernels would compile twice."""
+        arrays = {k: v.copy() for k, v in state.items() if isinstance(v, np.ndarray) and not v.flags.writeable}
+        super().__setstate__({**state, **arrays})
+
     def fit(
         self,
         logits: AnyArray,
