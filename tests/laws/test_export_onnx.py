@@ -1,5 +1,6 @@
 """A calibrator as an ONNX model: standard operators, the same numbers, or no file."""
 
+import copy
 import json
 
 import numpy as np
@@ -46,6 +47,14 @@ def test_any_float_type_of_logits(kind):
 )
 def test_options_of_binning(name, params):
     calibrator, logits = fitted(name, 10, **params), rows(10, 500, 500)
+    check_parity(calibrator, logits)
+
+
+@pytest.mark.parametrize("least", [0.3, 0.0, -0.5])
+def test_slopes_of_vector_scaling_may_have_any_sign(least):
+    calibrator, logits = copy.deepcopy(fitted("vs", 10)), rows(10, 500, 500)
+    assert np.isinf(logits).any(), "masked classes"
+    calibrator.slopes_ = np.linspace(least, 2, 10)
     check_parity(calibrator, logits)
 
 

@@ -50,9 +50,12 @@ def add_scores(
             weighted = nodes("Mul", parts, np.array(scores.weights).reshape(3, 1, 1))
             return nodes("ReduceSum", weighted, np.array([0]), keepdims=0, name=name)
         case Stretched():
-            # finite for masked classes too: a slope may be 0
-            x = nodes("Max", _log_softmax(nodes, scores.scale, z), number(MASKED))
+            x, rising = _log_softmax(nodes, scores.scale, z), bool((scores.slopes > 0).all())
+            if not rising:  # finite for masked classes too: times 0 it must be a number
+                x = nodes("Max", x, number(MASKED))
             stretched = nodes("Add", nodes("Mul", x, scores.slopes), scores.intercepts)
+            if rising:  # masked classes stay at −inf by themselves
+                return nodes("Softmax", stretched, axis=1, name=name)
             return _softmax_of_open(nodes, stretched, z, name)
         case Mixed():
             x = nodes("Max", _log_softmax(nodes, 1.0, z), number(scores.least))
