@@ -1,6 +1,7 @@
 """Training: the paper's split, a schedule and augmentation that are pure functions, and runs that survive being cut."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -90,6 +91,16 @@ def test_the_card_says_how_it_went(tmp_path):
     assert (card["split"]["train"], card["split"]["held_out"], card["seed"]) == (180, 20, 3)
     assert card["seconds"] > 0
     assert card["versions"]["torch"] == torch.__version__
+
+
+def test_bfloat16_learns_as_much_with_weights_in_float32(tmp_path):
+    card = run(tmp_path / "half", recipe=replace(RECIPE, bfloat16=True))
+    assert card["recipe"]["bfloat16"]
+    assert card["test_accuracy"] > 0.8
+    run(tmp_path / "whole")
+    half, whole = weights(tmp_path / "half"), weights(tmp_path / "whole")
+    assert all(half[name].dtype == whole[name].dtype for name in whole)
+    assert any((half[name] != whole[name]).any() for name in whole)
 
 
 def test_a_finished_training_is_not_repeated(tmp_path):

@@ -37,6 +37,7 @@ class Recipe:
     weight_decay: float = 5e-4
     warm_up: float = 0.25
     longest_gradient: float = 1.0
+    bfloat16: bool = False  # layers multiply in bfloat16; weights, sums and the loss stay float32
 
     def step_size(self, step: int, steps: int) -> float:
         """The step size of `step` out of `steps`."""

@@ -79,7 +79,8 @@ class Trainer:
             group["lr"] = self.recipe.step_size(self.step, self.steps)
         self.network.train()
         self.optimiser.zero_grad()
-        logits = self.network(images.contiguous(memory_format=torch.channels_last))
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.bfloat16):
+            logits = self.network(images.contiguous(memory_format=torch.channels_last)).float()
         loss = functional.cross_entropy(logits, labels)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.longest_gradient)
