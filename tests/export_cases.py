@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from driftcal.calibrators import CALIBRATORS, make_calibrator
+from driftcal.calibrators.dirichlet import to_grid
 
 #: They look inside the model: their exports need features beside logits.
 NEED_FEATURES = ("dac", "dac-pts", "md-ts")
@@ -24,7 +25,7 @@ def fitted(name, n_classes, **params):
     rng = np.random.default_rng(n_classes)
     if (name, n_classes) == ("dirichlet", 1000):  # a million numbers: exported as any others, but minutes to tune
         calibrator = make_calibrator(name, **params)
-        calibrator.matrix_ = 0.6 * np.eye(n_classes) + 1e-3 * rng.normal(size=(n_classes, n_classes))
+        calibrator.matrix_ = to_grid(0.6 * np.eye(n_classes) + 1e-3 * rng.normal(size=(n_classes, n_classes)))
         calibrator.intercepts_ = rng.normal(size=n_classes)
         calibrator.classes_, calibrator.n_features_in_ = np.arange(n_classes), n_classes
         return calibrator

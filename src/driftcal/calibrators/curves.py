@@ -28,6 +28,10 @@ _SMALLEST = (1023 - 60) << 52
 _TOGETHER = 8
 #: Scores from which on the cells of all classes leave the cache, and larger blocks are enough of them for all cores.
 _MANY = 1 << 26
+#: Cells of the least pivots, where most scores belong: so many stay in the cache. Others are filled in order.
+_NEAR = 1 << 14
+#: In about so many parts.
+_PARTS = 1 << 10
 
 
 def fit_curves(rows: Rows, n_curves: int, scale: float = 1.0) -> tuple[Curves, FitReport]:
@@ -44,7 +48,7 @@ def fit_curves(rows: Rows, n_curves: int, scale: float = 1.0) -> tuple[Curves, F
     cells[:, _GREATEST], cells[:, _PIVOT] = -np.inf, np.inf
     cells[np.arange(len(pivots)) + np.repeat(np.arange(n_curves), np.diff(starts)), _PIVOT] = pivots
     index = _search_index(pivots, starts)
-    together = 4 if n_curves > 1 and rows.n * rows.n_classes >= _MANY else 1
+    together = 16 if n_curves > 1 and rows.n * rows.n_classes >= _MANY else 1
     cells = rows.fold(fill, cells, _merge_cells, scale, starts, index, together=together)
     curves, error = _pool(cells, pivot_weights, starts)
     before, after = cells[-1, _GAP] / rows.weight, error / rows.weight
@@ -96,32 +100,66 @@ def _fill_curve(
     logits: Logits, labels: Labels, weights: Weights, cells: Float64, scale: float, starts: Array, index: Array
 ) -> None:
     """Put the scores of all classes but the true one into the gap between pivots, or onto the pivot, they belong to."""
-    scores = np.empty(logits.shape[1])
-    lows = np.empty(logits.shape[1], np.int64)
-    highs = np.empty(logits.shape[1], np.int64)
+    n, n_classes = logits.shape
+    scores = np.empty(n_classes)
+    lows = np.empty(n_classes, np.int64)
+    highs = np.empty(n_classes, np.int64)
+    far_scores = np.empty(n * n_classes)
+    far_rows = np.empty(n * n_classes, np.int32)
+    n_far = 0
+    least = np.inf
     shift = _bucket_shift(index)
     cell_of = index[0]
-    for i in range(logits.shape[0]):
+    for i in range(n):
         w = weights[i]
         if w == 0:
             continue
         softmax_row(logits[i], scale, scores)
         cells[-1, _GAP] += w * _squared_error(scores, labels[i])
         # Where to look, for all classes first: a loop without branches keeps many loads from memory under way at once.
-        for c in range(scores.shape[0]):
-            bucket = max(bits_of_float(scores[c]) - _SMALLEST, 0) >> shift
+        for c in range(n_classes):
+            bucket = _bucket(scores[c], shift)
             lows[c] = cell_of[bucket]
             highs[c] = cell_of[bucket + 1]
-        for c in range(scores.shape[0]):
+        for c in range(n_classes):
             if c != labels[i] and logits[i, c] > -np.inf:
-                _put(cells, scores[c], w, lows[c], highs[c], 0, starts[1] + 1)
+                least = min(least, scores[c])
+                if lows[c] < _NEAR:
+                    _put(cells, scores[c], w, lows[c], highs[c])
+                else:
+                    far_scores[n_far] = scores[c]
+                    far_rows[n_far] = i
+                    n_far += 1
+    _put_in_order(cells, far_scores[:n_far], far_rows[:n_far], weights, cell_of, shift)
+    cells[starts[1] + 1, _GREATEST] = max(cells[starts[1] + 1, _GREATEST], -least)
+
+
+@kernel
+def _put_in_order(cells: Float64, scores: Float64, rows: Array, weights: Weights, cell_of: Array, shift: int) -> None:
+    """Put scores whose cells are not in the cache, roughly from the lowest to the highest: each cell is then fetched once."""
+    coarse = shift
+    while _bucket(1.0, coarse) >= _PARTS:
+        coarse += 1
+    ends = np.zeros(_PARTS + 1, np.int64)
+    for score in scores:
+        ends[_bucket(score, coarse) + 1] += 1
+    for part in range(_PARTS):
+        ends[part + 1] += ends[part]
+    order = np.empty(scores.shape[0], np.int32)
+    for j in range(scores.shape[0]):
+        part = _bucket(scores[j], coarse)
+        order[ends[part]] = j
+        ends[part] += 1
+    for j in order:
+        bucket = _bucket(scores[j], shift)
+        _put(cells, scores[j], weights[rows[j]], cell_of[bucket], cell_of[bucket + 1])
 
 
 @kernel
 def _fill_curves(
     logits: Logits, labels: Labels, weights: Weights, cells: Float64, scale: float, starts: Array, index: Array
 ) -> None:
-    """The same with a curve for each class: few classes of all rows at a time, so that their cells stay in the cache."""
+    """The same with a curve for each class: all rows of one class after the other, so that its cells stay in the cache."""
     n, n_classes = logits.shape
     n_groups = (n_classes + _TOGETHER - 1) // _TOGETHER
     row = np.zeros(n_groups * _TOGETHER)
@@ -134,20 +172,26 @@ def _fill_curves(
         for k in range(n_groups):
             for c in range(_TOGETHER):
                 scores[k, i, c] = row[k * _TOGETHER + c]
-    for k in range(n_groups):
-        first, group = k * _TOGETHER, scores[k]
-        last = min(first + _TOGETHER, n_classes)
+    for c in range(n_classes):
+        group, first = scores[c // _TOGETHER], starts[c] + c
+        lowest, least = cells[first, _PIVOT], np.inf
         for i in range(n):
-            w = weights[i]
-            for c in range(first, last):
-                score = group[i, c - first]
-                if w > 0 and c != labels[i] and (score > 0 or logits[i, c] > -np.inf):
-                    begin = low = high = starts[c] + c
-                    if cells[begin, _PIVOT] < score:  # most scores of most classes lie below all of its pivots
-                        bucket = max(bits_of_float(score) - _SMALLEST, 0) >> shift
-                        low = index[c, bucket]
-                        high = index[c, bucket + 1]
-                    _put(cells, score, w, low, high, begin, starts[-1] + n_classes + c)
+            score = group[i, c % _TOGETHER]
+            if weights[i] > 0 and c != labels[i] and (score > 0 or logits[i, c] > -np.inf):
+                least = min(least, score)
+                low = high = first
+                if lowest < score:  # most scores of most classes lie below all of its pivots
+                    bucket = _bucket(score, shift)
+                    low, high = index[c, bucket], index[c, bucket + 1]
+                _put(cells, score, weights[i], low, high)
+        line = starts[-1] + n_classes + c
+        cells[line, _GREATEST] = max(cells[line, _GREATEST], -least)
+
+
+@kernel
+def _bucket(score: float, shift: int) -> int:
+    found: int = max(bits_of_float(score) - _SMALLEST, 0) >> shift
+    return found
 
 
 @kernel
@@ -167,8 +211,8 @@ def _squared_error(scores: Float64, label: int) -> float:
 
 
 @kernel
-def _put(cells: Float64, score: float, weight: float, low: int, high: int, first: int, least: int) -> None:
-    """Add a score to the cell it belongs to, which is one of low..high; `first` is the curve's, `least` its last line."""
+def _put(cells: Float64, score: float, weight: float, low: int, high: int) -> None:
+    """Add a score to the cell it belongs to, which is one of low..high."""
     while low < high:
         middle = (low + high) >> 1
         if cells[middle, _PIVOT] < score:
@@ -180,8 +224,6 @@ def _put(cells: Float64, score: float, weight: float, low: int, high: int, first
     else:
         cells[low, _GAP] += weight
         cells[low, _GREATEST] = max(cells[low, _GREATEST], score)
-        if low == first:
-            cells[least, _GREATEST] = max(cells[least, _GREATEST], -score)
 
 
 def _merge_cells(into: Float64, other: Float64) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,10 @@ DIAGONAL = 1e-2
 FEW_CLASSES = 20
 #: Beyond so many, the last digits of thousands of numbers are not worth three times the passes.
 MANY_CLASSES = 50
+#: There the off-diagonal is whole steps of a grid, no more either way than these digits say, from −64 to 63 each: an exported
+#: model then multiplies by it in integers.
+GRID_BASE, GRID_DIGITS = 128, 3
+GRID = (GRID_BASE // 2 - 1) * sum(GRID_BASE**k for k in range(GRID_DIGITS))
 
 
 class DirichletCalibration(Calibrator):
@@ -32,7 +37,8 @@ class DirichletCalibration(Calibrator):
     W and b minimise the negative log-likelihood plus off-diagonal and intercept regularisation (ODIR):
     λ·(mean of w_ij² over i ≠ j + mean of b_i²), and 1 % of λ on the mean of (w_ii − 1)², which gives classes without
     tuning rows an answer. Convex: Newton's method finds the one optimum, beyond 20 classes L-BFGS, beyond 50 to some
-    1e-9 of the loss. Takes C² + C numbers and a product of n×C and C×C matrices in each pass: meant for tens of classes,
+    1e-9 of the loss (1e-8 with fewer rows than numbers), W off the diagonal rounded to 1e-6 of its largest number: exports then
+    multiply integers. Takes C² + C numbers and a product of n×C and C×C matrices in each pass: meant for tens of classes,
     slow for a thousand. Can change which class is on top.
     Kull et al. 2019 (Beyond temperature scaling), sections 3 and 4.
 
@@ -85,6 +91,23 @@ class DirichletCalibration(Calibrator):
         return {"matrix_": (self.n_features_in_, self.n_features_in_)}
 
 
+def grid_step(matrix: Float64) -> float:
+    """The power of two whose multiples the off-diagonal of many classes is made of: the least that `GRID` steps suffice for."""
+    off = np.abs(matrix)
+    np.fill_diagonal(off, 0)
+    # up to half a step more is rounded back; half a step itself is no number of the grid, whose step thus stays what it is
+    return math.ldexp(1.0, math.frexp(float(off.max()) / (GRID + 0.5))[1])
+
+
+def to_grid(matrix: Float64) -> Float64:
+    """The matrix with its off-diagonal rounded to multiples of `grid_step`, 1e-6 of its largest number or less away."""
+    off, step = matrix.copy(), grid_step(matrix)
+    np.fill_diagonal(off, 0)
+    rounded: Float64 = np.round(off / step) * step
+    np.fill_diagonal(rounded, np.diag(matrix))
+    return rounded
+
+
 def _by_curvature(
     rows: Rows, slope_of: Callable[[Float64], tuple[float, Float64]], start: Float64, pull: Float64
 ) -> tuple[Float64, float, int]:
@@ -103,9 +126,13 @@ def _by_curvature(
 def _by_slope(
     rows: Rows, slope_of: Callable[[Float64], tuple[float, Float64]], start: Float64, pull: Float64
 ) -> tuple[Float64, float, int]:
-    """L-BFGS in units in which log-probabilities no longer rise and fall together, so that directions curve alike."""
+    """L-BFGS in units in which log-probabilities no longer rise and fall together, so that directions curve alike.
+
+    Many classes' off-diagonal is rounded at the end; the intercepts take back what that does to a row in the middle of all.
+    """
     size = start.shape[1]
     moments = rows.sums(_moment_sums, (size, size), start) / rows.weight
+    middle = moments[-1, :-1] / max(moments[-1, -1], 1e-300)
     moments[np.diag_indices(size)] += 2 * pull.mean(axis=0) + 1e-14 * np.trace(moments)
     lower = cholesky(moments, lower=True)
 
@@ -124,7 +151,12 @@ def _by_slope(
         "Dirichlet calibration",
         promise=SLOPE_PROMISE if size <= MANY_CLASSES else 1e-13,
     )
-    return matrix_of(found), value, asked + 1
+    matrix = matrix_of(found)
+    if len(start) <= MANY_CLASSES:
+        return matrix, value, asked + 1
+    rounded = to_grid(matrix[:, :-1])
+    matrix = np.column_stack([rounded, matrix[:, -1] - (rounded - matrix[:, :-1]) @ middle])
+    return matrix, slope_of(matrix)[0], asked + 2
 
 
 def _scores(logits: Logits, matrix: Float64) -> tuple[Float64, Float64]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from driftcal.calibrators.spline import AHEAD
 from driftcal.deploy.onnx_nodes import Nodes, look_up, number, row_sum
+from driftcal.deploy.onnx_product import add_product
 from driftcal.deploy.onnx_rows import scale_by_row
 from driftcal.deploy.recipe import (
     BetaCurves,
@@ -59,7 +60,7 @@ def add_scores(
             return _softmax_of_open(nodes, stretched, z, name)
         case Mixed():
             x = nodes("Max", _log_softmax(nodes, 1.0, z), number(scores.least))
-            mixed = nodes("Add", nodes("MatMul", x, scores.matrix), scores.intercepts)
+            mixed = nodes("Add", add_product(nodes, x, scores.matrix, scores.least), scores.intercepts)
             return _softmax_of_open(nodes, mixed, z, name)
         case Sigmoids():
             short = to_be_normalised and keeps_mass(scores)
@@ -69,11 +70,14 @@ def add_scores(
                 odds = nodes("Sub", *_logs(nodes, z, finite=bool((np.abs(scores.slopes) < _FLAT_SLOPE).any())))
             return _sigmoid(nodes, nodes("Add", nodes("Mul", odds, scores.slopes), scores.intercepts), short)
         case BetaCurves():
-            log_p, log_rest = _logs(nodes, z, finite=False)
+            short = to_be_normalised and keeps_mass(scores)
+            # where the rest underflows, the top class takes all: the others' curves are next to nothing and its own is not
+            underflows = short and bool((_LARGEST_ODDS * scores.a - np.abs(scores.c) > _CERTAIN).all())
+            log_p, log_rest = _logs(nodes, z, finite=False, underflows=underflows)
             # next to nothing instead of 0, times which an infinite logarithm would be no number
             a, b = np.maximum(scores.a, _FLAT), np.maximum(scores.b, _FLAT)
             bent = nodes("Sub", nodes("Mul", log_p, a), nodes("Mul", log_rest, b))
-            return _sigmoid(nodes, nodes("Add", bent, scores.c), to_be_normalised and keeps_mass(scores))
+            return _sigmoid(nodes, nodes("Add", bent, scores.c), short)
         case TopCurve():
             return _top_curve(nodes, scores, z, name)
 
@@ -104,10 +108,11 @@ def _log_odds(nodes: Nodes, z: str) -> str:
     return nodes("Log", nodes("Div", p, nodes("Where", leads, rest, nodes("Sub", number(1), p))))
 
 
-def _logs(nodes: Nodes, z: str, *, finite: bool) -> tuple[str, str]:
+def _logs(nodes: Nodes, z: str, *, finite: bool, underflows: bool = False) -> tuple[str, str]:
     """log p_c and log Σ_{k≠c} p_k without cancellation; MASKED for masked classes, and where all others are.
 
-    One operator less if they may be −inf: then nothing may multiply them by 0.
+    One operator less if they may be −inf: then nothing may multiply them by 0. One round of exponentials less if the second
+    `underflows`: it is then −inf, or lacks digits, beyond `_LARGEST_ODDS`.
     """
     log_p = nodes("LogSoftmax", z, axis=1)
     if finite:
@@ -115,6 +120,9 @@ def _logs(nodes: Nodes, z: str, *, finite: bool) -> tuple[str, str]:
     p = nodes("Exp", log_p)
     # one class at most, also when 1/2 is rounded up, and the only one for which 1 − p loses digits
     leads = nodes("Greater", p, number(0.6))
+    if underflows:
+        rest = row_sum(nodes, nodes("Where", leads, number(0), p))
+        return log_p, nodes("Log", nodes("Where", leads, rest, nodes("Sub", number(1), p)))
     rest = nodes.reduce("ReduceLogSumExp", nodes("Where", leads, number(MASKED), log_p))
     return log_p, nodes("Where", leads, rest, nodes("Log", nodes("Sub", number(1), p)))
 
