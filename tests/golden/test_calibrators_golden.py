@@ -131,7 +131,9 @@ def isotonic_on_ranks(scores, hits, weights, new):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("n", "n_classes", "rounded"), [(400, 4, False), (300, 3, True), (40, 60, False)])
+@pytest.mark.parametrize(
+    ("n", "n_classes", "rounded"), [(400, 4, False), (300, 3, True), (40, 60, False), (30_000, 3, False)]
+)
 def test_isotonic_curves_are_scikit_learns(n, n_classes, rounded, weighted):
     logits, y = problem(n, n_classes, 1)
     logits = np.round(logits) if rounded else logits  # ties between scores of right and wrong classes
