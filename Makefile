@@ -59,7 +59,7 @@ examples: $(VENV)/.dev
 theory: $(VENV)/.dev  ## slow statistical checks
 	$(BIN)/python -m pytest -m theory tests
 
-bench: $(VENV)/.bench  ## speed beside the peers; about half an hour
+bench: $(VENV)/.bench  ## speed beside the peers; ten minutes to half an hour
 	$(BIN)/python -m benchmarks.speed.calibrators
 	$(BIN)/python -m benchmarks.speed.shifts
 
