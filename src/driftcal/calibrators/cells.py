@@ -88,15 +88,15 @@ def _put_in_order(cells: Float64, scores: Float64, rows: Array, weights: Weights
         ends[_bucket(score, coarse) + 1] += 1
     for part in range(_PARTS):
         ends[part + 1] += ends[part]
-    order = np.empty(scores.shape[0], np.int32)
+    sorted_scores, sorted_rows = np.empty_like(scores), np.empty_like(rows)
     for j in range(scores.shape[0]):
         part = _bucket(scores[j], coarse)
-        order[ends[part]] = j
+        sorted_scores[ends[part]] = scores[j]
+        sorted_rows[ends[part]] = rows[j]
         ends[part] += 1
-    for k in range(scores.shape[0]):
-        j = order[k]
-        bucket = _bucket(scores[j], shift)
-        _put(cells, scores[j], weights[rows[j]], cell_of[bucket], cell_of[bucket + 1])
+    for j in range(scores.shape[0]):
+        bucket = _bucket(sorted_scores[j], shift)
+        _put(cells, sorted_scores[j], weights[sorted_rows[j]], cell_of[bucket], cell_of[bucket + 1])
 
 
 @kernel

@@ -20,7 +20,7 @@ from driftcal.types import Array, Float64, Labels, Logits, Weights
 #: Curves as (scores, values, starts): curve k is scores[starts[k]:starts[k + 1]] and the values there.
 Curves = tuple[Float64, Float64, Array]
 
-#: Scores from which on the cells of all classes leave the cache, and larger blocks are enough of them for all cores.
+#: Scores from which on cells leave the cache, and larger blocks, which use each of them more often, are enough for all cores.
 _MANY = 1 << 26
 
 
@@ -38,7 +38,7 @@ def fit_curves(rows: Rows, n_curves: int, scale: float = 1.0) -> tuple[Curves, F
     cells[:, GREATEST], cells[:, PIVOT] = -np.inf, np.inf
     cells[np.arange(len(pivots)) + np.repeat(np.arange(n_curves), np.diff(starts)), PIVOT] = pivots
     index = search_index(pivots, starts)
-    together = 16 if n_curves > 1 and rows.n * rows.n_classes >= _MANY else 1
+    together = 16 if rows.n * rows.n_classes >= _MANY else 1
     cells = rows.fold(fill, cells, merge_cells, scale, starts, index, together=together)
     curves, error = _pool(cells, pivot_weights, starts)
     before, after = cells[-1, GAP] / rows.weight, error / rows.weight
