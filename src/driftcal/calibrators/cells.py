@@ -19,7 +19,7 @@ _SMALLEST = (1023 - 60) << 52
 _TOGETHER = 8
 #: Cells of the least pivots, where most scores belong: so many stay in the cache. Others are filled in order.
 _NEAR = 1 << 14
-#: In about so many parts.
+#: Parts that far scores are sorted into, at most.
 _PARTS = 1 << 10
 
 
