@@ -83,14 +83,14 @@ class Rows:
         self.n = -1  # until the scan has counted
         self._scan()
 
-    def blocks(self) -> Iterator[Block]:
-        """The rows in order, in blocks of about `BLOCK_SCORES` scores."""
-        start = 0
+    def blocks(self, together: int = 1) -> Iterator[Block]:
+        """The rows in order, in blocks of about `BLOCK_SCORES` scores, or so many times as large."""
+        start, step = 0, self._step * together
         for chunk in self._chunks():
             if self._array is None and self.n >= 0:
                 self._refuse_change(start + len(chunk[0]), chunk[1])
-            for low in range(0, len(chunk[0]), self._step):
-                yield cut(chunk, low, low + self._step, start)
+            for low in range(0, len(chunk[0]), step):
+                yield cut(chunk, low, low + step, start)
             start += len(chunk[0])
         if self._array is None and start < self.n:
             self._refuse_change(start, np.array([-1]))
@@ -134,12 +134,14 @@ class Rows:
         *args: Any,
         every: int = 1,
         together: int = 1,
+        beside: Array | None = None,
     ) -> Array:
         """Run ``function(logits, labels, weights, state, *args)`` over all blocks; it changes `state` in place.
 
         `state` is what no rows amount to; `merge(into, other)` adds one state to another. With `every` > 1 only each
         so-manieth block is read: a cheap look before the exact passes. `together` makes an array's blocks so many times
-        larger, for a `state` that leaves the cache: more rows use what was fetched of it.
+        larger, for a `state` that leaves the cache: more rows use what was fetched of it. What `beside` holds of each
+        row is handed on after the weights.
         """
         lanes: list[Array | None] = [None] * LANES  # filled when first used: a state can be as large as the data
 
@@ -147,7 +149,8 @@ class Rows:
             into = lanes[lane]
             if into is None:
                 into = lanes[lane] = state.copy()
-            function(block.logits, block.labels, block.weights, into, *args)
+            more = () if beside is None else (beside[block.start :][: len(block.labels)],)
+            function(block.logits, block.labels, block.weights, *more, into, *args)
 
         self._run(run, range(LANES), every, together)
         first, *others = [lane for lane in lanes if lane is not None]

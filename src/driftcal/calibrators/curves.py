@@ -11,55 +11,54 @@ from __future__ import annotations
 import numpy as np
 
 from driftcal.calibrators.base import FitReport
-from driftcal.calibrators.cells import EQUAL, GAP, GREATEST, PIVOT, fill_curve, fill_curves, merge_cells, search_index
+from driftcal.calibrators.cells import EQUAL, GAP, GREATEST, fill_cells
 from driftcal.calibrators.temperature import certify
-from driftcal.numerics import kernel, softmax_row
+from driftcal.numerics import kernel, row_max, softmax_row
 from driftcal.rows import Rows
 from driftcal.types import Array, Float64, Labels, Logits, Weights
 
 #: Curves as (scores, values, starts): curve k is scores[starts[k]:starts[k + 1]] and the values there.
 Curves = tuple[Float64, Float64, Array]
 
-#: Scores from which on cells leave the cache, and larger blocks, which use each of them more often, are enough for all cores.
-_MANY = 1 << 26
-
 
 def fit_curves(rows: Rows, n_curves: int, scale: float = 1.0) -> tuple[Curves, FitReport]:
     """The isotonic curves of softmax(scale·z) against "is the true class": one for all classes, or one for each."""
-    own = rows.each(_own_scores, 3, scale)
-    own = own[own[:, 2] > 0]
-    curve = np.zeros(len(own), np.int64) if n_curves == 1 else own[:, 1].astype(np.int64)
-    pivots, pivot_weights, starts = _pivots(own[:, 0], own[:, 2], curve, n_curves)
-    fill = fill_curve if n_curves == 1 else fill_curves
-
-    # Then a line per curve, whose GREATEST is minus its least score, and one for the squared error of doing nothing.
-    n_cells = len(pivots) + n_curves
-    cells = np.zeros((n_cells + n_curves + 1, 4))
-    cells[:, GREATEST], cells[:, PIVOT] = -np.inf, np.inf
-    cells[np.arange(len(pivots)) + np.repeat(np.arange(n_curves), np.diff(starts)), PIVOT] = pivots
-    index = search_index(pivots, starts)
-    together = 16 if rows.n * rows.n_classes >= _MANY else 1
-    cells = rows.fold(fill, cells, merge_cells, scale, starts, index, together=together)
-    curves, error = _pool(cells, pivot_weights, starts)
-    before, after = cells[-1, GAP] / rows.weight, error / rows.weight
+    seen = rows.each(_look, 6, scale)
+    norms, (scores, labels, weights, squares) = seen[:, :2], seen[:, 2:].T
+    curve = np.zeros(rows.n, np.int64) if n_curves == 1 else labels.astype(np.int64)
+    pivots, pivot_weights, starts = _pivots(scores, weights, curve, n_curves)
+    cells = fill_cells(rows, norms, pivots, starts, scale)
+    curves, error = _pool(cells, pivots, pivot_weights, starts)
+    before, after = float(weights @ squares) / rows.weight, error / rows.weight
     certify("squared error", before, after)
     return curves, FitReport("squared error before normalising", before, after, passes=2)
 
 
 @kernel
-def _own_scores(logits: Logits, labels: Labels, weights: Weights, out: Float64, scale: float) -> None:
-    """Write the true class' score, the class and the weight of each row."""
+def _look(logits: Logits, labels: Labels, weights: Weights, out: Float64, scale: float) -> None:
+    """Write of each row its largest logit and one over its normaliser, so that no later pass needs to find them;
+    then the true class' score, the class, the weight, and the squared error of doing nothing.
+    """
     scores = np.empty(logits.shape[1])
     for i in range(logits.shape[0]):
-        softmax_row(logits[i], scale, scores)
-        out[i, 0] = scores[labels[i]]
-        out[i, 1] = labels[i]
-        out[i, 2] = weights[i]
+        total = softmax_row(logits[i], scale, scores)
+        own = scores[labels[i]]
+        squares = 1.0 - 2.0 * own
+        for c in range(scores.shape[0]):
+            squares += scores[c] * scores[c]
+        out[i, 0], out[i, 1] = row_max(logits[i]), 1.0 / total
+        out[i, 2], out[i, 3], out[i, 4], out[i, 5] = own, labels[i], weights[i], squares
 
 
 def _pivots(scores: Float64, weights: Float64, curve: Array, n_curves: int) -> tuple[Float64, Float64, Array]:
-    """The different true-class scores of each curve in order, their weights, and where each curve starts."""
-    order = np.lexsort((scores, curve))
+    """The different true-class scores of each curve in order, each curve's last followed by infinity; their weights, and
+    where each curve starts.
+    """
+    scores = np.concatenate([scores[weights > 0], np.full(n_curves, np.inf)])
+    curve = np.concatenate([curve[weights > 0], np.arange(n_curves)])
+    weights = np.concatenate([weights[weights > 0], np.zeros(n_curves)])
+    order = np.argsort(scores)
+    order = order[np.argsort(curve[order].astype(np.min_scalar_type(n_curves)), kind="stable")]  # short integers: a radix sort
     scores, weights, curve = scores[order], weights[order], curve[order]
     new = np.ones(len(scores), bool)
     new[1:] = (scores[1:] != scores[:-1]) | (curve[1:] != curve[:-1])
@@ -68,12 +67,12 @@ def _pivots(scores: Float64, weights: Float64, curve: Array, n_curves: int) -> t
     return scores[first], np.add.reduceat(weights, first), starts
 
 
-def _pool(cells: Float64, weights: Float64, starts: Array) -> tuple[Curves, float]:
+def _pool(cells: Float64, pivots: Float64, weights: Float64, starts: Array) -> tuple[Curves, float]:
     """Pool adjacent violators within each curve; also the weighted squared error that is left."""
-    room = 2 * (2 * len(weights) + len(starts))
+    room = 4 * len(pivots)
     scores, values = np.empty(room), np.empty(room)
     ends = np.empty(len(starts) - 1, np.int64)
-    error = _pool_curves(cells, weights, starts, scores, values, ends)
+    error = _pool_curves(cells, pivots, weights, starts, scores, values, ends)
     used = int(ends[-1])
     return (scores[:used].copy(), values[:used].copy(), np.concatenate([[0], ends])), error
 
@@ -81,6 +80,7 @@ def _pool(cells: Float64, weights: Float64, starts: Array) -> tuple[Curves, floa
 @kernel
 def _pool_curves(
     cells: Float64,
+    pivots: Float64,
     weights: Float64,
     starts: Array,
     scores: Float64,
@@ -92,21 +92,20 @@ def _pool_curves(
     for k in range(n_curves):
         longest = max(longest, starts[k + 1] - starts[k])
     # a stack of blocks: weight, weight of true classes, least and greatest score
-    total = np.empty(2 * longest + 1)
-    true = np.empty(2 * longest + 1)
-    least = np.empty(2 * longest + 1)
-    greatest = np.empty(2 * longest + 1)
+    total = np.empty(2 * longest)
+    true = np.empty(2 * longest)
+    least = np.empty(2 * longest)
+    greatest = np.empty(2 * longest)
     error = 0.0
     written = 0
     for k in range(n_curves):
         top = -1
-        for j in range(2 * (starts[k + 1] - starts[k]) + 1):
-            pivot = starts[k] + (j >> 1)
-            cell = cells[pivot + k]
+        for j in range(2 * starts[k], 2 * starts[k + 1]):
+            cell = j >> 1
             if j & 1:
-                w, t, low, high = weights[pivot] + cell[EQUAL], weights[pivot], cell[PIVOT], cell[PIVOT]
+                w, t, low, high = weights[cell] + cells[EQUAL, cell], weights[cell], pivots[cell], pivots[cell]
             else:  # a gap is pooled with the block below it, except where the curve begins
-                w, t, low, high = cell[GAP], 0.0, -cells[starts[-1] + n_curves + k, GREATEST], cell[GREATEST]
+                w, t, low, high = cells[GAP, cell], 0.0, -cells[GREATEST, starts[-1] + k], cells[GREATEST, cell]
             if w == 0:
                 continue
             while top >= 0 and true[top] * w >= t * total[top]:  # its value is not below ours: pool
