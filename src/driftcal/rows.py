@@ -47,6 +47,10 @@ class Block:
     labels: Labels
     weights: Weights
 
+    def of(self, beside: Array | None) -> tuple[Array, ...]:
+        """What an array with a line for every row holds of these rows; nothing of no array."""
+        return () if beside is None else (beside[self.start : self.start + len(self.labels)],)
+
 
 class Rows:
     """Labelled logits that can be read again and again, block by block.
@@ -63,6 +67,7 @@ class Rows:
         *,
         classes: Sequence[Any] | None = None,
     ) -> None:
+        self.here = True  # that is, blocks may be read by this process
         self._array: tuple[Logits, Labels, Weights | None] | None = None
         self._chunks: Callable[[], Iterable[tuple[Logits, Labels, Weights | None]]]
         if checks.is_chunked(logits):
@@ -149,8 +154,7 @@ class Rows:
             into = lanes[lane]
             if into is None:
                 into = lanes[lane] = state.copy()
-            more = () if beside is None else (beside[block.start :][: len(block.labels)],)
-            function(block.logits, block.labels, block.weights, *more, into, *args)
+            function(block.logits, block.labels, block.weights, *block.of(beside), into, *args)
 
         self._run(run, range(LANES), every, together)
         first, *others = [lane for lane in lanes if lane is not None]

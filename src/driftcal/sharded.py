@@ -121,6 +121,7 @@ class ShardedRows(Rows):
     def __init__(self, table: Table, engine: Engine) -> None:
         self._table, self._engine = table, engine
         self._kept = engine.keep(table)
+        self.here = False
         self._array = None
         self.n_classes = table.n_classes
         self.classes = np.arange(table.n_classes)
@@ -149,8 +150,8 @@ class ShardedRows(Rows):
                 yield turn, waiting.pop(turn)
                 turn += 1
 
-    def blocks(self) -> Iterator[Block]:
-        """The rows in order, read here."""
+    def blocks(self, together: int = 1) -> Iterator[Block]:
+        """The rows in order, read here, in blocks of one size."""
         for lane in self._lanes():
             yield from self._table.blocks(lane, self._step, self.n)
 
@@ -162,10 +163,11 @@ class ShardedRows(Rows):
         *args: Any,
         every: int = 1,
         together: int = 1,
+        beside: Array | None = None,
     ) -> Array:
-        """As :meth:`Rows.fold`, with blocks of one size; the states of lanes travel."""
+        """As :meth:`Rows.fold`, with blocks of one size; the states of lanes travel, and what is `beside`."""
         total: Array | None = None
-        for _, answer in self._pass(_fold_lane, self._lanes(every), name_of(function), state, args):
+        for _, answer in self._pass(_fold_lane, self._lanes(every), name_of(function), state, args, beside):
             if total is None:
                 total = np.array(answer)  # what comes from another process cannot be written to
             else:
@@ -200,10 +202,10 @@ class _Lane:
 
 
 def _fold_lane(table: Table, work: Any, lane: _Lane, tell: Any) -> Array:
-    step, n, (name, state, args) = work
-    function, into, args = named(name), state.copy(), _for_kernel(args)
+    step, n, (name, state, args, beside) = work
+    function, into, args, (beside,) = named(name), state.copy(), _for_kernel(args), _for_kernel([beside])
     for block in table.blocks(lane.starts, step, n):
-        function(block.logits, block.labels, block.weights, into, *args)
+        function(block.logits, block.labels, block.weights, *block.of(beside), into, *args)
     return np.asarray(into)
 
 

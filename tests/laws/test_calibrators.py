@@ -214,7 +214,7 @@ def test_many_blocks_threads_and_callers_at_once_give_the_same_bits(name, monkey
     for threads in ("1", "2", "5"):
         monkeypatch.setenv("DRIFTCAL_THREADS", threads)
         found.append(fitted(name, logits, y))
-    monkeypatch.setattr("driftcal.calibrators.curves._MANY", 1)  # larger blocks add whole weights, in whatever order
+    monkeypatch.setattr("driftcal.calibrators.filling._MANY", 1)  # larger blocks add whole weights, in whatever order
     with ThreadPoolExecutor(4) as pool:
         found += pool.map(lambda _: fitted(name, logits, y), range(4))
     for other in found[1:]:

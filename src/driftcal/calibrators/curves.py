@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from driftcal.calibrators.base import FitReport
-from driftcal.calibrators.cells import EQUAL, GAP, GREATEST, fill_cells
+from driftcal.calibrators.cells import EQUAL, GAP, GREATEST
+from driftcal.calibrators.filling import fill_cells
 from driftcal.calibrators.temperature import certify
 from driftcal.numerics import kernel, row_max, softmax_row
 from driftcal.rows import Rows
@@ -24,7 +25,7 @@ Curves = tuple[Float64, Float64, Array]
 def fit_curves(rows: Rows, n_curves: int, scale: float = 1.0) -> tuple[Curves, FitReport]:
     """The isotonic curves of softmax(scale·z) against "is the true class": one for all classes, or one for each."""
     seen = rows.each(_look, 6, scale)
-    norms, (scores, labels, weights, squares) = seen[:, :2], seen[:, 2:].T
+    norms, (scores, labels, weights, squares) = seen[:, :2].copy(), seen[:, 2:].T
     curve = np.zeros(rows.n, np.int64) if n_curves == 1 else labels.astype(np.int64)
     pivots, pivot_weights, starts = _pivots(scores, weights, curve, n_curves)
     cells = fill_cells(rows, norms, pivots, starts, scale)
@@ -58,7 +59,9 @@ def _pivots(scores: Float64, weights: Float64, curve: Array, n_curves: int) -> t
     curve = np.concatenate([curve[weights > 0], np.arange(n_curves)])
     weights = np.concatenate([weights[weights > 0], np.zeros(n_curves)])
     order = np.argsort(scores)
-    order = order[np.argsort(curve[order].astype(np.min_scalar_type(n_curves)), kind="stable")]  # short integers: a radix sort
+    order = order[
+        np.argsort(curve[order].astype(np.min_scalar_type(n_curves)), kind="stable")
+    ]  # short integers: a radix sort
     scores, weights, curve = scores[order], weights[order], curve[order]
     new = np.ones(len(scores), bool)
     new[1:] = (scores[1:] != scores[:-1]) | (curve[1:] != curve[:-1])
