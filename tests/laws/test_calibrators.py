@@ -209,6 +209,7 @@ def test_many_blocks_threads_and_callers_at_once_give_the_same_bits(name, monkey
     from concurrent.futures import ThreadPoolExecutor
 
     monkeypatch.setattr("driftcal.rows.BLOCK_SCORES", 256)
+    monkeypatch.setattr("driftcal.calibrators.filling._FEW", 64)
     logits, y = problem(5, 1000, 6)
     found = []
     for threads in ("1", "2", "5"):
