@@ -1,6 +1,6 @@
 """Fits and metrics on memory maps from 10,000 to 1,000,000 rows × 1,000 classes: seconds and anonymous memory.
 
-    python -m benchmarks.speed.scale FOLDER      # needs 4 GB of disk; about 5 minutes
+    python -m benchmarks.speed.scale FOLDER      # needs 4 GB of disk; about 8 minutes
 
 Every measurement is a process of its own, so that one does not inherit the memory of another. The map is read once
 beforehand: whether its pages are in memory or on a disk is not what is measured.
@@ -21,6 +21,7 @@ from benchmarks.speed.measure import machine
 
 CLASSES = 1000
 ROWS = (10_000, 100_000, 1_000_000)
+RUNS = 5
 TASKS = ("ts", "ets", "ir", "irm", "metrics")
 
 
@@ -82,15 +83,17 @@ def main() -> None:
     )
     print("|---|" + "---:|" * (len(ROWS) + 2))
     for task in TASKS:
-        found = []
-        for rows in ROWS:
-            command = [sys.executable, "-m", "benchmarks.speed.scale", str(options.folder), "--one", str(rows), task]
-            # the median of three for the short ones
-            runs = [json.loads(subprocess.check_output(command)) for _ in range(3 if rows < ROWS[-1] else 1)]
-            found.append(sorted(runs, key=lambda run: run["seconds"])[len(runs) // 2])
-        growth = found[-1]["seconds"] / found[0]["seconds"] * ROWS[0] / ROWS[-1]
-        cells = " | ".join(f"{run['seconds']:.2f} s" for run in found)
-        print(f"| {task} | {cells} | {growth:.2f}× | {max(run['megabytes'] for run in found):.0f} MB |", flush=True)
+        command = [sys.executable, "-m", "benchmarks.speed.scale", str(options.folder), "--one"]
+        # (runs, sizes): sizes take turns, so that a slow minute of the machine is one of all
+        runs = [
+            [json.loads(subprocess.check_output([*command, str(rows), task])) for rows in ROWS] for _ in range(RUNS)
+        ]
+        seconds = np.median([[run["seconds"] for run in each] for each in runs], axis=0)
+        growth = [each[-1]["seconds"] / each[0]["seconds"] * ROWS[0] / ROWS[-1] for each in runs]
+        cells = " | ".join(f"{size:.3g} s" for size in seconds)
+        spread = f"{np.median(growth):.2f}× ({min(growth):.2f} to {max(growth):.2f})"
+        peak = max(run["megabytes"] for each in runs for run in each)
+        print(f"| {task} | {cells} | {spread} | {peak:.0f} MB |", flush=True)
     print(f"\n{machine()}")
 
 
