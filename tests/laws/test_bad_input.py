@@ -1,5 +1,7 @@
 """Bad input raises the right error, and its message names argument, wish, fact and way out."""
 
+import contextlib
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -139,6 +141,25 @@ def test_all_calibrators_check_alike(kind):
     for bad in (changed(Z, (4, 1), np.nan), changed(Z, (4, 1), np.inf), np.zeros((0, 3)), P):
         with pytest.raises(e.LogitsError):
             make_calibrator(kind).fit(bad, Y[: len(bad)])
+
+
+@pytest.mark.parametrize("name", ["ir", "irm"])
+@pytest.mark.parametrize(
+    "other", [40 * np.abs(Z) + 5, Z + np.inf, Z * np.nan, Z - 1e60], ids=["larger", "inf", "nan", "smaller"]
+)
+def test_other_logits_in_a_later_pass_lead_no_score_beyond_the_cells(name, other):
+    from driftcal.calibrators.filling import INVERSE, TOP, _others
+
+    source = Changing(HALVES, [(other, Y)])
+    source.reads = -1  # the pass that looks for pivots still sees the first rows
+    with contextlib.suppress(e.DidNotConverge):  # the fit's certificate may notice
+        found = driftcal.make_calibrator(name).fit(source).predict_proba(Z)
+        assert (found >= 0).all()
+        assert (found <= 1).all()
+    norms, scores = np.empty(2), np.empty(3)
+    norms[TOP], norms[INVERSE] = Z[0].max(), 1 / np.exp(Z[0] - Z[0].max()).sum()
+    _others(other[0], 0, norms, 1.0, scores)
+    assert (scores <= 1).all()
 
 
 def test_a_wrong_number_of_threads_is_said(monkeypatch):

@@ -76,10 +76,14 @@ def _in_parts(n: int, function: Callable[..., None], scores: Float64, *args: Any
 
 @exact
 def _others(row: Array, label: int, norms: Float64, scale: float, scores: Float64) -> None:
-    """Write the scores of a row, to the bit those of softmax_row; -1 for the true class and for masked ones."""
+    """Write the scores of a row, to the bit those of softmax_row; -1 for the true class and for masked ones.
+
+    Norms are of an earlier pass. A source that yields other rows now must not lead a score beyond 1, where no cell is.
+    """
     top, inverse = norms[TOP], norms[INVERSE]
     for c in range(row.shape[0]):
         score = exp(scale * max(np.float64(row[c]) - top, MASKED)) * inverse
+        score = score if score <= 1.0 else 1.0
         scores[c] = score if row[c] > -np.inf else -1.0
     scores[label] = -1.0
 
