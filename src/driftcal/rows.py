@@ -6,17 +6,15 @@ fixed, and these merge in order, so neither the number of threads nor their timi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from driftcal import checks
+from driftcal.cores import in_threads
 from driftcal.errors import InputError, LabelsError, LogitsError, WeightsError
 from driftcal.numerics import kernel, row_argmax
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
@@ -298,31 +296,6 @@ def _find_huge(logits: Logits, start: int, first_bad: Array) -> None:
             huge |= (abs(z) > HUGE) & (z > -np.inf)
         if huge:
             first_bad[3] = min(first_bad[3], start + i)
-
-
-def threads() -> int:
-    """How many threads passes use: the cores this process may run on, or ``DRIFTCAL_THREADS``."""
-    wish = os.environ.get("DRIFTCAL_THREADS")
-    if wish:
-        if not wish.isdecimal() or int(wish) < 1:
-            raise InputError(f"DRIFTCAL_THREADS must be a whole number of at least 1; it is {wish!r}. Or unset it.")
-        return int(wish)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@cache
-def _pool(size: int, process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(size, thread_name_prefix="driftcal")
-
-
-def in_threads(run: Callable[[int], None], numbers: Sequence[int]) -> None:
-    """``run(number)`` for every number, on all cores."""
-    size = threads()
-    if size == 1 or len(numbers) <= 1:
-        for number in numbers:
-            run(number)
-    else:
-        list(_pool(size, os.getpid()).map(run, numbers))
 
 
 def _take_turns(run: Callable[[Any, Block], None], lanes: Sequence[Any], blocks: Iterator[Block]) -> None:

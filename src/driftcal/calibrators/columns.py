@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from driftcal.cores import threads
 from driftcal.numerics import MASKED, exp, kernel, log_odds_below, log_odds_of_top, row_max, softmax_row
-from driftcal.rows import Rows, threads
+from driftcal.rows import Rows
 from driftcal.types import Float64, Labels, Logits, Weights
 
 T = TypeVar("T")

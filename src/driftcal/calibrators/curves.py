@@ -59,9 +59,8 @@ def _pivots(scores: Float64, weights: Float64, curve: Array, n_curves: int) -> t
     curve = np.concatenate([curve[weights > 0], np.arange(n_curves)])
     weights = np.concatenate([weights[weights > 0], np.zeros(n_curves)])
     order = np.argsort(scores)
-    order = order[
-        np.argsort(curve[order].astype(np.min_scalar_type(n_curves)), kind="stable")
-    ]  # short integers: a radix sort
+    short = curve[order].astype(np.min_scalar_type(n_curves))  # integers that numpy sorts digit by digit
+    order = order[np.argsort(short, kind="stable")]
     scores, weights, curve = scores[order], weights[order], curve[order]
     new = np.ones(len(scores), bool)
     new[1:] = (scores[1:] != scores[:-1]) | (curve[1:] != curve[:-1])

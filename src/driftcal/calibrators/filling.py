@@ -19,8 +19,9 @@ from driftcal.calibrators.cells import (
     put,
     search_index,
 )
+from driftcal.cores import in_threads
 from driftcal.numerics import MASKED, exact, exp, float_of_bits, kernel
-from driftcal.rows import LANES, Rows, in_threads
+from driftcal.rows import LANES, Rows
 from driftcal.types import Array, Float64, Labels, Logits, Weights
 
 #: What another pass noted of each row: see softmax_row.
@@ -60,7 +61,7 @@ def fill_cells(rows: Rows, norms: Float64, pivots: Float64, starts: Array, scale
         if len(room) < n_curves * n:
             room = np.empty(n_curves * n)
         scores = room[: n_curves * n].reshape(n_curves, n)
-        given = block.logits, block.labels, block.weights, norms[block.start : block.start + n], scale
+        given = block.logits, block.labels, block.weights, *block.of(norms), scale
         # Rows first, then classes: no two threads share a cell, so that there is one of each.
         _in_parts(n, _score_rows, scores, *given)
         _in_parts(n_curves, _fill_classes, scores, block.weights, cells, bits, starts, index)

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from driftcal.checks import as_array
+from driftcal.cores import threads
 from driftcal.errors import InputError, UnknownName
 from driftcal.numerics import kernel
-from driftcal.rows import threads
 from driftcal.types import AnyArray, Array, Float64, Weights
 
 

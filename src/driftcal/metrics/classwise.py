@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from driftcal.cores import threads
 from driftcal.metrics.bootstrap import draw_weights
 from driftcal.metrics.ordered import Ordered, debiased_of, prefix_sums
 from driftcal.metrics.statistics import bin_edges, bin_index
 from driftcal.numerics import kernel, softmax, softmax_row
-from driftcal.rows import BLOCK_SCORES, Rows, threads
+from driftcal.rows import BLOCK_SCORES, Rows
 from driftcal.types import Array, Float64, Labels, Logits, Probs, Weights
 
 #: Numbers that a pass may keep at once: 64 MB.

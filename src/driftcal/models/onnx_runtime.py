@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.cores import threads as usual_threads
 from driftcal.errors import ModelError, need
 from driftcal.files import fingerprint, sha256_bytes, sha256_file
-from driftcal.rows import threads as usual_threads
 from driftcal.types import Array
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}

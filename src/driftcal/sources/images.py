@@ -102,7 +102,7 @@ def from_files(
             f"there is no image under {str(root)!r}. Expected files ending in {', '.join(sorted(SUFFIXES))}."
         )
     listed = list(paths)
-    workers = threads or _usual_threads()
+    workers = threads or usual_threads()
 
     def read(rows: Indices) -> Array:
         chosen = [listed[row] for row in rows]
@@ -124,12 +124,6 @@ def from_files(
         )  # fmt: skip
 
     return Source(name, read, labels, tuple(class_names), content, **more)
-
-
-def _usual_threads() -> int:
-    from driftcal.rows import threads  # brings the compiler along, which listing a folder can do without
-
-    return threads()
 
 
 def _in_threads(function: Callable[[Path], T], paths: Sequence[Path], workers: int) -> list[T]:
