@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from driftcal.cores import threads as usual_threads
 from driftcal.errors import DataError, InputError
 from driftcal.files import fingerprint, sha256_file
 from driftcal.places import as_path
