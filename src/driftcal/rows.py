@@ -102,16 +102,16 @@ class Rows:
     def _step(self) -> int:
         return max(1, BLOCK_SCORES // self.n_classes)
 
-    def _run(self, run: Callable[[Any, Block], None], lanes: Sequence[Any], every: int = 1, together: int = 1) -> None:
+    def _run(self, run: Callable[[Any, Block], None], lanes: Sequence[Any], every: int = 1) -> None:
         """``run(lane, block)`` for all blocks, or each so-manieth; a lane sees its own one after the other.
 
-        A lane of an array is a stretch of neighbouring blocks, so that its accumulator stays in a core's cache, and so many
-        of them are one. Blocks of a stream take turns.
+        A lane of an array is a stretch of neighbouring blocks, so that its accumulator stays in a core's cache. Blocks of a
+        stream take turns.
         """
         if self._array is None:
             _take_turns(run, lanes, islice(self.blocks(), 0, None, every))
             return
-        array, step = self._array, self._step * together
+        array, step = self._array, self._step
         starts = range(0, len(array[0]), step * every)
         edges = [len(starts) * k // len(lanes) for k in range(len(lanes) + 1)]
 
@@ -136,15 +136,13 @@ class Rows:
         merge: Merge,
         *args: Any,
         every: int = 1,
-        together: int = 1,
         beside: Array | None = None,
     ) -> Array:
         """Run ``function(logits, labels, weights, state, *args)`` over all blocks; it changes `state` in place.
 
         `state` is what no rows amount to; `merge(into, other)` adds one state to another. With `every` > 1 only each
-        so-manieth block is read: a cheap look before the exact passes. `together` makes an array's blocks so many times
-        larger, for a `state` that leaves the cache: more rows use what was fetched of it. What `beside` holds of each
-        row is handed on after the weights.
+        so-manieth block is read: a cheap look before the exact passes. What `beside` holds of each row is handed on after
+        the weights.
         """
         lanes: list[Array | None] = [None] * LANES  # filled when first used: a state can be as large as the data
 
@@ -154,7 +152,7 @@ class Rows:
                 into = lanes[lane] = state.copy()
             function(block.logits, block.labels, block.weights, *block.of(beside), into, *args)
 
-        self._run(run, range(LANES), every, together)
+        self._run(run, range(LANES), every)
         first, *others = [lane for lane in lanes if lane is not None]
         for other in others:
             merge(first, other)
@@ -173,6 +171,11 @@ class Rows:
         out = np.empty((self.n, width))
         self.visit(lambda logits, y, w, start: function(logits, y, w, out[start : start + len(y)], *args))
         return out
+
+    def note(self, function: Callable[..., None], width: int, size: int, *args: Any) -> tuple[Float64, Float64]:
+        """`each` and `sums` in one pass: what ``function(logits, labels, weights, out, sums, *args)`` writes and adds up."""
+        out = np.empty((self.n, width))
+        return out, self.fold(function, np.zeros(size), _add, *args, beside=out)
 
     def _scan(self) -> None:
         """Look at every row once: refuse what cannot be used, keep what every fit asks first."""

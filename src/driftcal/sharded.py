@@ -162,10 +162,9 @@ class ShardedRows(Rows):
         merge: Merge,
         *args: Any,
         every: int = 1,
-        together: int = 1,
         beside: Array | None = None,
     ) -> Array:
-        """As :meth:`Rows.fold`, with blocks of one size; the states of lanes travel, and what is `beside`."""
+        """As :meth:`Rows.fold`; the states of lanes travel, and what is `beside`."""
         total: Array | None = None
         for _, answer in self._pass(_fold_lane, self._lanes(every), name_of(function), state, args, beside):
             if total is None:
@@ -177,11 +176,23 @@ class ShardedRows(Rows):
 
     def each(self, function: Callable[..., None], width: int, *args: Any) -> Float64:
         """As :meth:`Rows.each`; `width` numbers per row travel."""
-        out = np.empty((self.n, width))
+        return self._write(function, width, None, args)[0]
+
+    def note(self, function: Callable[..., None], width: int, size: int, *args: Any) -> tuple[Float64, Float64]:
+        """As :meth:`Rows.note`; the sums of lanes travel, too."""
+        out, sums = self._write(function, width, size, args)
+        return out, np.sum(sums, axis=0)
+
+    def _write(
+        self, function: Callable[..., None], width: int, size: int | None, args: Sequence[Any]
+    ) -> tuple[Float64, list[Float64]]:
+        """What a function writes of each row, and the sums of each lane."""
+        out, sums = np.empty((self.n, width)), []
         lanes = self._lanes()
-        for number, answer in self._pass(_each_lane, lanes, name_of(function), width, args):
+        for number, (answer, own) in self._pass(_each_lane, lanes, name_of(function), width, size, args):
             out[lanes[number][0] : lanes[number][0] + len(answer)] = answer
-        return out
+            sums.append(own)
+        return out, sums
 
     def visit(self, function: Callable[[Logits, Labels, Weights, int], None]) -> None:
         """As :meth:`Rows.visit`, but here and in order: the function writes where only this process can read."""
@@ -209,15 +220,16 @@ def _fold_lane(table: Table, work: Any, lane: _Lane, tell: Any) -> Array:
     return np.asarray(into)
 
 
-def _each_lane(table: Table, work: Any, lane: _Lane, tell: Any) -> Float64:
-    step, n, (name, width, args) = work
+def _each_lane(table: Table, work: Any, lane: _Lane, tell: Any) -> tuple[Float64, Float64 | None]:
+    step, n, (name, width, size, args) = work
     function, args = named(name), _for_kernel(args)
     begin, end = lane.starts[0], min(lane.starts[-1] + step, n)
-    out = np.empty((end - begin, width))
+    out, sums = np.empty((end - begin, width)), None if size is None else np.zeros(size)
+    args = args if sums is None else [sums, *args]
     for block in table.blocks(lane.starts, step, n):
         low = block.start - begin
         function(block.logits, block.labels, block.weights, out[low : low + len(block.labels)], *args)
-    return out
+    return out, sums
 
 
 def _for_kernel(args: Sequence[Any]) -> list[Any]:

@@ -2,8 +2,8 @@
 
 The true class' scores are the pivots. Between two neighbouring pivots all scores belong to other classes, so they share
 one value in the isotonic fit: their weight and their greatest say all about them (and the least of all, where the curve
-begins). Two passes therefore reduce n·C scores to 2n + 1 cells, and pooling adjacent violators runs on those. Nothing is
-approximated.
+begins). Two passes therefore reduce n·C scores to at most 2n + 1 cells, and pooling adjacent violators runs on those. The
+one curve of all classes needs far fewer: see :mod:`driftcal.calibrators.narrowing`. Nothing is approximated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import numpy as np
 
 from driftcal.calibrators.base import FitReport
 from driftcal.calibrators.cells import EQUAL, GAP, GREATEST
-from driftcal.calibrators.filling import fill_cells
+from driftcal.calibrators.filling import fill_each, fill_one
+from driftcal.calibrators.narrowing import count_row, narrow, places
 from driftcal.calibrators.temperature import certify
 from driftcal.numerics import kernel, row_max, softmax_row
 from driftcal.rows import Rows
@@ -24,11 +25,17 @@ Curves = tuple[Float64, Float64, Array]
 
 def fit_curves(rows: Rows, n_curves: int, scale: float = 1.0) -> tuple[Curves, FitReport]:
     """The isotonic curves of softmax(scale·z) against "is the true class": one for all classes, or one for each."""
-    seen = rows.each(_look, 6, scale)
+    seen, counts = rows.note(_look, 6, places(rows.n) if n_curves == 1 else 0, scale)
     norms, (scores, labels, weights, squares) = seen[:, :2].copy(), seen[:, 2:].T
     curve = np.zeros(rows.n, np.int64) if n_curves == 1 else labels.astype(np.int64)
     pivots, pivot_weights, starts = _pivots(scores, weights, curve, n_curves)
-    cells = fill_cells(rows, norms, pivots, starts, scale)
+    if n_curves == 1:
+        pivots, pivot_weights, counted, is_open = narrow(pivots, pivot_weights, counts)
+        starts = np.array([0, len(pivots)])
+        cells = fill_one(rows, norms, pivots, is_open, scale)
+        cells[GAP, :-1] += counted
+    else:
+        cells = fill_each(rows, norms, pivots, starts, scale)
     curves, error = _pool(cells, pivots, pivot_weights, starts)
     before, after = float(weights @ squares) / rows.weight, error / rows.weight
     certify("squared error", before, after)
@@ -36,11 +43,12 @@ def fit_curves(rows: Rows, n_curves: int, scale: float = 1.0) -> tuple[Curves, F
 
 
 @kernel
-def _look(logits: Logits, labels: Labels, weights: Weights, out: Float64, scale: float) -> None:
+def _look(logits: Logits, labels: Labels, weights: Weights, out: Float64, counts: Float64, scale: float) -> None:
     """Write of each row its largest logit and one over its normaliser, so that no later pass needs to find them;
-    then the true class' score, the class, the weight, and the squared error of doing nothing.
+    then the true class' score, the class, the weight, and the squared error of doing nothing. Count the other scores, if
+    there is room for that.
     """
-    scores = np.empty(logits.shape[1])
+    scores, buckets = np.empty(logits.shape[1]), np.empty(logits.shape[1], np.int32)
     for i in range(logits.shape[0]):
         total = softmax_row(logits[i], scale, scores)
         own = scores[labels[i]]
@@ -49,6 +57,8 @@ def _look(logits: Logits, labels: Labels, weights: Weights, out: Float64, scale:
             squares += scores[c] * scores[c]
         out[i, 0], out[i, 1] = row_max(logits[i]), 1.0 / total
         out[i, 2], out[i, 3], out[i, 4], out[i, 5] = own, labels[i], weights[i], squares
+        if counts.shape[0]:
+            count_row(logits[i], labels[i], weights[i], scores, buckets, counts)
 
 
 def _pivots(scores: Float64, weights: Float64, curve: Array, n_curves: int) -> tuple[Float64, Float64, Array]:

@@ -19,6 +19,7 @@ from driftcal.calibrators.cells import (
     put,
     search_index,
 )
+from driftcal.calibrators.narrowing import find_buckets
 from driftcal.cores import in_threads
 from driftcal.numerics import MASKED, exact, exp, float_of_bits, kernel
 from driftcal.rows import LANES, Rows
@@ -34,14 +35,20 @@ _TOGETHER = 8
 _FEW = 1 << 15
 #: Scores from which on cells leave the cache, and larger blocks, which use each of them more often, are worth their room.
 _MANY = 1 << 26
-#: Cells of the least pivots, where most scores belong: so many stay in the cache. Others are filled in order.
-_NEAR = 1 << 14
-#: Parts that far scores are sorted into, at most.
-_PARTS = 1 << 10
 
 
-def fill_cells(rows: Rows, norms: Float64, pivots: Float64, starts: Array, scale: float) -> Float64:
-    """Cells filled with the scores of all classes but the true one: of one curve for all classes, or one for each.
+def fill_one(rows: Rows, norms: Float64, pivots: Float64, is_open: Array, scale: float) -> Float64:
+    """Cells of one curve for all classes, filled with the scores in open buckets of all classes but the true one.
+
+    `pivots` are in order, the last one infinite.
+    """
+    cells = empty_cells(len(pivots), 1)
+    index = search_index(pivots, np.array([0, len(pivots)]))[0]
+    return rows.fold(_fill_one, cells, merge_cells, pivots.view(np.int64), index, is_open, scale, beside=norms)
+
+
+def fill_each(rows: Rows, norms: Float64, pivots: Float64, starts: Array, scale: float) -> Float64:
+    """Cells of one curve for each class, filled with its scores in rows of other classes.
 
     `pivots` are those of curve k at ``starts[k]:starts[k + 1]``, in order, the last one infinite.
     """
@@ -49,12 +56,9 @@ def fill_cells(rows: Rows, norms: Float64, pivots: Float64, starts: Array, scale
     cells = empty_cells(len(pivots), n_curves)
     index = search_index(pivots, starts)
     bits = pivots.view(np.int64)
-    many = rows.n * rows.n_classes >= _MANY
-    if n_curves == 1:
-        together = 16 if many else 1
-        return rows.fold(_fill_one, cells, merge_cells, bits, index[0], scale, beside=norms, together=together)
     if not rows.here:
         return rows.fold(_fill_each, cells, merge_cells, bits, starts, index, scale, beside=norms)
+    many = rows.n * rows.n_classes >= _MANY
     room = np.empty(0)
     for block in rows.blocks(together=32 if many else 4):
         n = len(block.labels)
@@ -184,16 +188,6 @@ def _above(bits: Array, weights: Weights, lowest: int, later: Array, their_weigh
 
 
 @kernel
-def _below(bits: Array, limit: int, found: Array) -> int:
-    """Gather the scores below `limit` in the same way."""
-    n_found = np.uint64(0)
-    for i in range(bits.shape[0]):
-        found[n_found] = bits[i]
-        n_found += np.uint64((bits[i] >= 0) & (bits[i] < limit))
-    return int(n_found)
-
-
-@kernel
 def _fill_one(
     logits: Logits,
     labels: Labels,
@@ -202,16 +196,14 @@ def _fill_one(
     cells: Float64,
     pivots: Array,
     cell_of: Array,
+    is_open: Array,
     scale: float,
 ) -> None:
-    """Put scores into the cells of the one curve of all classes."""
+    """Put scores in open buckets into the cells of the one curve of all classes."""
     n, n_classes = logits.shape
     scores = np.empty(n_classes)
     bits = scores.view(np.int64)
-    all_near = pivots.shape[0] <= _NEAR
-    near, where = bits if all_near else np.empty(n_classes, np.int64), np.empty(n_classes, np.int64)
-    n_near, n_far, limit = n_classes, np.uint64(0), pivots[min(_NEAR, pivots.shape[0] - 1)]
-    far, far_rows = np.empty(n * n_classes, np.int64), np.empty(n * n_classes, np.int32)
+    buckets, chosen, where = np.empty(n_classes, np.int32), np.empty(n_classes, np.int64), np.empty(n_classes, np.int64)
     least = np.int64(_NONE)
     shift = bucket_shift(cell_of)
     for i in range(n):
@@ -220,44 +212,16 @@ def _fill_one(
         _others(logits[i], labels[i], norms[i], scale, scores)
         for c in range(n_classes):
             least = min(least, bits[c] if bits[c] >= 0 else np.int64(_NONE))
-        if not all_near:
-            n_near = _below(bits, limit, near)
-            for c in range(n_classes):
-                far[n_far] = bits[c]
-                far_rows[n_far] = i
-                n_far += np.uint64(bits[c] >= limit)
+        find_buckets(scores, is_open.shape[0], buckets)
+        n_chosen = np.uint64(0)
+        for c in range(n_classes):  # without a branch that nobody could foresee
+            chosen[n_chosen] = bits[c]
+            n_chosen += np.uint64(is_open[buckets[c]])
         # Looked up first, then added: nothing that a search has to wait for.
-        for j in range(n_near):
-            bucket = bucket_of(near[j], shift)
-            where[j] = find_cell(pivots, near[j], cell_of[bucket], cell_of[bucket + 1])
-        for j in range(n_near):
-            if near[j] >= 0:
-                put(cells, pivots, near[j], weights[i], where[j])
-    _put_in_order(cells, pivots, far[: int(n_far)], far_rows[: int(n_far)], weights, cell_of, shift)
+        for j in range(int(n_chosen)):
+            first = bucket_of(chosen[j], shift)
+            where[j] = find_cell(pivots, chosen[j], cell_of[first], cell_of[first + 1])
+        for j in range(int(n_chosen)):
+            put(cells, pivots, chosen[j], weights[i], where[j])
     if least < _NONE:
         note_least(cells, pivots.shape[0], float_of_bits(least))
-
-
-@kernel
-def _put_in_order(
-    cells: Float64, pivots: Array, scores: Array, rows: Array, weights: Weights, cell_of: Array, shift: int
-) -> None:
-    """Put scores whose cells are not in the cache, roughly from the lowest to the highest: each cell is then fetched once."""
-    coarse = shift
-    while (60 << 52) >> coarse >= _PARTS:
-        coarse += 1
-    ends = np.zeros(_PARTS + 1, np.int64)
-    for score in scores:
-        ends[bucket_of(score, coarse) + 1] += 1
-    for part in range(_PARTS):
-        ends[part + 1] += ends[part]
-    sorted_scores, sorted_rows = np.empty_like(scores), np.empty_like(rows)
-    for j in range(scores.shape[0]):
-        part = bucket_of(scores[j], coarse)
-        sorted_scores[ends[part]] = scores[j]
-        sorted_rows[ends[part]] = rows[j]
-        ends[part] += 1
-    for j in range(scores.shape[0]):
-        bucket = bucket_of(sorted_scores[j], shift)
-        at = find_cell(pivots, sorted_scores[j], cell_of[bucket], cell_of[bucket + 1])
-        put(cells, pivots, sorted_scores[j], weights[sorted_rows[j]], at)
