@@ -180,18 +180,16 @@ class ShardedRows(Rows):
 
     def note(self, function: Callable[..., None], width: int, size: int, *args: Any) -> tuple[Float64, Float64]:
         """As :meth:`Rows.note`; the sums of lanes travel, too."""
-        out, sums = self._write(function, width, size, args)
-        return out, np.sum(sums, axis=0)
+        return self._write(function, width, size, args)
 
     def _write(
         self, function: Callable[..., None], width: int, size: int | None, args: Sequence[Any]
-    ) -> tuple[Float64, list[Float64]]:
-        """What a function writes of each row, and the sums of each lane."""
-        out, sums = np.empty((self.n, width)), []
+    ) -> tuple[Float64, Float64]:
+        out, sums = np.empty((self.n, width)), np.zeros(size or 0)
         lanes = self._lanes()
         for number, (answer, own) in self._pass(_each_lane, lanes, name_of(function), width, size, args):
             out[lanes[number][0] : lanes[number][0] + len(answer)] = answer
-            sums.append(own)
+            sums += own
         return out, sums
 
     def visit(self, function: Callable[[Logits, Labels, Weights, int], None]) -> None:
@@ -220,12 +218,12 @@ def _fold_lane(table: Table, work: Any, lane: _Lane, tell: Any) -> Array:
     return np.asarray(into)
 
 
-def _each_lane(table: Table, work: Any, lane: _Lane, tell: Any) -> tuple[Float64, Float64 | None]:
+def _each_lane(table: Table, work: Any, lane: _Lane, tell: Any) -> tuple[Float64, Float64]:
     step, n, (name, width, size, args) = work
-    function, args = named(name), _for_kernel(args)
+    function, args, sums = named(name), _for_kernel(args), np.zeros(size or 0)
+    args = args if size is None else [sums, *args]
     begin, end = lane.starts[0], min(lane.starts[-1] + step, n)
-    out, sums = np.empty((end - begin, width)), None if size is None else np.zeros(size)
-    args = args if sums is None else [sums, *args]
+    out = np.empty((end - begin, width))
     for block in table.blocks(lane.starts, step, n):
         low = block.start - begin
         function(block.logits, block.labels, block.weights, out[low : low + len(block.labels)], *args)

@@ -20,11 +20,12 @@ _MARGIN = 1e-7
 
 
 class Narrowed(NamedTuple):
-    """The pivots that are left; a run of others between two of them has become one."""
+    """The pivots that are left."""
 
     pivots: Float64
+    #: of each of them and of those that followed, which belong to the same block
     weights: Weights
-    #: weight in the gap of each of them that was counted already
+    #: in the gap of each of them, what closed buckets hold
     counted: Float64
     #: of each bucket, whether its scores still have to be put into cells
     open: Array
@@ -67,12 +68,11 @@ def narrow(pivots: Float64, weights: Weights, counts: Float64) -> Narrowed:
     find_buckets(pivots, len(counts), buckets)
     is_open = _open_buckets(counts, _sums(buckets[:-1], weights[:-1], len(counts)))
     kept = is_open[buckets]
-    kept[1:] |= kept[:-1]  # the first of a run stands for all of it
     kept[0] = kept[-1] = True
-    first = np.flatnonzero(kept)
+    left = np.flatnonzero(kept)
     closed = np.flatnonzero(~is_open[:-1])
-    counted = _sums(np.searchsorted(buckets[first], closed), counts[closed], len(first))
-    return Narrowed(pivots[first], np.add.reduceat(weights, first), counted, is_open)
+    counted = _sums(np.searchsorted(buckets[left], closed), counts[closed], len(left))
+    return Narrowed(pivots[left], np.add.reduceat(weights, left), counted, is_open)
 
 
 def _sums(places: Array, weights: Weights, n: int) -> Float64:
