@@ -22,6 +22,8 @@ from benchmarks.speed.measure import machine
 CLASSES = 1000
 ROWS = (10_000, 100_000, 1_000_000)
 RUNS = 5
+#: How often each size is measured in a run: what takes a twentieth of a second scatters most.
+TIMES = (5, 3, 1)
 TASKS = ("ts", "ets", "ir", "irm", "metrics")
 
 
@@ -84,15 +86,20 @@ def main() -> None:
     print("|---|" + "---:|" * (len(ROWS) + 2))
     for task in TASKS:
         command = [sys.executable, "-m", "benchmarks.speed.scale", str(options.folder), "--one"]
-        # (runs, sizes): sizes take turns, so that a slow minute of the machine is one of all
-        runs = [
-            [json.loads(subprocess.check_output([*command, str(rows), task])) for rows in ROWS] for _ in range(RUNS)
-        ]
-        seconds = np.median([[run["seconds"] for run in each] for each in runs], axis=0)
-        growth = [each[-1]["seconds"] / each[0]["seconds"] * ROWS[0] / ROWS[-1] for each in runs]
+        # sizes take turns, so that a slow minute of the machine is one of all
+        found: list[list[dict[str, float]]] = [[] for _ in ROWS]
+        for _ in range(RUNS):
+            for rows, times, measured in zip(ROWS, TIMES, found, strict=True):
+                measured += [json.loads(subprocess.check_output([*command, str(rows), task])) for _ in range(times)]
+        # (runs, sizes)
+        each = np.transpose(
+            [np.median(np.reshape([one["seconds"] for one in measured], (RUNS, -1)), axis=1) for measured in found]
+        )
+        seconds = np.median(each, axis=0)
+        growth = each[:, -1] / each[:, 0] * ROWS[0] / ROWS[-1]
         cells = " | ".join(f"{size:.3g} s" for size in seconds)
         spread = f"{np.median(growth):.2f}× ({min(growth):.2f} to {max(growth):.2f})"
-        peak = max(run["megabytes"] for each in runs for run in each)
+        peak = max(one["megabytes"] for measured in found for one in measured)
         print(f"| {task} | {cells} | {spread} | {peak:.0f} MB |", flush=True)
     print(f"\n{machine()}")
 
