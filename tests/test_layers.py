@@ -10,7 +10,20 @@ SRC = Path(__file__).parents[1] / "src"
 #: first name below driftcal -> its layer
 LAYERS = {
     **dict.fromkeys(
-        ["types", "errors", "checks", "image_checks", "numerics", "cores", "rows", "places", "files", "_version"], 0
+        [
+            "types",
+            "errors",
+            "checks",
+            "image_checks",
+            "numerics",
+            "cores",
+            "blocks",
+            "rows",
+            "places",
+            "files",
+            "_version",
+        ],
+        0,
     ),
     **dict.fromkeys(["sources", "perturb", "models", "store", "calibrators", "metrics", "engines"], 1),
     **dict.fromkeys(["reliability", "diagram"], 1),

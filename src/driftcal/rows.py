@@ -7,24 +7,21 @@ fixed, and these merge in order, so neither the number of threads nor their timi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
 from driftcal import checks
+from driftcal.blocks import HUGE, Block, cut, empty_scan, scan
 from driftcal.cores import in_threads
 from driftcal.errors import InputError, LabelsError, LogitsError, WeightsError
-from driftcal.numerics import kernel, row_argmax
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
 
 #: Scores in a block: 1 MB of float32 stays in a core's cache.
 BLOCK_SCORES = 1 << 18
 #: A preview reads about this many blocks: enough rows for a first guess that exact passes then refine.
 PREVIEW_BLOCKS = 6
-#: Largest size of a logit and of a sum of weights in a fit: products of four of them still fit into float64.
-HUGE = 1e70
 #: Accumulators of a pass. Their number is fixed so that results do not depend on the machine.
 LANES = 8
 
@@ -34,20 +31,6 @@ Merge: TypeAlias = Callable[[Array, Array], None]
 
 def _add(into: Array, other: Array) -> None:
     into += other
-
-
-@dataclass(frozen=True)
-class Block:
-    """Consecutive rows, ready for a kernel: float32 or float64, contiguous, labels checked."""
-
-    start: int
-    logits: Logits
-    labels: Labels
-    weights: Weights
-
-    def of(self, beside: Array | None) -> tuple[Array, ...]:
-        """What an array with a line for every row holds of these rows; nothing of no array."""
-        return () if beside is None else (beside[self.start : self.start + len(self.labels)],)
 
 
 class Rows:
@@ -84,14 +67,20 @@ class Rows:
             self._chunks = lambda: [(scores, labels, weights)]
         self.n_classes = len(self.classes)
         self.n = -1  # until the scan has counted
+        self._own: Float64 | None = None  # see _refuse_order
         self._scan()
 
-    def blocks(self, together: int = 1) -> Iterator[Block]:
-        """The rows in order, in blocks of about `BLOCK_SCORES` scores, or so many times as large."""
+    def blocks(self, together: int = 1, *, ordered: bool = True) -> Iterator[Block]:
+        """The rows in order, in blocks of about `BLOCK_SCORES` scores, or so many times as large.
+
+        Whoever keeps something of each row needs them `ordered` as before, sums do not.
+        """
         start, step = 0, self._step * together
         for chunk in self._chunks():
             if self._array is None and self.n >= 0:
                 self._refuse_change(start + len(chunk[0]), chunk[1])
+                if ordered:
+                    self._refuse_order(start, chunk[0], chunk[1])
             for low in range(0, len(chunk[0]), step):
                 yield cut(chunk, low, low + step, start)
             start += len(chunk[0])
@@ -102,14 +91,16 @@ class Rows:
     def _step(self) -> int:
         return max(1, BLOCK_SCORES // self.n_classes)
 
-    def _run(self, run: Callable[[Any, Block], None], lanes: Sequence[Any], every: int = 1) -> None:
+    def _run(
+        self, run: Callable[[Any, Block], None], lanes: Sequence[Any], every: int = 1, *, ordered: bool = False
+    ) -> None:
         """``run(lane, block)`` for all blocks, or each so-manieth; a lane sees its own one after the other.
 
         A lane of an array is a stretch of neighbouring blocks, so that its accumulator stays in a core's cache. Blocks of a
         stream take turns.
         """
         if self._array is None:
-            _take_turns(run, lanes, islice(self.blocks(), 0, None, every))
+            _take_turns(run, lanes, islice(self.blocks(ordered=ordered), 0, None, every))
             return
         array, step = self._array, self._step
         starts = range(0, len(array[0]), step * every)
@@ -128,6 +119,19 @@ class Rows:
                 f"a source of chunks must yield the same rows in every pass; the first pass saw {self.n} rows with labels "
                 f"0..{self.n_classes - 1}, a later one sees others. Fix the order and the content of the source."
             )
+
+    def _refuse_order(self, start: int, logits: Logits, labels: Labels) -> None:
+        """The true classes' logits of the first ordered pass are remembered; later ones have to show about the same."""
+        if self._own is None:
+            self._own = np.full(self.n, np.nan)
+        known, own = self._own[start : start + len(labels)], logits[np.arange(len(labels)), labels]
+        seen = ~np.isnan(known)
+        if not np.allclose(known[seen], own[seen], rtol=1e-3, atol=1e-6):  # a network may compute last digits anew
+            raise LogitsError(
+                "a source of chunks must yield the same rows in every pass, in the same order; a later pass sees other logits from "
+                f"row {start} on. Let it neither shuffle nor augment, or write its logits to a file first."
+            )
+        known[:] = own
 
     def fold(
         self,
@@ -152,7 +156,7 @@ class Rows:
                 into = lanes[lane] = state.copy()
             function(block.logits, block.labels, block.weights, *block.of(beside), into, *args)
 
-        self._run(run, range(LANES), every)
+        self._run(run, range(LANES), every, ordered=beside is not None)
         first, *others = [lane for lane in lanes if lane is not None]
         for other in others:
             merge(first, other)
@@ -164,7 +168,7 @@ class Rows:
 
     def visit(self, function: Callable[[Logits, Labels, Weights, int], None]) -> None:
         """``function(logits, labels, weights, start)`` for every block, on all cores, in no particular order."""
-        self._run(lambda _, b: function(b.logits, b.labels, b.weights, b.start), [None] * LANES)
+        self._run(lambda _, b: function(b.logits, b.labels, b.weights, b.start), [None] * LANES, ordered=True)
 
     def each(self, function: Callable[..., None], width: int, *args: Any) -> Float64:
         """`width` numbers per row, written by ``function(logits, labels, weights, out, *args)``."""
@@ -212,12 +216,12 @@ class Rows:
 
     def _scan_lanes(self) -> tuple[list[tuple[Array, Array, Array]], bool]:
         """What each lane's rows hold, and whether all of them could be probabilities."""
-        lanes = [_empty_scan(self.n_classes) for _ in range(LANES)]
+        lanes = [empty_scan(self.n_classes) for _ in range(LANES)]
         maybe_probabilities = True
 
         def run(lane: tuple[Array, Array, Array], block: Block) -> None:
             nonlocal maybe_probabilities
-            if not _scan(block, lane, maybe_probabilities):  # threads only ever say no
+            if not scan(block, lane, maybe_probabilities):  # threads only ever say no
                 maybe_probabilities = False
 
         self._run(run, lanes)
@@ -236,71 +240,6 @@ class Rows:
         raise checks.unusable_row(row, facts[kind])
 
 
-def _empty_scan(n_classes: int) -> tuple[Array, Array, Array]:
-    """Weight per class; rows and weight of the right ones; the first row of each kind that cannot be used."""
-    return np.zeros(n_classes), np.zeros(2), np.full(5, np.iinfo(np.int64).max)
-
-
-def scan_blocks(blocks: Iterable[Block], n_classes: int) -> tuple[tuple[Array, Array, Array], bool]:
-    """The scan of one lane."""
-    lane, maybe_probabilities = _empty_scan(n_classes), True
-    for block in blocks:
-        maybe_probabilities = _scan(block, lane, maybe_probabilities)
-    return lane, maybe_probabilities
-
-
-def _scan(block: Block, lane: tuple[Array, Array, Array], maybe_probabilities: bool) -> bool:
-    if maybe_probabilities and not checks.looks_like_probabilities(block.logits):
-        maybe_probabilities = False
-    _scan_block(block.logits, block.labels, block.weights, block.start, *lane)
-    if block.logits.dtype == np.float64:  # float32 ends far below
-        _find_huge(block.logits, block.start, lane[2])
-    return maybe_probabilities
-
-
-@kernel
-def _scan_block(
-    logits: Logits,
-    labels: Labels,
-    weights: Weights,
-    start: int,
-    per_class: Float64,
-    count_and_correct: Float64,
-    first_bad: Array,
-) -> None:
-    for i in range(logits.shape[0]):
-        row = logits[i]
-        nan = False
-        top = row[0]
-        for c in range(row.shape[0]):
-            nan |= row[c] != row[c]
-            top = max(top, row[c])
-        if nan:
-            first_bad[0] = min(first_bad[0], start + i)
-        elif top == np.inf:
-            first_bad[1] = min(first_bad[1], start + i)
-        elif top == -np.inf:
-            first_bad[2] = min(first_bad[2], start + i)
-        y = labels[i]
-        if y < 0 or y >= row.shape[0]:
-            first_bad[4] = min(first_bad[4], start + i)
-        else:
-            per_class[y] += weights[i]
-            if not nan and row[y] == top and row_argmax(row) == y:
-                count_and_correct[1] += weights[i]
-    count_and_correct[0] += logits.shape[0]
-
-
-@kernel
-def _find_huge(logits: Logits, start: int, first_bad: Array) -> None:
-    for i in range(logits.shape[0]):
-        huge = False
-        for z in logits[i]:
-            huge |= (abs(z) > HUGE) & (z > -np.inf)
-        if huge:
-            first_bad[3] = min(first_bad[3], start + i)
-
-
 def _take_turns(run: Callable[[Any, Block], None], lanes: Sequence[Any], blocks: Iterator[Block]) -> None:
     """Blocks i, i + LANES, … of a stream go to lane i, in that order."""
     while group := list(islice(blocks, len(lanes))):
@@ -309,14 +248,6 @@ def _take_turns(run: Callable[[Any, Block], None], lanes: Sequence[Any], blocks:
             run(lanes[i], group[i])
 
         in_threads(run_one, range(len(group)))
-
-
-def cut(chunk: tuple[Logits, Labels, Weights | None], low: int, high: int, offset: int) -> Block:
-    """The rows [low, high) of a chunk that begins at row `offset`, ready for a kernel."""
-    logits, labels, weights = chunk
-    scores = checks.for_kernel(logits[low:high])
-    own = np.ones(len(scores)) if weights is None else checks.unlocked(weights[low:high])
-    return Block(offset + low, scores, checks.unlocked(labels[low:high]), own)
 
 
 def map_blocks(function: Callable[[Logits, Float64], None], logits: Logits, width: int) -> Float64:

@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.blocks import Block, cut, scan_blocks
 from driftcal.checks import unlocked
 from driftcal.engines import Engine
 from driftcal.errors import InputError
-from driftcal.rows import LANES, PREVIEW_BLOCKS, Block, Merge, Rows, cut, scan_blocks
+from driftcal.rows import LANES, PREVIEW_BLOCKS, Merge, Rows
 from driftcal.store import Key, Store
 from driftcal.types import Array, Float64, Indices, Labels, Logits, Weights
 
@@ -150,7 +151,7 @@ class ShardedRows(Rows):
                 yield turn, waiting.pop(turn)
                 turn += 1
 
-    def blocks(self, together: int = 1) -> Iterator[Block]:
+    def blocks(self, together: int = 1, *, ordered: bool = True) -> Iterator[Block]:
         """The rows in order, read here, in blocks of one size."""
         for lane in self._lanes():
             yield from self._table.blocks(lane, self._step, self.n)

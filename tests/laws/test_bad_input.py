@@ -1,7 +1,5 @@
 """Bad input raises the right error, and its message names argument, wish, fact and way out."""
 
-import contextlib
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -143,23 +141,58 @@ def test_all_calibrators_check_alike(kind):
             make_calibrator(kind).fit(bad, Y[: len(bad)])
 
 
-@pytest.mark.parametrize("name", ["ir", "irm"])
+@pytest.mark.parametrize("name", ["ir", "irm", "ps", "beta"])
 @pytest.mark.parametrize(
     "other", [40 * np.abs(Z) + 5, Z + np.inf, Z * np.nan, Z - 1e60], ids=["larger", "inf", "nan", "smaller"]
 )
-def test_other_logits_in_a_later_pass_lead_no_score_beyond_the_cells(name, other):
+def test_other_logits_in_a_later_pass_are_refused(name, other):
+    source = Changing(HALVES, [(other, Y)])
+    source.reads = -1  # the pass that notes something of each row still sees the first rows
+    with pytest.raises(e.LogitsError, match="same order"):
+        driftcal.make_calibrator(name).fit(source)
+
+
+@pytest.mark.parametrize("other", [40 * np.abs(Z) + 5, Z + np.inf, Z * np.nan, Z - 1e60])
+def test_other_logits_lead_no_score_beyond_the_cells(other):
     from driftcal.calibrators.filling import INVERSE, TOP, _others
 
-    source = Changing(HALVES, [(other, Y)])
-    source.reads = -1  # the pass that looks for pivots still sees the first rows
-    with contextlib.suppress(e.DidNotConverge):  # the fit's certificate may notice
-        found = driftcal.make_calibrator(name).fit(source).predict_proba(Z)
-        assert (found >= 0).all()
-        assert (found <= 1).all()
     norms, scores = np.empty(2), np.empty(3)
     norms[TOP], norms[INVERSE] = Z[0].max(), 1 / np.exp(Z[0] - Z[0].max()).sum()
     _others(other[0], 0, norms, 1.0, scores)
     assert (scores <= 1).all()
+
+
+@pytest.mark.parametrize("name", ["ts", "ets", "ir", "irm", "ts-ir", "ps", "hb", "pbmc", "vs", "beta", "spline", "hts"])
+def test_a_source_that_shuffles_is_refused_or_makes_no_difference(name):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(600, 3)) * 2
+    y = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
+
+    class Shuffling:
+        def __iter__(self):
+            order = rng.permutation(600)
+            return iter([(logits[rows], y[rows]) for rows in np.split(order, 4)])
+
+    keeps_rows = name in {"ir", "irm", "ts-ir", "ps", "hb", "pbmc", "beta"}
+    if keeps_rows:
+        with pytest.raises(e.LogitsError, match="neither shuffle nor augment"):
+            make_calibrator(name).fit(Shuffling())
+    else:
+        found = make_calibrator(name).fit(Shuffling()).predict_proba(logits)
+        np.testing.assert_allclose(found, make_calibrator(name).fit(logits, y).predict_proba(logits), atol=1e-9)
+
+
+def test_chunks_may_be_cut_anew_in_every_pass():
+    class Recut:
+        cuts = 0
+
+        def __iter__(self):
+            self.cuts += 1
+            return iter([(Z[: self.cuts], Y[: self.cuts]), (Z[self.cuts :], Y[self.cuts :])])
+
+    np.testing.assert_array_equal(
+        make_calibrator("irm").fit(Recut()).predict_proba(Z), make_calibrator("irm").fit(Z, Y).predict_proba(Z)
+    )
 
 
 def test_a_wrong_number_of_threads_is_said(monkeypatch):
