@@ -330,11 +330,9 @@ def test_the_callers_memory_does_not_grow_with_the_scores(ray, tmp_path):
             with PeakMemory() as memory:
                 make_calibrator(method).fit(*stack(stored, labels))
             peaks[method, n] = memory.megabytes
-    for method in ("ts", "ets"):
-        assert peaks[method, 5000] < peaks[method, 500] + 2, peaks
-    assert peaks["irm", 5000] < peaks["irm", 500] + 10, (
-        peaks
-    )  # 20,000 true scores and their cells, not 8 million scores
+    # some megabytes are the interpreter's own; IRM keeps something of 20,000 rows, but not of 8 million scores
+    for method, room in (("ts", 8), ("ets", 8), ("irm", 12)):
+        assert peaks[method, 5000] < peaks[method, 500] + room, peaks
 
 
 def test_an_interrupted_run_goes_on_where_it_was(ray, digits, expected, tmp_path):
