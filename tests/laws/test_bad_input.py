@@ -162,10 +162,11 @@ def test_other_logits_lead_no_score_beyond_the_cells(other):
     assert (scores <= 1).all()
 
 
+@pytest.mark.parametrize("away", [0, 3000])  # logits mean the same wherever they lie
 @pytest.mark.parametrize("name", ["ts", "ets", "ir", "irm", "ts-ir", "ps", "hb", "pbmc", "vs", "beta", "spline", "hts"])
-def test_a_source_that_shuffles_is_refused_or_makes_no_difference(name):
+def test_a_source_that_shuffles_is_refused_or_makes_no_difference(name, away):
     rng = np.random.default_rng(0)
-    logits = rng.normal(size=(600, 3)) * 2
+    logits = rng.normal(size=(600, 3)) * 2 + away
     y = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
 
     class Shuffling:
@@ -180,6 +181,22 @@ def test_a_source_that_shuffles_is_refused_or_makes_no_difference(name):
     else:
         found = make_calibrator(name).fit(Shuffling()).predict_proba(logits)
         np.testing.assert_allclose(found, make_calibrator(name).fit(logits, y).predict_proba(logits), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["irm", "ps"])
+def test_a_source_may_compute_its_last_digits_anew(name):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(600, 3)).astype(np.float32)
+    logits[::7, 2] = -np.inf
+    logits[::5] *= 1e-4  # differences near 0, too
+    y = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
+
+    class Computing:
+        def __iter__(self):
+            yield logits + rng.normal(0, 2e-5, logits.shape).astype(np.float32), y
+
+    found = make_calibrator(name).fit(Computing()).predict_proba(logits)
+    assert np.abs(found - make_calibrator(name).fit(logits, y).predict_proba(logits)).mean() < 0.01
 
 
 def test_chunks_may_be_cut_anew_in_every_pass():

@@ -268,3 +268,9 @@ def test_parameters_and_clones(name):
     assert report.to_dict().keys() == {"loss", "before", "after", "passes", "seconds", "warnings"}
     assert cal.n_features_in_ == 4
     assert report.loss
+
+
+def test_a_million_equal_weights_add_up():
+    n = 1_000_000
+    found = make_calibrator("irm").fit(np.zeros((n, 2), np.float32), np.zeros(n, int), sample_weight=np.full(n, 0.1))
+    np.testing.assert_allclose(found.predict_proba(np.zeros((1, 2))), 0.5)

@@ -135,3 +135,16 @@ def test_bad_calls_are_refused():
         DriftCalibratedClassifier(clone(LR).fit(X, Y), cv="prefit").fit(X, np.full(len(X), 9))
     with pytest.raises(ModelError, match="neither"):
         DriftCalibratedClassifier(StandardScaler(), cv=2).fit(X, Y)
+
+
+def test_a_linear_model_keeps_its_confidence_on_clean_rows():
+    """Its logits must not grow with the ladder's noise, or a temperature for the last rung leaves nothing of the first."""
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    x, y = x[order].astype(np.float32) / 16, y[order]
+    model = LogisticRegression(C=100, max_iter=3000).fit(x[:800], y[:800])
+    window, truth = x[1300:], y[1300:]
+    scaled = driftcal.tune(model, x[800:1300], y[800:1300], method="ts")
+    assert scaled.calibrator.temperature_ < 10
+    following = driftcal.tune(model, x[800:1300], y[800:1300], method="ladder-pts")
+    assert driftcal.metrics.expected_calibration_error(truth, following.predict_proba(window)) < 0.05

@@ -136,14 +136,21 @@ def test_tabular_noise_scales_with_the_features() -> None:
     shift = driftcal.get_shift("tabular_noise").fit(x, categorical=[3])
     assert shift(x, 0).tobytes() == x.tobytes()
     out = shift(x, 0.25, seed=1)
-    assert (out - x)[:, 0].std() == pytest.approx(0.5, rel=0.05)
-    assert (out - x)[:, 1].std() == pytest.approx(50, rel=0.05)
+    assert out[:, :2].mean(axis=0) == pytest.approx(x[:, :2].mean(axis=0), abs=5)
+    assert out[:, :2].std(axis=0) == pytest.approx(x[:, :2].std(axis=0), rel=0.05)
+
+    def noise(level):
+        centre = x.mean(axis=0)
+        return (shift(x, level, seed=1) - centre) * np.sqrt(1 + level) - (x - centre)
+
+    assert noise(0.25)[:, 0].std() == pytest.approx(0.5, rel=0.05)
+    assert noise(0.25)[:, 1].std() == pytest.approx(50, rel=0.05)
     assert np.array_equal(out[:, 2], x[:, 2])
     assert set(out[:, 3]) == {0, 1, 2}
     assert np.mean(out[:, 3] != x[:, 3]) == pytest.approx(0.2 * 2 / 3, abs=0.02)
     order = rng.permutation(4000)[:100]
     assert np.array_equal(shift(x[order], 0.25, seed=1, indices=order), out[order])
-    assert np.allclose(shift(x, 1.0, seed=1)[:, 0] - x[:, 0], 2 * (out - x)[:, 0])
+    assert np.allclose(noise(1.0)[:, :2], 2 * noise(0.25)[:, :2])
 
 
 def test_tabular_noise_keeps_gaps_types_and_names() -> None:

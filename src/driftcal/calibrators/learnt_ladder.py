@@ -13,6 +13,7 @@ from driftcal.calibrators.label_free import between
 from driftcal.calibrators.ladder import CLEAN_SHARE, Ladder
 from driftcal.calibrators.parameterized import ParameterizedTemperatureScaling
 from driftcal.calibrators.rungs import joined
+from driftcal.calibrators.vector import temperature_or_not
 from driftcal.rows import Rows
 from driftcal.types import Float64, Labels, Logits, Weights
 
@@ -37,7 +38,7 @@ class LadderParameterized(Ladder):
     """
 
     counts_rows = True
-    fitted = (*ParameterizedTemperatureScaling.fitted, "statistics_", "accuracies_", "last_")
+    fitted = (*ParameterizedTemperatureScaling.fitted, "clean_temperature_", "statistics_", "accuracies_", "last_")
 
     def __init__(self, *, tol: float = 1e-4, seed: int = 0, classes: Sequence[Any] | None = None) -> None:
         self.tol = tol
@@ -50,6 +51,9 @@ class LadderParameterized(Ladder):
         report = network._fit(joined(rungs, [1 - rest * (len(rungs) - 1), *[rest] * (len(rungs) - 1)]))
         for name in ParameterizedTemperatureScaling.fitted:
             setattr(self, name, getattr(network, name))
+        # the network's own is far away where noise makes logits many times larger
+        beta, passes = temperature_or_not(rungs[0], None)
+        self.clean_temperature_ = float(1 / beta) if passes else 1.0
         self._measure(rungs)
         return report
 
@@ -58,7 +62,7 @@ class LadderParameterized(Ladder):
         return between(self.accuracies_, self.position(window))
 
     def _adapted(self, window: Logits) -> Calibrator:
-        return self._temperature(consistent_temperature(window, self.estimate(window), self.temperature_))
+        return self._temperature(consistent_temperature(window, self.estimate(window), self.clean_temperature_))
 
     def _network(self) -> ParameterizedTemperatureScaling:
         network = ParameterizedTemperatureScaling(seed=self.seed)

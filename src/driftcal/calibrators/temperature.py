@@ -205,7 +205,7 @@ def fit_nll(rows: Rows, t_max: float | None = None) -> tuple[float, FitReport]:
 
 def certify(loss: str, before: float, after: float, *, bound: bool = True) -> None:
     """Raise where a fit promises not to do worse than doing nothing, and did."""
-    if bound and not after <= before + 1e-12 * max(1.0, abs(before)):
+    if bound and not after <= before + 1e-10 * max(1.0, abs(before)):
         raise DidNotConverge(
             f"a fit must not raise its own {loss}; it went from {before:.9g} to {after:.9g}. Please report these logits."
         )
