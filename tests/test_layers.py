@@ -17,6 +17,7 @@ LAYERS = {
             "image_checks",
             "numerics",
             "cores",
+            "chunks",
             "blocks",
             "rows",
             "places",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,10 @@ def as_logits(logits: AnyArray) -> tuple[Logits, tuple[int, ...]]:
     if is_chunked(logits):
         raise LogitsError("logits must be an array here; a source of chunks was given. Pass its chunks one by one.")
     array = as_array(logits, "logits", LogitsError)
+    if array.dtype == object and hasattr(logits, "dtypes"):  # pandas' own numbers, which know missing values
+        kinds = {getattr(kind, "kind", "") for kind in np.ravel(np.array(logits.dtypes, object))}
+        with contextlib.suppress(TypeError, ValueError):
+            array = array.astype(np.float64) if kinds <= set("fiu") else array
     if array.dtype.kind not in "fiu":
         raise LogitsError(
             f"logits must be real numbers; they have dtype {array.dtype}. Convert the columns to floats first."
@@ -137,7 +142,7 @@ def as_labels(y: AnyArray, n_classes: int, n: int, *, classes: Sequence[Any] | N
         raise LabelsError(
             f"y must hold one label per row of logits; there are {n} rows and {len(array)} labels. Were both cut from the same data?"
         )
-    names = np.arange(n_classes) if classes is None else _as_classes(classes, n_classes)
+    names = np.arange(n_classes) if classes is None else as_classes(classes, n_classes)
     if array.dtype.kind == "O" and all(isinstance(v, (int, np.integer)) for v in array.tolist()):
         array = array.astype(np.int64)
     if array.dtype.kind in "OUST":
@@ -173,7 +178,8 @@ def _from_one_hot(rows: Array) -> Labels:
     return labels
 
 
-def _as_classes(classes: Sequence[Any], n_classes: int) -> Array:
+def as_classes(classes: Sequence[Any], n_classes: int) -> Array:
+    """The names of so many columns, all different."""
     names = as_array(list(classes), "classes")
     if len(names) != n_classes or len(set(names.tolist())) != n_classes:
         raise InputError(
@@ -286,7 +292,13 @@ def from_probabilities(p: AnyArray) -> LogProbs:
 
 
 def is_chunked(logits: AnyArray) -> bool:
-    """Whether `logits` is a source of chunks: iterable, but neither an array nor a list of numbers."""
+    """Whether `logits` is a source of chunks: iterable, but neither an array nor a list of numbers.
+
+    >>> is_chunked([[1.0, 2.0], [3.0, 4.0]]), is_chunked([(np.zeros((2, 3)), [0, 1])])
+    (False, True)
+    """
+    if isinstance(logits, (list, tuple)) and logits and all(isinstance(chunk, tuple) for chunk in logits):
+        return all(len(chunk) in (2, 3) and getattr(chunk[0], "ndim", 0) >= 2 for chunk in logits)
     if (
         isinstance(logits, (list, tuple, str, bytes, np.ndarray, dict))
         or hasattr(logits, "__array__")
@@ -295,39 +307,3 @@ def is_chunked(logits: AnyArray) -> bool:
     ):
         return False
     return hasattr(logits, "__iter__")
-
-
-def classes_of_chunks(source: Any, classes: Sequence[Any] | None) -> Array:
-    """The classes of a source of chunks, from `classes` or the width of the first chunk."""
-    if iter(source) is source:
-        raise LogitsError(
-            "a source of chunks must be readable more than once; an iterator or generator was given, which is empty after one pass. "
-            "Pass an object whose __iter__ starts anew."
-        )
-    for chunk in source:
-        scores, _ = as_logits(_parts(chunk)[0])
-        return np.arange(scores.shape[1]) if classes is None else _as_classes(classes, scores.shape[1])
-    raise LogitsError(
-        "logits must hold at least one row; the source of chunks yields nothing. Check the path or the filter behind it."
-    )
-
-
-def _parts(chunk: Any) -> tuple[Any, Any, Any]:
-    if not isinstance(chunk, tuple) or len(chunk) not in (2, 3):
-        raise LogitsError(
-            f"a source must yield (logits, y) or (logits, y, sample_weight); it yielded {type(chunk).__name__}. Yield tuples."
-        )
-    return chunk[0], chunk[1], chunk[2] if len(chunk) == 3 else None
-
-
-def iterate_chunks(source: Any, classes: Array) -> Iterator[tuple[Logits, Labels, Weights | None]]:
-    """The chunks of `source`, each checked like an array."""
-    for chunk in source:
-        logits, y, sample_weight = _parts(chunk)
-        scores, _ = as_logits(logits)
-        if scores.shape[1] != len(classes):
-            raise LogitsError(
-                f"all chunks must have {len(classes)} columns, as the first; one has {scores.shape[1]}. Are two models mixed?"
-            )
-        labels, _ = as_labels(y, len(classes), len(scores), classes=classes.tolist())
-        yield scores, labels, as_weights(sample_weight, len(scores))

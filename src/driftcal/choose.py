@@ -125,8 +125,8 @@ def choose(
         reasons.insert(0, f"Too far behind after the first folds: {behind}.")
     reasons.insert(
         0,
-        f"{best.method.upper()} had the lowest cross-validated ECE {weighs}: {best.score(focus):.3f}"
-        f"{f' against {beaten}' if beaten else ''} (clean {best.clean_ece:.3f}, ladder {best.drift_ece:.3f}).",
+        f"{best.method.upper()} had the lowest cross-validated ECE {weighs}: {best.score(focus):.3f} "
+        f"(clean {best.clean_ece:.3f}, ladder {best.drift_ece:.3f}){f', against {beaten}' if beaten else ''}.",
     )
     if CALIBRATORS[best.method].adaptive:
         reasons.append(

@@ -29,7 +29,8 @@ def write_atomic(
     """Write `data` so that `path` holds either what it held before or all of `data`, never a part.
 
     The bytes go to a name of their own in the same folder, are flushed to the disk and renamed. Two writers of one
-    path do not meet: the last rename wins. On any error the temporary file is removed and the error passed on.
+    path do not meet: the last rename wins. On any error the temporary file is removed and the error passed on. A folder
+    that does not exist is made: whoever computed for an hour should not lose it to a missing one.
     A URL of an object store gets one whole object instead.
     """
     target = as_path(path)
@@ -39,6 +40,7 @@ def write_atomic(
         return target
     # The name is cut because file systems stop at 255 bytes and a long target would leave no room for the token.
     temporary = target.with_name(f".{target.name[:150]}.{os.getpid()}-{secrets.token_hex(4)}{_TEMPORARY}")
+    target.parent.mkdir(parents=True, exist_ok=True)
     try:
         with open(temporary, "xb") as file:
             for block in blocks:

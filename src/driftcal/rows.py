@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from driftcal import checks
+from driftcal import checks, chunks
 from driftcal.blocks import HUGE, Block, cut, empty_scan, scan
 from driftcal.cores import in_threads
 from driftcal.errors import InputError, LabelsError, LogitsError, WeightsError
@@ -57,8 +57,8 @@ class Rows:
                     "y and sample_weight must be left out when logits is a source of chunks; "
                     "they were given. Let each chunk be (logits, y) or (logits, y, sample_weight)."
                 )
-            self.classes = checks.classes_of_chunks(logits, classes)
-            self._chunks = lambda: checks.iterate_chunks(logits, self.classes)
+            self.classes = chunks.classes_of_chunks(logits, classes)
+            self._chunks = lambda: chunks.iterate_chunks(logits, self.classes)
         else:
             scores, _ = checks.as_logits(logits)
             labels, self.classes = checks.as_labels(y, scores.shape[1], len(scores), classes=classes)

@@ -217,7 +217,6 @@ def test_groups(tuned, run):
         (["tune", "nowhere.onnx", "val.npz"], 1, "no model file"),
         (["tune", "cli_net:other", "val.npz"], 1, "Check the spelling"),
         (["tune", "cli_net:make", "val.npz", "--outputs", "probabilities"], 1, "probabilities"),
-        (["tune", "cli_net:make", "val.npz", "-o", "no/such/folder/cal.safetensors"], 1, "no/such/folder"),
         (["evaluate", "cli_net:make", "missing.safetensors", "test.npz"], 1, "no such file"),
         (["report", "nothing-here"], 1, "Run evaluate first"),
         (["inspect", "val.npz"], 1, "safetensors"),

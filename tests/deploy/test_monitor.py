@@ -275,3 +275,16 @@ def test_a_tuned_model_carries_its_profile(tmp_path):
         monitor.update(tuned.logits(x.astype(np.float32)))
         assert monitor.windows()[0].state == "ok"
     assert driftcal.CalibratedModel.load(path, model).profile == tuned.profile
+
+
+@pytest.mark.parametrize(("name", "advice"), [("ts", "driftcal recalibrate takes them"), ("ladder-ts", "static map")])
+def test_advice_after_broken_calibration_is_one_that_can_be_followed(world, name, advice):
+    rungs = np.repeat(np.arange(len(world.noises)), len(world.y))
+    given = {"levels": rungs} if name == "ladder-ts" else {}
+    calibrator = driftcal.make_calibrator(name).fit(
+        np.concatenate(world.ladder), np.tile(world.y, len(world.noises)), **given
+    )
+    monitor = driftcal.Monitor(calibrator, profile=world.profile)
+    logits, y = world.sample(2000)
+    monitor.update(logits, y=(y + 1) % 3)
+    assert advice in monitor.summary().recommendation

@@ -14,9 +14,9 @@ import numpy as np
 import sklearn.exceptions
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from driftcal import checks
+from driftcal import checks, chunks
 from driftcal.calibrators.rungs import rungs_of
-from driftcal.errors import DidNotConverge, InputError, NotFittedError
+from driftcal.errors import DidNotConverge, InputError, LogitsError, NotFittedError
 from driftcal.numerics import kernel
 from driftcal.rows import Rows, map_blocks
 from driftcal.types import AnyArray, Array, Float64, Logits, LogProbs, Probs
@@ -128,6 +128,9 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             raise
         self.classes_: Array = rows.classes
         self.n_features_in_ = rows.n_classes
+        self.__dict__.pop("feature_names_in_", None)
+        if names := chunks.column_names(logits):
+            self.feature_names_in_: Array = np.array(names, object)
         # one more pass than the fit's own: the scan that checked the rows
         self.fit_report_ = FitReport(
             **{**vars(report), "passes": report.passes + 1, "seconds": time.perf_counter() - started}
@@ -145,6 +148,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Checked rows; whoever has made some already, perhaps elsewhere, may pass them instead of logits."""
         names = getattr(self, "classes", None)
         if not isinstance(logits, Rows):
+            names = chunks.column_classes(logits, y) if names is None else names
             return Rows(logits, y, sample_weight, classes=names)
         if y is not None or sample_weight is not None or names is not None:
             raise InputError("y, sample_weight and classes belong to the rows already; leave them out.")
@@ -175,6 +179,12 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             name = type(self).__name__
             raise _NotFitted(f"this {name} must be fitted before it is used; it is not. Call fit(logits, y) first.")
         scores, shape = checks.as_logits(logits)
+        names, fitted = chunks.column_names(logits), getattr(self, "feature_names_in_", None)
+        if names and fitted is not None and names != fitted.tolist():
+            raise LogitsError(
+                f"logits must have the columns of fit in the same order, {fitted[:3].tolist()} …; they have {names[:3]} …. "
+                "Pass logits[calibrator.feature_names_in_]."
+            )
         checks.finite_logits(scores, self.n_features_in_)
         return scores, shape
 

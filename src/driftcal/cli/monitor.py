@@ -92,7 +92,9 @@ def monitor(
     watched = Monitor.load(state, calibrator) if goes_on and state is not None else Monitor(calibrator, **settings)
     if dry_run:
         places = [str(place) for place in (state, report, prometheus) if place is not None and str(place) != "-"]
-        talk.give({"would_write": places}, *(f"would write {place}" for place in places))
+        read = [place if place == "-" or Path(place).exists() else f"{place} (not there)" for place in sources or ["-"]]
+        words = [f"would read {place}" for place in read] + [f"would write {place}" for place in places]
+        talk.give({"would_read": read, "would_write": places}, *words)
         return
     if goes_on:
         talk.say(f"going on from {state} with its settings: {watched.rows:,} rows seen before")
@@ -120,7 +122,10 @@ def monitor(
 def _span(text: str) -> float:
     unit = _UNITS.get(text[-1:], 1)
     try:
-        return float(text[:-1] if text[-1:] in _UNITS else text) * unit
+        span = float(text[:-1] if text[-1:] in _UNITS else text) * unit
+        if span > 0:
+            return span
+        raise ValueError
     except ValueError:
         raise typer.BadParameter(f"must be like 500, 90s, 15m or 1h; it is {text!r}.", param_hint="--every") from None
 

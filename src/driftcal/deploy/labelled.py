@@ -35,6 +35,9 @@ def read_labelled(path: str | os.PathLike[str]) -> Labelled:
     file = Path(path)
     try:
         with open(file, "rb") as stream:
+            if not stream.read(6).startswith((b"PK", b"\x93NUMPY")):
+                raise ValueError("it holds no arrays of numpy")
+            stream.seek(0)
             stored = np.load(stream, allow_pickle=False)
             if not isinstance(stored, np.lib.npyio.NpzFile):
                 raise ValueError("it holds a single array")

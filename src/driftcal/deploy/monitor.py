@@ -13,6 +13,7 @@ import numpy as np
 
 from driftcal.calibrated import CalibratedModel
 from driftcal.calibrators import Calibrator
+from driftcal.calibrators.adaptive import AdaptiveCalibrator
 from driftcal.calibrators.artefact import load as load_calibrator
 from driftcal.calibrators.artefact import notes as artefact_notes
 from driftcal.deploy.monitor_labels import log_evidence
@@ -168,7 +169,8 @@ class Monitor:
         keys = sorted(self.sums)
         evidence = log_evidence(keys, [Sums(self.sums[key]) for key in keys], Sums(self.folded), self.origin or 0)
         total = Sums(self.folded + sum(self.sums.values(), np.zeros_like(self.folded)))
-        return Summary.of(total, self.windows(), dict(sorted(self.rejected.items())), evidence, self.settings.alpha)
+        rejected, follows = dict(sorted(self.rejected.items())), isinstance(self.calibrator, AdaptiveCalibrator)
+        return Summary.of(total, self.windows(), rejected, evidence, self.settings.alpha, follows)
 
     def save(self, path: Place) -> Path:
         """Write everything the monitor knows, atomically; `Monitor.load` goes on from there with identical numbers."""

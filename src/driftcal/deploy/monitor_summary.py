@@ -36,9 +36,15 @@ class Summary:
 
     @classmethod
     def of(
-        cls, total: Sums, windows: Sequence[WindowReport], rejected: Mapping[str, int], evidence: float, alpha: float
+        cls,
+        total: Sums,
+        windows: Sequence[WindowReport],
+        rejected: Mapping[str, int],
+        evidence: float,
+        alpha: float,
+        follows: bool = False,
     ) -> Summary:
-        """From the sums over everything and the windows that are kept apart."""
+        """From the sums over everything and the windows that are kept apart; `follows` says that the calibrator adapts."""
         state, since = _newest(windows)
         labelled = label_report(total)
         calibration = NO_LABELS if labelled is None else BROKEN if evidence >= -math.log(alpha) else HOLDS
@@ -53,7 +59,7 @@ class Summary:
             labelled=labelled,
             log_evidence=evidence,
             calibration=calibration,
-            recommendation=_advice(state, calibration, labelled),
+            recommendation=_advice(state, calibration, labelled, follows),
         )
 
     @property
@@ -77,7 +83,12 @@ def _newest(windows: Sequence[WindowReport]) -> tuple[str, int | None]:
     return state, since
 
 
-def _advice(state: str, calibration: str, labelled: Mapping[str, Any] | None) -> str:
+def _advice(state: str, calibration: str, labelled: Mapping[str, Any] | None, follows: bool) -> str:
+    if calibration == BROKEN and follows:
+        return (
+            "Labels show that the confidence of this calibrator's static map, which is what exports answer, does not hold. "
+            "Serve it by driftcal.CalibratedModel or calibrator.stream(), which follow windows, or tune with --no-adaptive."
+        )
     if calibration == BROKEN:
         return "Recalibrate: labels show that the stated confidence does not hold. driftcal recalibrate takes them."
     if state == OUT:

@@ -1,0 +1,55 @@
+"""Frames of logits, lists of chunks, and files in folders that do not exist yet."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from driftcal import load, make_calibrator
+from driftcal.errors import LogitsError
+
+RNG = np.random.default_rng(0)
+Z = RNG.normal(size=(300, 3)) * 2
+Y = np.argmax(Z + RNG.gumbel(size=Z.shape), axis=1)
+NAMES = ["zebra", "ant", "mole"]
+
+
+@pytest.mark.parametrize("name", ["ir", "vs", "ts"])
+def test_columns_have_to_come_in_the_order_of_the_fit(name):
+    frame = pd.DataFrame(Z, columns=NAMES)
+    fitted = make_calibrator(name).fit(frame, Y)
+    assert fitted.feature_names_in_.tolist() == NAMES
+    with pytest.raises(LogitsError, match=r"same order, \['zebra', 'ant', 'mole'\].*they have \['mole'"):
+        fitted.predict_proba(frame[NAMES[::-1]])
+    turned = frame[NAMES[::-1]][fitted.feature_names_in_]
+    np.testing.assert_array_equal(fitted.predict_proba(turned), fitted.predict_proba(Z))
+    assert not hasattr(fitted.fit(Z, Y), "feature_names_in_")
+
+
+def test_columns_that_are_named_like_the_classes_are_those_classes():
+    y = np.array(NAMES)[Y]
+    fitted = make_calibrator("ts").fit(pd.DataFrame(Z, columns=NAMES), y)
+    assert fitted.classes_.tolist() == NAMES
+    np.testing.assert_array_equal(fitted.predict(Z), np.array(NAMES)[Z.argmax(axis=1)])
+    assert make_calibrator("base").fit(pd.DataFrame(Z, columns=["a", "b", "c"]), y).classes_.tolist() == sorted(NAMES)
+
+
+@pytest.mark.parametrize("dtype", ["Float32", "Float64"])
+def test_numbers_that_know_missing_values_are_numbers(dtype):
+    frame = pd.DataFrame(Z.astype(dtype.lower()), columns=NAMES).astype(dtype)
+    wanted = make_calibrator("irm").fit(Z.astype(dtype.lower()), Y).predict_proba(Z)
+    np.testing.assert_allclose(make_calibrator("irm").fit(frame, Y).predict_proba(Z), wanted, atol=1e-6)
+    frame.iloc[3, 1] = pd.NA
+    with pytest.raises(LogitsError):
+        make_calibrator("irm").fit(frame, Y)
+
+
+def test_a_list_of_chunks_is_a_source():
+    chunks = [(Z[:100], Y[:100]), (Z[100:], Y[100:])]
+    wanted = make_calibrator("irm").fit(Z, Y).predict_proba(Z)
+    np.testing.assert_array_equal(make_calibrator("irm").fit(chunks).predict_proba(Z), wanted)
+    np.testing.assert_array_equal(make_calibrator("irm").fit(tuple(chunks)).predict_proba(Z), wanted)
+
+
+def test_a_missing_folder_is_made(tmp_path):
+    path = tmp_path / "deep" / "down" / "ts.safetensors"
+    assert load(make_calibrator("ts").fit(Z, Y).save(path)).temperature_ > 0
