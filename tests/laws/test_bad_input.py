@@ -183,8 +183,9 @@ def test_a_source_that_shuffles_is_refused_or_makes_no_difference(name, away):
         np.testing.assert_allclose(found, make_calibrator(name).fit(logits, y).predict_proba(logits), atol=1e-9)
 
 
+@pytest.mark.parametrize("size", [1, 600])
 @pytest.mark.parametrize("name", ["irm", "ps"])
-def test_a_source_may_compute_its_last_digits_anew(name):
+def test_a_source_may_compute_its_last_digits_anew(name, size):
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(600, 3)).astype(np.float32)
     logits[::7, 2] = -np.inf
@@ -193,7 +194,8 @@ def test_a_source_may_compute_its_last_digits_anew(name):
 
     class Computing:
         def __iter__(self):
-            yield logits + rng.normal(0, 2e-5, logits.shape).astype(np.float32), y
+            computed = logits + rng.normal(0, 2e-5, logits.shape).astype(np.float32)
+            yield from ((computed[row : row + size], y[row : row + size]) for row in range(0, 600, size))
 
     found = make_calibrator(name).fit(Computing()).predict_proba(logits)
     assert np.abs(found - make_calibrator(name).fit(logits, y).predict_proba(logits)).mean() < 0.01
