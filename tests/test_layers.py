@@ -44,7 +44,8 @@ LAYERS = {
     "bench": 3,
     **dict.fromkeys(["report", "deploy"], 4),
     **dict.fromkeys(["demo", "inspection", "paper"], 4.5),
-    **dict.fromkeys(["cli", "__main__"], 5),
+    "cli": 5,
+    "__main__": 6,
 }
 #: files that belong to another name's stage
 STAGE = {"reliability": "metrics", "diagram": "metrics"}

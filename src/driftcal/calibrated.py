@@ -48,6 +48,7 @@ class CalibratedModel:
 
     def logits(self, x: AnyArray) -> Logits:
         """The model's own scores, before calibration."""
+        self.model.check_columns(x)
         return self.model.logits(as_inputs(x))
 
     def predict_proba(self, x: AnyArray) -> Probs:
@@ -168,6 +169,7 @@ def evaluate(
 
     `engine` says where the work is done (``driftcal.open_engine``), without one here. `group` is "class", or "group" for the groups that the source names. The result prints, saves and frames itself.
     """
+    tuned.model.check_columns(x_test)
     source = as_source(x_test, y_test, class_names=tuned.class_names or None).labelled()
     chosen = get_suite(suite)
     collector = Collector(tuned.model, source, store=as_store(store), seed=seed, on_rows=on_rows, engine=engine)
@@ -210,7 +212,7 @@ def check_same_model(model: Model, recorded: Mapping[str, Any], path: object) ->
     if model.fingerprint != recorded["fingerprint"]:
         raise ModelError(
             f"{path} was tuned for another model: {recorded['name']!r} with fingerprint {recorded['fingerprint'][:12]}…; this one "
-            f"has {model.fingerprint[:12]}…. A calibrator fits one model only: tune again, or pass force=True."
+            f"has {model.fingerprint[:12]}…. A calibrator fits one model only: tune again, or pass force=True (--force)."
         )
 
 

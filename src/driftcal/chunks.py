@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from driftcal import checks
-from driftcal.errors import LogitsError
+from driftcal.errors import InputError, LogitsError
 from driftcal.types import AnyArray, Array, Labels, Logits, Weights
 
 
@@ -53,6 +53,18 @@ def column_names(logits: AnyArray) -> list[str] | None:
     """The names of a frame's columns, if all of them are strings."""
     names = list(getattr(logits, "columns", ()))
     return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def check_columns(
+    frame: AnyArray, fitted: Sequence[Any] | None, name: str, owner: str, error: type[InputError]
+) -> None:
+    """Refuse a frame whose columns are not those of fit in the same order; what has no names passes."""
+    names = column_names(frame)
+    if names and fitted is not None and names != list(fitted):
+        raise error(
+            f"{name} must have the columns of fit in the same order, {list(fitted)[:3]} …; they have {names[:3]} …. "
+            f"Pass {name}[{owner}.feature_names_in_]."
+        )
 
 
 def column_classes(logits: AnyArray, y: AnyArray) -> list[str] | None:

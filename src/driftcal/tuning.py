@@ -78,8 +78,9 @@ def tune(
             f"clean_weight sets clean rows against perturbed ones; without a shift all rows are clean, and it is {clean_weight!r}. "
             "Leave it out, or name a shift."
         )
-    source = as_source(x_val, y_val, class_names=class_names).labelled()
     opened = open_model(model, **model_options)
+    opened.check_columns(x_val)
+    source = as_source(x_val, y_val, class_names=class_names).labelled()
     collector = Collector(opened, source, store=as_store(store), seed=seed, on_rows=on_rows, engine=engine)
     _check_classes(opened, source)
     noise = None if shift is None else shift_for(shift, source, categorical)

@@ -229,3 +229,36 @@ def test_an_interruption_writes_the_state(world, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         list(watch.run(batches()))
     assert Monitor.load(tmp_path / "state.safetensors", world.calibrator, profile=world.profile).rows == 300
+
+
+def test_late_rows_bring_their_window_again_with_the_next(world):
+    row = world.sample(1)[0][0].tolist()
+    times = [10, 20, 110, 30, 120, 210, 220]
+    monitor = world.monitor(every=100)
+    batches = [next(iter(json_batches(io.BytesIO(lines({"logits": row, "time": at})), "logits"))) for at in times]
+    told = [(w.begin, w.rows) for w in Watch(monitor).run(batches)]
+    assert told == [(0, 2), (0, 3), (100, 2), (200, 2)]
+
+
+def test_a_window_of_time_ends_with_its_time_however_many_rows_it_holds(world):
+    row = world.sample(1)[0][0].tolist()
+    _, windows = watched(world, lines(*[{"logits": row, "time": at / 10} for at in range(120)]), every=10)
+    assert [(w.begin, w.rows) for w in windows] == [(0, 100), (10, 20)]
+    batches = [next(iter(json_batches(io.BytesIO(lines({"logits": row, "time": at / 10})), "logits"))) for at in range(120)]  # fmt: skip
+    told = [(w.begin, w.rows) for w in Watch(world.monitor(every=10)).run(batches)]
+    assert told == [(0, 100), (10, 20)]
+
+
+def test_windows_of_time_need_times(world, artefact, tmp_path, capsys):
+    logits, _ = world.sample(60)
+    np.savez(tmp_path / "rows.npz", logits=logits)
+    _, out, _ = command(artefact, tmp_path / "rows.npz", "--every", "1h", "--json", capsys=capsys)
+    told = [json.loads(line) for line in out.splitlines()]
+    assert len(told) == 1
+    assert told[0]["summary"]["rejected"] == {"no time": 60}
+    words = [sys.executable, "-m", "driftcal", "monitor", str(artefact), "--every", "10d", "--json"]
+    data = lines(*[{"logits": row.tolist()} for row in logits])
+    found = subprocess.run(words, input=data, capture_output=True, check=True).stdout.splitlines()
+    # read in the same moment: one window, or two if ten days were just over
+    assert sum(json.loads(line)["rows"] for line in found[:-1]) == 60
+    assert json.loads(found[0])["begin"] > 1e9

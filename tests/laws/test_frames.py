@@ -1,11 +1,15 @@
-"""Frames of logits, lists of chunks, and files in folders that do not exist yet."""
+"""Frames of logits and of features, lists of chunks, and files in folders that do not exist yet."""
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from driftcal import load, make_calibrator
-from driftcal.errors import LogitsError
+from driftcal import load, make_calibrator, tune
+from driftcal.errors import InputError, LogitsError
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(300, 3)) * 2
@@ -53,3 +57,24 @@ def test_a_list_of_chunks_is_a_source():
 def test_a_missing_folder_is_made(tmp_path):
     path = tmp_path / "deep" / "down" / "ts.safetensors"
     assert load(make_calibrator("ts").fit(Z, Y).save(path)).temperature_ > 0
+
+
+PLAIN = LogisticRegression().fit(pd.DataFrame(Z, columns=NAMES), Y)
+CHOSEN = make_column_transformer((StandardScaler(), ["mole", "zebra"]), remainder="drop")
+PIPELINE = make_pipeline(CHOSEN, LogisticRegression()).fit(pd.DataFrame(Z, columns=NAMES), Y)
+
+
+@pytest.mark.parametrize("model", [PLAIN, PIPELINE], ids=["plain", "pipeline"])
+def test_models_of_frames_know_their_columns_by_name(model, recwarn):
+    frame = pd.DataFrame(Z, columns=NAMES)
+    tuned = tune(model, frame, Y, method="ts")
+    np.testing.assert_allclose(tuned.logits(frame), model.decision_function(frame), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(tuned.logits(frame), tuned.logits(Z))
+    turned = frame[NAMES[::-1]]
+    for act in (tuned.predict_proba, tuned.model.logits, tuned.model.prepare):
+        with pytest.raises(InputError, match=r"columns of fit in the same order.*inputs\[model.feature_names_in_\]"):
+            act(turned)
+    for act in (lambda: tune(model, turned, Y), lambda: tuned.report(turned, Y)):
+        with pytest.raises(InputError, match="columns of fit in the same order"):
+            act()
+    assert not [warning for warning in recwarn if "feature names" in str(warning.message)]

@@ -179,12 +179,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             name = type(self).__name__
             raise _NotFitted(f"this {name} must be fitted before it is used; it is not. Call fit(logits, y) first.")
         scores, shape = checks.as_logits(logits)
-        names, fitted = chunks.column_names(logits), getattr(self, "feature_names_in_", None)
-        if names and fitted is not None and names != fitted.tolist():
-            raise LogitsError(
-                f"logits must have the columns of fit in the same order, {fitted[:3].tolist()} …; they have {names[:3]} …. "
-                "Pass logits[calibrator.feature_names_in_]."
-            )
+        chunks.check_columns(logits, getattr(self, "feature_names_in_", None), "logits", "calibrator", LogitsError)
         checks.finite_logits(scores, self.n_features_in_)
         return scores, shape
 

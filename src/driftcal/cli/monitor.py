@@ -35,7 +35,10 @@ def monitor(
         str, typer.Option(help="What the rows are: logits, or the model's own probabilities before calibration.")
     ] = "logits",
     every: Annotated[
-        str, typer.Option(help="A window: so many rows, or with times so many seconds (90s, 15m, 1h, 1d).")
+        str,
+        typer.Option(
+            help="A window: so many rows, or so much time (90s, 15m, 1h, 1d); lines of stdin without a time have that of their arrival."
+        ),
     ] = "500",
     estimator: Annotated[
         str | None,
@@ -81,9 +84,10 @@ def monitor(
     from driftcal.deploy.monitor_watch import Watch, batches_of
 
     talk = Talk(as_json, quiet)
+    span, timed = _span(every)
     settings: dict[str, Any] = {
         "inputs": inputs,
-        "every": _span(every),
+        "every": span,
         "estimator": estimator,
         "false_alarm": false_alarm,
         "low": low,
@@ -102,7 +106,7 @@ def monitor(
     silent = prometheus == "-"
     try:
         with _shown(talk, silent) as show:
-            for window in watch.run(batches_of(sources or ["-"], inputs)):
+            for window in watch.run(batches_of(sources or ["-"], inputs, timed=timed)):
                 show(window)
     except KeyboardInterrupt:
         talk.say("stopped")
@@ -119,12 +123,13 @@ def monitor(
             print(printable(line))
 
 
-def _span(text: str) -> float:
-    unit = _UNITS.get(text[-1:], 1)
+def _span(text: str) -> tuple[float, bool]:
+    """How long a window is, and whether that is time."""
+    timed = text[-1:] in _UNITS
     try:
-        span = float(text[:-1] if text[-1:] in _UNITS else text) * unit
+        span = float(text[:-1]) * _UNITS[text[-1]] if timed else float(text)
         if span > 0:
-            return span
+            return span, timed
         raise ValueError
     except ValueError:
         raise typer.BadParameter(f"must be like 500, 90s, 15m or 1h; it is {text!r}.", param_hint="--every") from None

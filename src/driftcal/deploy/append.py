@@ -110,7 +110,7 @@ def _calibrator(given: Any, force: bool) -> tuple[Calibrator, Mapping[str, Any] 
     recorded = noted.get("model")
     if recorded is None and not force:
         raise ArtefactError(
-            f"{given} must say which model it was tuned on; it is a calibrator alone. Save a CalibratedModel, or pass force=True."
+            f"{given} must say which model it was tuned on; it is a calibrator alone. Save a CalibratedModel, or pass force=True (--force)."
         )
     return load(given), recorded, noted.get("layers", ())
 

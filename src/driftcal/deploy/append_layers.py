@@ -33,7 +33,7 @@ def choose_layers(
     if given is not None and recorded and tuple(given) != tuple(recorded) and not force:
         raise InputError(
             f"layers must be those that the calibrator was tuned on, {', '.join(recorded)}; they are {', '.join(given)}. "
-            "Leave them out, or pass force=True if the graph is a twin with other names."
+            "Leave them out, or pass force=True (--force) if the graph is a twin with other names."
         )
     layers = tuple(recorded if given is None else given)
     if len(layers) != wanted:
@@ -47,7 +47,7 @@ def choose_layers(
             near = difflib.get_close_matches(layer, known, n=3, cutoff=0.3) or known[-3:]
             raise ModelError(
                 f"layers must be values of the ONNX graph; {layer!r}, which {name} looks at, is not among its {len(known)} "
-                f"(near: {', '.join(near)}). Tune on this very file, or pass force=True and layers=[...] with its names for them."
+                f"(near: {', '.join(near)}). Tune on this very file, or pass force=True (--force) and layers=[...] (--layers) with its names for them."
             )
     return layers
 

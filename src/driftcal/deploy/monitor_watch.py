@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from driftcal.deploy.monitor import Monitor
@@ -20,10 +21,19 @@ Place = str | os.PathLike[str]
 PAUSE = 5.0
 
 
-def batches_of(places: Iterable[str], inputs: str) -> Iterator[Batch]:
-    """The rows of files one after the other; "-" is standard input, with lines of JSON."""
+def batches_of(places: Iterable[str], inputs: str, *, timed: bool = False) -> Iterator[Batch]:
+    """The rows of files one after the other; "-" is standard input, with lines of JSON.
+
+    Where windows are `timed`, a row needs a time: one of standard input that brings none has the time at which it is read, one
+    of a file is rejected.
+    """
     for place in places:
-        yield from json_batches(sys.stdin.buffer, inputs) if place == "-" else file_batches(place, inputs)
+        live = place == "-"
+        for batch in json_batches(sys.stdin.buffer, inputs) if live else file_batches(place, inputs):
+            if timed and batch.scores is not None and batch.at is None:
+                yield replace(batch, at=time.time()) if live else Batch(rejected={"no time": len(batch.scores)})
+            else:
+                yield batch
 
 
 @dataclass
@@ -34,28 +44,28 @@ class Watch:
     state: Place | None = None
     prometheus: Place | None = None
     clock: Callable[[], float] = time.monotonic
+    #: Whether rows have come with times: windows are then full when their time is over, however many rows they hold.
+    timed: bool = False
 
     def run(self, batches: Iterable[Batch]) -> Iterator[WindowReport]:
         """Every window as soon as it has ended, and in the end those that have not.
 
-        A window has ended when it holds as many rows as it should, or when a later one has begun. After an interruption
-        (Ctrl-C) everything seen is written first.
+        A window has ended when it holds as many rows as it should, if rows are counted, or when a later one has begun. One that got more rows
+        afterwards is told again with the next that ends. After an interruption (Ctrl-C) everything seen is written first.
         """
         monitor = self.monitor
         newest = max(monitor.sums, default=None)
-        told = {key for key in monitor.sums if key != newest}  # what an earlier run has reported
+        # what an earlier run has reported: windows, and their rows at that time
+        told = {key: int(sums[0]) for key, sums in monitor.sums.items() if key != newest}
         written = self.clock()
         try:
             for batch in batches:
                 self._feed(batch)
-                ended = self._ended(told)
-                yield from map(monitor.window, ended)
-                told = (told | set(ended)) & set(monitor.sums)
+                yield from self._tell(told, self._ended(told))
                 if self.clock() - written > PAUSE:
                     self.write()
                     written = self.clock()
-            rest = [key for key in sorted(monitor.sums) if key not in told and monitor.sums[key][0]]
-            yield from map(monitor.window, rest)
+            yield from self._tell(told, set(monitor.sums))
         finally:
             self.write()
 
@@ -76,14 +86,26 @@ class Watch:
         monitor = self.monitor
         monitor.rejected.update(batch.rejected)
         if batch.scores is not None:
+            self.timed |= batch.at is not None
             monitor.update(batch.scores, at=batch.at, y=batch.labels, ids=batch.ids)
         if batch.late:
             monitor.label([name for name, _ in batch.late], [label for _, label in batch.late])
 
-    def _ended(self, told: set[int]) -> list[int]:
+    def _ended(self, told: dict[int, int]) -> set[int]:
+        """Windows that have ended, if any of them was not told yet."""
         sums = self.monitor.sums
         newest = max(sums, default=0)
-        full = self.monitor.settings.every
-        return [
-            key for key in sorted(sums) if key not in told and sums[key][0] and (key < newest or sums[key][0] >= full)
-        ]
+        full = math.inf if self.timed else self.monitor.settings.every
+        ended = {key for key in sums if sums[key][0] and (key < newest or sums[key][0] >= full)}
+        return ended if ended - set(told) else set()
+
+    def _tell(self, told: dict[int, int], keys: set[int]) -> Iterator[WindowReport]:
+        """Those of some windows that have rows which were not told, in order of time."""
+        sums = self.monitor.sums
+        for key in sorted(keys):
+            rows = int(sums[key][0])
+            if rows > told.get(key, 0):
+                told[key] = rows
+                yield self.monitor.window(key)
+        for key in set(told) - set(sums):
+            del told[key]

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from driftcal.checks import as_array, looks_like_probabilities
+from driftcal.chunks import check_columns
 from driftcal.errors import DriftcalError, ImagesError, InputError, ModelError, UnknownName
 from driftcal.files import fingerprint
 from driftcal.models.batch import choose_batch_size
@@ -158,8 +159,13 @@ class Model:
             "preprocessing": self.preprocessing.to_dict(), "fingerprint": self.fingerprint,
         }  # fmt: skip
 
+    def check_columns(self, inputs: AnyArray) -> None:
+        """Refuse a data frame whose columns are not those that the model was fitted with, in the same order."""
+        check_columns(inputs, getattr(self.backend, "columns", None), "inputs", "model", InputError)
+
     def prepare(self, inputs: AnyArray) -> Model:
         """Look at a few rows: check the outputs, settle classes and batch size. Returns the model itself."""
+        self.check_columns(inputs)
         rows = _as_inputs(inputs)[:_PROBE_ROWS]
         if not len(rows):
             raise ImagesError("inputs must have at least one row to prepare a model; they have none.")
@@ -174,6 +180,7 @@ class Model:
 
     def logits(self, inputs: AnyArray) -> Logits:
         """float32 (n, C) for float32 images (n, H, W, C) in [0, 1], or features (n, F)."""
+        self.check_columns(inputs)
         rows = _as_inputs(inputs)
         if self._n_classes is None or self._batch_size is None or self._input_shape != rows.shape[1:]:
             if not len(rows):

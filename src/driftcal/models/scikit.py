@@ -40,8 +40,15 @@ class ScikitBackend:
         self._outputs = outputs
         self._way: str | None = None
 
+    @property
+    def columns(self) -> list[str] | None:
+        """The names of the columns that the estimator was fitted with, if it was fitted with a data frame."""
+        names = getattr(self.estimator, "feature_names_in_", None)
+        return None if names is None else list(names)
+
     def run(self, batch: Array) -> Array:
         """Scores of a preprocessed batch."""
+        batch = self._named(batch)
         if self._outputs == "probabilities":
             if not hasattr(self.estimator, "predict_proba"):
                 raise ModelError(
@@ -68,7 +75,15 @@ class ScikitBackend:
         _feed(digest, self.estimator, set())
         return digest.hexdigest()
 
-    def _choose(self, batch: Array) -> str:
+    def _named(self, batch: Array) -> Any:
+        """A data frame for an estimator that was fitted with one: some steps of a pipeline know columns by name only."""
+        if self.columns is None or batch.shape[1:] != (len(self.columns),):
+            return batch
+        import pandas  # whoever fitted with a data frame has it
+
+        return pandas.DataFrame(batch, columns=self.columns)
+
+    def _choose(self, batch: Any) -> str:
         decides = hasattr(self.estimator, "decision_function")
         if not hasattr(self.estimator, "predict_proba"):
             if decides and self._columns(batch):
@@ -84,12 +99,12 @@ class ScikitBackend:
                 return "decision_function"
         return "predict_proba"
 
-    def _columns(self, batch: Array) -> bool:
+    def _columns(self, batch: Any) -> bool:
         shape = np.asarray(self.estimator.decision_function(batch[:1])).shape
         count = len(self.classes or ())
         return shape == (1, count) or (count == 2 and shape in ((1,), (1, 1)))
 
-    def _log_probabilities(self, batch: Array) -> Array:
+    def _log_probabilities(self, batch: Any) -> Array:
         probabilities = np.asarray(self.estimator.predict_proba(batch), np.float64)
         if not (probabilities > 0).all():
             raise ModelError(

@@ -1,0 +1,5 @@
+"""``python -m driftcal`` is the command ``driftcal``."""
+
+from driftcal.cli import main
+
+main()
