@@ -19,7 +19,7 @@ from driftcal.engines import Engine
 from driftcal.errors import ArtefactError, InputError, ModelError
 from driftcal.evaluation import Contender, evaluate_contenders
 from driftcal.models import Model, open_model, pooled_features
-from driftcal.perturb import get_suite
+from driftcal.perturb import SUITES, Suite, get_suite
 from driftcal.results import Results
 from driftcal.sources import Source, open_source
 from driftcal.store import Store
@@ -154,7 +154,7 @@ def evaluate(
     x_test: AnyArray,
     y_test: AnyArray = None,
     *,
-    suite: str = "affine",
+    suite: str | Suite | None = None,
     seed: int = 0,
     n_bins: int = 15,
     intervals: bool = True,
@@ -167,11 +167,12 @@ def evaluate(
 ) -> Results:
     """Metrics of a tuned model on test data under every shift and level of `suite`, beside the model as it was.
 
+    Without one it is "affine" for images and "tabular" for feature matrices, in the units of the test data.
     `engine` says where the work is done (``driftcal.open_engine``), without one here. `group` is "class", or "group" for the groups that the source names. The result prints, saves and frames itself.
     """
     tuned.model.check_columns(x_test)
     source = as_source(x_test, y_test, class_names=tuned.class_names or None).labelled()
-    chosen = get_suite(suite)
+    chosen = suite_for(suite, source, tuned.about.get("categorical", ()))
     collector = Collector(tuned.model, source, store=as_store(store), seed=seed, on_rows=on_rows, engine=engine)
     return evaluate_contenders(
         collector,
@@ -200,6 +201,18 @@ def as_source(x: AnyArray, y: AnyArray = None, **options: Any) -> Source:
     if y is None:
         return open_source(x)
     return open_source((x, y), **{key: value for key, value in options.items() if value is not None})
+
+
+def suite_for(suite: str | Suite | None, source: Source, categorical: Sequence[int] = ()) -> Suite:
+    """The suite to test this kind of inputs under: affine shifts of images, drifts of features in their own units."""
+    features = source.kind == "features"
+    chosen = get_suite(("tabular" if features else "affine") if suite is None else suite)
+    if chosen.name in SUITES and features != (chosen.name == "tabular"):
+        holds, fits = ("features", "tabular") if features else ("images", "affine")
+        raise InputError(
+            f"a suite must fit the data; {source.name!r} holds {holds}, and it is {chosen.name!r}. Take {fits!r}."
+        )
+    return chosen.fit(source.inputs(), categorical=categorical) if features else chosen
 
 
 def as_store(store: Store | str | os.PathLike[str] | None) -> Store | None:

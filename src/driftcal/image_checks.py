@@ -43,7 +43,7 @@ def _reshape(array: Array) -> str:
     if array.ndim == 3:
         return "Grey images? Add a channel: images[..., None]."
     if array.ndim == 2:
-        return "A feature matrix? Suites shift images; for features there is get_shift('tabular_noise').fit(x_val)."
+        return "A feature matrix? For features there are get_shift('tabular_noise').fit(x_val) and the suite 'tabular'."
     return "Only grey and RGB images can be shifted."
 
 

@@ -89,7 +89,7 @@ class Summary:
     in_domain_accuracy: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Results:
     """All rows of an evaluation, what was evaluated and how to repeat it.
 
@@ -104,6 +104,16 @@ class Results:
     rows: Sequence[ResultRow]
     ladder: Mapping[str, Any] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """The headline table: what a notebook shows."""
+        width = max(len(info.label) for info in self.calibrators)
+        head = f"{len(self.shifts)} shifts ({self.suite}), each pooled over its levels; ECE with {self.n_bins} bins"
+        labels = {info.name: info.label for info in self.calibrators}
+        return "\n".join([head, f"{'':{width}}  in domain  under drift  worst", *(
+            f"{labels[line.calibrator]:{width}}  {line.in_domain_ece:9.3f}  {line.mean_ece:11.3f}  {line.worst_ece:.3f} {line.worst_shift}"
+            for line in self.summary()
+        )])  # fmt: skip
 
     def row(self, calibrator: str, shift: str, level: float | str = POOLED, group: str | None = None) -> ResultRow:
         """The one row that these words name."""

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from driftcal.calibrated import CalibratedModel, as_store, evaluate
+from driftcal.calibrated import CalibratedModel, as_store, evaluate, suite_for
 from driftcal.calibrators.artefact import notes as artefact_notes
 from driftcal.collect import Collector, OnRows
 from driftcal.engines import Engine
 from driftcal.errors import InputError
 from driftcal.models import Model, open_model
-from driftcal.perturb import get_suite
 from driftcal.perturb.shift import Shift
 from driftcal.places import as_path
 from driftcal.results import Results
@@ -129,7 +128,7 @@ class EvaluationRun:
 
     tuned: CalibratedModel
     test: Source
-    suite: str = "affine"
+    suite: str | None = None
     validation: Source | None = None
     methods: Sequence[str] = ()
     seed: int = 0
@@ -158,11 +157,6 @@ class EvaluationRun:
             )
         recorded = artefact_notes(calibrator)["notes"].get("model") or {}
         source = _with_groups(test, options.get("group"))
-        if source.kind == "features":
-            raise InputError(
-                f"a suite must fit the data: {options.get('suite', 'affine')!r} shifts images, and {source.name!r} holds features. "
-                "Say in Python what drift means for them: driftcal.evaluate(..., suite=driftcal.perturb.Suite(...))."
-            )
         wish = {key: recorded[key] for key in ("preprocessing", "outputs") if key in recorded}
         opened = open_model(model, **{**wish, **(model_options or {})})
         opened.prepare(source.inputs(source.indices[:16]))
@@ -173,7 +167,8 @@ class EvaluationRun:
     def plan(self, *, clock: bool = True) -> Plan:
         """Exactly the passes that `run` will make now; with ``clock=False`` the model is not asked how long one takes."""
         store = self._opened if self.store is not None and _exists(self.store) else None
-        conditions = [(shift, float(level)) for shift in get_suite(self.suite).shifts for level in shift.levels]
+        suite = suite_for(self.suite, self.test, self.tuned.about.get("categorical", ()))
+        conditions = [(shift, float(level)) for shift, level in suite]
         parts, seconds = [], 0.0
         work: list[tuple[Source, int, Conditions]] = [(self.test, self.seed, conditions)]
         if self._compares and self.validation is not None:

@@ -255,7 +255,7 @@ def test_an_onnx_model_with_preprocessing(here, run):
     assert ran.code == 0, ran.err  # the preprocessing came from the calibrator
 
 
-def test_features_are_tuned_but_suites_are_for_images(here, run):
+def test_features_are_tuned_and_tested_under_drifts_of_features(here, run):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(80, 64)).astype(np.float32)
     np.savez("table.npz", x=x, y=rng.integers(4, size=80))
@@ -263,9 +263,13 @@ def test_features_are_tuned_but_suites_are_for_images(here, run):
         "tune", "cli_net:make", "table.npz", "--levels", "3", "--method", "ts", "--categorical", "2", "--shift", "none"
     )
     assert ran.code == 0, ran.err
+    planned = run("evaluate", "cli_net:make", "cal.safetensors", "table.npz", "--dry-run", "--json")
+    assert json.loads(planned.out)["passes"] == 36  # seven drifts, five levels each, and the clean pass
     ran = run("evaluate", "cli_net:make", "cal.safetensors", "table.npz")
+    assert (ran.code, "feature_outliers" in Path("run/results.json").read_text()) == (0, True), ran.err
+    ran = run("evaluate", "cli_net:make", "cal.safetensors", "table.npz", "--suite", "affine")
     assert ran.code == 1
-    assert "holds features" in ran.err
+    assert "holds features, and it is 'affine'. Take 'tabular'" in ran.err
 
 
 def test_it_runs_as_a_program(here):

@@ -21,8 +21,12 @@ def evaluate(
     test: Annotated[str, typer.Argument(help="Labelled test data: test.npz, a folder, cifar10=DIR, …", metavar="TEST")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for results.json.")] = Path("run"),
     suite: Annotated[
-        str, typer.Option(help="Shifts to test under: affine, imagenet-c, cifar10-c, h-tuning or all.")
-    ] = "affine",
+        str | None,
+        typer.Option(
+            help="Shifts to test under: affine, imagenet-c, cifar10-c, h-tuning or all; tabular for features.",
+            show_default="affine, or tabular",
+        ),
+    ] = None,
     validation: Annotated[
         str | None,
         typer.Option(help="The data of tune: the method is then also tuned on clean rows alone, and compared."),

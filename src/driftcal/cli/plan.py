@@ -49,10 +49,10 @@ def plan(
     ImageNet-C on fifty thousand images, reckoned from a few of them:
       driftcal plan model.onnx some.npz --rows 50000 --suite imagenet-c
     """
+    from driftcal.calibrated import suite_for
     from driftcal.cli.tables import scaling_table
     from driftcal.collect import Collector
     from driftcal.models import open_model
-    from driftcal.perturb import get_suite
     from driftcal.planning import Assumptions, Probe, Workload, on_threads, scaling
     from driftcal.sources import open_source
     from driftcal.tuning import shift_for
@@ -70,7 +70,7 @@ def plan(
         shift = shift_for("gaussian", source)
         conditions = [(shift, 0.0), *((shift, 0.01 * k) for k in range(1, levels))]
     else:
-        conditions = [(shift, float(level)) for shift in get_suite(suite).shifts for level in shift.levels or (0,)]
+        conditions = [(shift, float(level)) for shift, level in suite_for(suite, source)]
     distinct = len({collector.key(shift, level).digest for shift, level in conditions})
     work = Workload(
         rows or len(source), distinct, opened.n_classes, opened.batch_size, (suite is None) if fits is None else fits

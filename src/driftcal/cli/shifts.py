@@ -18,7 +18,7 @@ def shifts(
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the contact sheet goes.")] = Path("shifts.png"),
     suite: Annotated[
-        str | None, typer.Option(help="Only this suite: affine, imagenet-c, cifar10-c, h-tuning or all.")
+        str | None, typer.Option(help="Only this suite: affine, imagenet-c, cifar10-c, h-tuning, all or tabular.")
     ] = None,
     seed: options.Seed = 0,
     as_json: options.Json = False,

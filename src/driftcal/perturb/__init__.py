@@ -13,13 +13,24 @@ from driftcal.errors import InputError, UnknownName
 from driftcal.perturb.affine import AFFINE, Affine
 from driftcal.perturb.corruption import CORRUPTIONS, Corruption
 from driftcal.perturb.custom import Custom, Mixture
+from driftcal.perturb.features import DRIFTS, FeatureDrift
 from driftcal.perturb.gaussian import Gaussian
 from driftcal.perturb.shift import Shift
 from driftcal.perturb.suites import H_TUNING, SUITES, Suite, get_suite
 from driftcal.perturb.tabular import TabularNoise
 from driftcal.perturb.varied import Varied
 
-__all__ = ["SHIFTS", "SUITES", "Shift", "Suite", "TabularNoise", "get_shift", "get_suite", "register_shift"]
+__all__ = [
+    "SHIFTS",
+    "SUITES",
+    "FeatureDrift",
+    "Shift",
+    "Suite",
+    "TabularNoise",
+    "get_shift",
+    "get_suite",
+    "register_shift",
+]
 
 #: name -> shift
 SHIFTS: dict[str, Shift] = {
@@ -29,6 +40,7 @@ SHIFTS: dict[str, Shift] = {
     "h_mixture": Mixture("h_mixture", tuple(map(Corruption, H_TUNING))),
     "varied": Varied(),
     "tabular_noise": TabularNoise(),
+    **{name: FeatureDrift(name) for name in DRIFTS},
 }
 
 _BUILT_IN = frozenset(SHIFTS)
@@ -66,6 +78,8 @@ def get_shift(name: str | Shift, **options: Any) -> Shift:
         "parts",
         "scale",
         "columns",
+        "centre",
+        "values",
     }
     wrong = sorted(set(options) - known)
     if wrong:
@@ -77,7 +91,8 @@ def get_shift(name: str | Shift, **options: Any) -> Shift:
 
 def drawable() -> list[Shift]:
     """The shifts of single images: `gaussian` and the 28, in the registry's order, then the user's own."""
-    return [shift for name, shift in SHIFTS.items() if name not in ("h_mixture", "varied", "tabular_noise")]
+    others = {"h_mixture", "varied", "tabular_noise", *DRIFTS}
+    return [shift for name, shift in SHIFTS.items() if name not in others]
 
 
 def register_shift(name: str, function: Callable[..., Any], *, levels: Sequence[int] | None = None) -> Shift:

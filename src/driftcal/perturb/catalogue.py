@@ -6,6 +6,7 @@ from typing import Any
 
 from driftcal.perturb.affine import AFFINE
 from driftcal.perturb.corruption import CORRUPTIONS
+from driftcal.perturb.features import DRIFTS
 from driftcal.perturb.shift import Shift
 from driftcal.perturb.suites import SUITES
 
@@ -42,6 +43,13 @@ ABOUT: dict[str, str] = {
     "h_mixture": "one of the four -H corruptions for each image",
     "varied": "noise or one of eight ways that no suite tests, for each image: a tuning shift",
     "tabular_noise": "noise for feature matrices, scales learnt by .fit(x_val)",
+    "feature_offset": "columns move up or down, by 0.25 to 2 standard deviations",
+    "feature_spread": "columns spread around their means, ×1.25 to ×4",
+    "feature_shrink": "columns shrink to their means, ×0.8 to ×0.1",
+    "feature_missing": "10 % to 60 % of the entries are missing: the mean instead",
+    "feature_dead": "5 % to 50 % of the columns are dead: the mean instead",
+    "feature_shuffled": "10 % to 60 % of the entries are another row's",
+    "feature_outliers": "1 % to 20 % of the entries are six standard deviations off",
 }
 
 
@@ -51,6 +59,8 @@ def family_of(name: str) -> str:
         return "affine"
     if name in CORRUPTIONS:
         return "corruption"
+    if name in DRIFTS:
+        return "tabular"
     return {"gaussian": "noise", "h_mixture": "mixture", "varied": "mixture", "tabular_noise": "tabular"}.get(
         name, "custom"
     )

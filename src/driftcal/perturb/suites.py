@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from driftcal.errors import UnknownName
 from driftcal.perturb.affine import AFFINE, Affine
 from driftcal.perturb.corruption import CORRUPTIONS, Corruption
+from driftcal.perturb.features import DRIFTS, FeatureDrift
+from driftcal.types import AnyArray
 
 #: What the paper's -H columns are tuned on.
 H_TUNING = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
@@ -27,9 +29,17 @@ class Suite:
 
     name: str
     about: str
-    shifts: tuple[Affine | Corruption, ...]
+    shifts: tuple[Affine | Corruption | FeatureDrift, ...]
 
-    def __iter__(self) -> Iterator[tuple[Affine | Corruption, int]]:
+    def fit(self, features: AnyArray, *, categorical: Sequence[int] = ()) -> Suite:
+        """The suite with its drifts of feature matrices in the units of these features."""
+        fitted = tuple(
+            shift.fit(features, categorical=categorical) if isinstance(shift, FeatureDrift) else shift
+            for shift in self.shifts
+        )
+        return replace(self, shifts=fitted)
+
+    def __iter__(self) -> Iterator[tuple[Affine | Corruption | FeatureDrift, int]]:
         """Every (shift, level)."""
         return ((shift, level) for shift in self.shifts for level in shift.levels)
 
@@ -56,12 +66,13 @@ SUITES: dict[str, Suite] = {
         Suite("cifar10-c", "19 corruptions with the parameters for 32 pixels", _corruptions("cifar10-c")),
         Suite("h-tuning", "what the paper's -H calibrators are tuned on", tuple(map(Corruption, H_TUNING))),
         Suite("all", "all 28, parameters by image size", (*_AFFINE, *_corruptions(None))),
+        Suite("tabular", "seven drifts of feature matrices", tuple(map(FeatureDrift, DRIFTS))),
     )
 }
 
 
 def get_suite(name: str | Suite) -> Suite:
-    """The suite called `name`: ``affine``, ``imagenet-c``, ``cifar10-c``, ``h-tuning`` or ``all``.
+    """The suite called `name`: ``affine``, ``imagenet-c``, ``cifar10-c``, ``h-tuning``, ``all`` or ``tabular``.
 
     >>> suite = get_suite("affine")
     >>> len(suite.shifts), len(suite)

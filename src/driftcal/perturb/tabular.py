@@ -44,7 +44,7 @@ class TabularNoise:
 
     def fit(self, features: AnyArray, *, categorical: Sequence[int] = ()) -> TabularNoise:
         """The same shift with scales and categories learnt from the (validation) matrix."""
-        array = _matrix(features)
+        array = as_matrix(features)
         width = array.shape[1]
         if len(array) == 0:
             raise InputError("features must have at least one row to learn scales from; got none.")
@@ -57,7 +57,7 @@ class TabularNoise:
         scale, centre = np.zeros(width), np.zeros(width)
         for j in range(width):
             if j not in named:
-                values = _numbers(array[:, j], j)
+                values = as_numbers(array[:, j], j)
                 known = values[~np.isnan(values)]
                 if len(known) and not np.isfinite(known).all():
                     raise InputError(f"features must be finite or NaN; column {j} holds inf. Replace it.")
@@ -73,7 +73,7 @@ class TabularNoise:
                 "the shift 'tabular_noise' does not know the features' scales yet. "
                 "Learn them on the validation set: get_shift('tabular_noise').fit(x_val, categorical=[...])."
             )
-        array = _matrix(inputs)
+        array = as_matrix(inputs)
         n, width = array.shape
         if width != len(self.scale):
             raise InputError(
@@ -85,9 +85,9 @@ class TabularNoise:
             return out
         noise = _normals(keys, width) * (np.sqrt(strength) * self.scale)
         for j in np.flatnonzero(self.scale):
-            away = _numbers(array[:, j], int(j)) - self.centre[j]
+            away = as_numbers(array[:, j], int(j)) - self.centre[j]
             out[:, j] = self.centre[j] + (away + noise[:, j]) / np.sqrt(1 + strength)
-        drawn = _uniforms(keys, width, 2 * len(self.columns))
+        drawn = uniforms(keys, width, 2 * len(self.columns))
         for c, (column, values) in enumerate(self.columns):
             hit = drawn[:, 2 * c] < strength / (1 + strength)
             out[hit, column] = values[(drawn[hit, 2 * c + 1] * len(values)).astype(np.int64)]
@@ -99,7 +99,8 @@ class TabularNoise:
         return f"TabularNoise({len(self.scale)} features, categorical {[c for c, _ in self.columns]})"
 
 
-def _matrix(features: AnyArray) -> Array:
+def as_matrix(features: AnyArray) -> Array:
+    """Features as a matrix."""
     array = np.asarray(features)
     if array.ndim != 2:
         raise InputError(
@@ -108,7 +109,8 @@ def _matrix(features: AnyArray) -> Array:
     return array
 
 
-def _numbers(column: Array, j: int) -> Float64:
+def as_numbers(column: Array, j: int) -> Float64:
+    """Column j as numbers."""
     try:
         return column.astype(np.float64)
     except (TypeError, ValueError):
@@ -126,7 +128,8 @@ def _normals(keys: Array, count: int) -> Float64:
     return np.asarray(ndtri(first_uniforms(keys, count) + 2.0**-54))
 
 
-def _uniforms(keys: Array, skip: int, count: int) -> Float64:
+def uniforms(keys: Array, skip: int, count: int) -> Float64:
+    """The `count` numbers from 0 to 1 that follow the first `skip` of each key."""
     from driftcal.perturb.random import first_uniforms
 
     return first_uniforms(keys, skip + count)[:, skip:]
