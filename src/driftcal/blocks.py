@@ -38,8 +38,8 @@ def cut(chunk: tuple[Logits, Labels, Weights | None], low: int, high: int, offse
 
 
 def empty_scan(n_classes: int) -> tuple[Array, Array, Array]:
-    """Weight per class; rows and weight of the right ones; the first row of each kind that cannot be used."""
-    return np.zeros(n_classes), np.zeros(2), np.full(5, np.iinfo(np.int64).max)
+    """Weight per class; rows, weight of the right ones, rows that weigh anything; the first row of each kind that cannot be used."""
+    return np.zeros(n_classes), np.zeros(3), np.full(5, np.iinfo(np.int64).max)
 
 
 def scan_blocks(blocks: Iterable[Block], n_classes: int) -> tuple[tuple[Array, Array, Array], bool]:
@@ -67,7 +67,7 @@ def _scan_block(
     weights: Weights,
     start: int,
     per_class: Float64,
-    count_and_correct: Float64,
+    counts: Float64,
     first_bad: Array,
 ) -> None:
     for i in range(logits.shape[0]):
@@ -83,14 +83,15 @@ def _scan_block(
             first_bad[1] = min(first_bad[1], start + i)
         elif top == -np.inf:
             first_bad[2] = min(first_bad[2], start + i)
+        counts[2] += weights[i] > 0
         y = labels[i]
         if y < 0 or y >= row.shape[0]:
             first_bad[4] = min(first_bad[4], start + i)
         else:
             per_class[y] += weights[i]
             if not nan and row[y] == top and row_argmax(row) == y:
-                count_and_correct[1] += weights[i]
-    count_and_correct[0] += logits.shape[0]
+                counts[1] += weights[i]
+    counts[0] += logits.shape[0]
 
 
 @kernel

@@ -134,7 +134,11 @@ def as_labels(y: AnyArray, n_classes: int, n: int, *, classes: Sequence[Any] | N
     """
     if y is None:
         raise LabelsError("y must hold a label per row of logits; it is missing. Pass fit(logits, y).")
-    array = as_array(y, "y", LabelsError)
+    frame: Any = y
+    columns = list(getattr(frame, "columns", ()))
+    if classes is not None and columns != list(classes) and sorted(map(str, columns)) == sorted(map(str, classes)):
+        frame = frame[list(classes)]  # one-hot rows whose columns have names, in another order
+    array = as_array(frame, "y", LabelsError)
     if array.ndim >= 2 and array.shape[-1] == n_classes and array.size == n * n_classes:
         array = _from_one_hot(array.reshape(n, n_classes))
     array = array.reshape(-1)
@@ -157,7 +161,7 @@ def as_labels(y: AnyArray, n_classes: int, n: int, *, classes: Sequence[Any] | N
         raise LabelsError(
             f"y must hold integers, class names or one-hot rows; it has dtype {array.dtype}. Convert it first."
         )
-    if classes is not None and names.dtype.kind in "iu" and not np.array_equal(names, np.arange(n_classes)):
+    if classes is not None and names.dtype.kind in "iufb" and not np.array_equal(names, np.arange(n_classes)):
         return _from_names(array, names, n_classes)
     return array.astype(np.int64), names
 
@@ -180,6 +184,8 @@ def _from_one_hot(rows: Array) -> Labels:
 
 def as_classes(classes: Sequence[Any], n_classes: int) -> Array:
     """The names of so many columns, all different."""
+    if isinstance(classes, set | frozenset):
+        raise InputError("classes must come in the order of the columns; a set has none. Pass a list.")
     names = as_array(list(classes), "classes")
     if len(names) != n_classes or len(set(names.tolist())) != n_classes:
         raise InputError(

@@ -38,8 +38,11 @@ def _parts(chunk: Any) -> tuple[Any, Any, Any]:
 
 def iterate_chunks(source: Any, classes: Array) -> Iterator[tuple[Logits, Labels, Weights | None]]:
     """The chunks of `source`, each checked like an array."""
+    first: list[str] | None = None
     for chunk in source:
         logits, y, sample_weight = _parts(chunk)
+        first = first or column_names(logits)
+        check_columns(logits, first, "a later chunk", "", LogitsError, "Put the columns of all chunks into one order.")
         scores, _ = checks.as_logits(logits)
         if scores.shape[1] != len(classes):
             raise LogitsError(
@@ -56,21 +59,37 @@ def column_names(logits: AnyArray) -> list[str] | None:
 
 
 def check_columns(
-    frame: AnyArray, fitted: Sequence[Any] | None, name: str, owner: str, error: type[InputError]
+    frame: AnyArray, fitted: Sequence[Any] | None, name: str, owner: str, error: type[InputError], way_out: str = ""
 ) -> None:
     """Refuse a frame whose columns are not those of fit in the same order; what has no names passes."""
     names = column_names(frame)
     if names and fitted is not None and names != list(fitted):
         raise error(
             f"{name} must have the columns of fit in the same order, {list(fitted)[:3]} …; they have {names[:3]} …. "
-            f"Pass {name}[{owner}.feature_names_in_]."
+            f"{way_out or f'Pass {name}[{owner}.feature_names_in_].'}"
         )
 
 
-def column_classes(logits: AnyArray, y: AnyArray) -> list[str] | None:
-    """The classes that a frame's columns stand for, if all labels are among their names."""
-    names = column_names(logits)
+def class_order(scores: AnyArray, y: AnyArray, classes: Sequence[Any] | None) -> Sequence[Any] | None:
+    """The class of each column, in order: as given, or as the columns of a frame are named; None where nothing says it."""
+    names = column_names(scores)
+    if classes is None or not names:
+        return _column_classes(names, y) if classes is None else classes
+    given = list(classes)
+    if given != names and sorted(map(str, given)) == sorted(names):
+        raise InputError(
+            f"classes must come in the order of the frame's columns, {names[:3]} …; they are {given[:3]} …. Leave them out."
+        )
+    return classes
+
+
+def _column_classes(names: list[str] | None, y: AnyArray) -> list[str] | None:
+    """The names of a frame's columns, if all labels are among them, or if they name the columns of one-hot labels."""
+    if not names or y is None:
+        return None
+    if (own := column_names(y)) and sorted(own) == sorted(names):
+        return names
     with contextlib.suppress(TypeError, ValueError):  # y is checked, and refused, elsewhere
-        if names and y is not None and set(np.ravel(np.asarray(y, object)).tolist()) <= set(names):
+        if set(np.ravel(np.asarray(y, object)).tolist()) <= set(names):
             return names
     return None

@@ -196,7 +196,7 @@ class Rows:
         if (first_bad < np.iinfo(np.int64).max).any():
             self._refuse(first_bad)
         self.class_weights: Float64 = np.sum([lane[0] for lane in lanes], axis=0)
-        n, correct = np.sum([lane[1] for lane in lanes], axis=0)
+        n, correct, used = np.sum([lane[1] for lane in lanes], axis=0)
         if n == 0:
             raise LogitsError(
                 "logits must hold at least one row; they are empty. Check the path or the filter that made them."
@@ -211,6 +211,8 @@ class Rows:
         n_blocks = -(-self.n * self.n_classes // BLOCK_SCORES)
         self.preview = 1 if self._array is None else max(1, n_blocks // PREVIEW_BLOCKS)
         self.weight = float(self.class_weights.sum())
+        #: How many rows the weights stand for: their sum, but no fewer than the rows. Weights that sum to 1 are shares, not few rows.
+        self.count = max(self.weight, float(used))
         if self.weight == 0:
             raise WeightsError(
                 "sample_weight must have a positive sum; all weights are zero. Leave it out to weight all rows alike."
@@ -218,7 +220,7 @@ class Rows:
         if not 1 / HUGE <= self.weight <= HUGE:
             raise WeightsError(
                 f"sample_weight must sum to a number between {1 / HUGE:g} and {HUGE:g}; it sums to {self.weight:g}, where "
-                "products underflow or overflow. Multiply all weights by one factor: only their ratios matter."
+                "products underflow or overflow. Multiply all weights by one factor."
             )
         self.accuracy = float(correct) / self.weight
 

@@ -85,7 +85,7 @@ CASES = {
     "too few weights": (fit(sample_weight=[1, 2]), e.WeightsError, "sample_weight", "one number per row", "12 rows", "Leave it out"),
     "all weights 0": (fit(sample_weight=np.zeros(12)), e.WeightsError, "sample_weight", "positive sum", "all weights are zero", "Leave it out"),
     "weights of 1e300": (fit(sample_weight=np.full(12, 1e300)), e.WeightsError, "sample_weight", "sum to a number between", "1.2e+301", "one factor"),
-    "weights of 1e-300": (fit(sample_weight=np.full(12, 1e-300)), e.WeightsError, "sample_weight", "sum to a number between", "1.2e-299", "only their ratios"),
+    "weights of 1e-300": (fit(sample_weight=np.full(12, 1e-300)), e.WeightsError, "sample_weight", "sum to a number between", "1.2e-299", "one factor"),
     "features": (fit(features=Z), e.InputError, "TemperatureScaling", "logits only", "features or reference was given", "Leave them out"),
     "right on every row": (fit(y=Z.argmax(axis=1)), e.NoFiniteOptimum, "temperature", "errors", "right on every tuning row", "Tune on more rows"),
     "wrong on every row": (fit(y=Z.argmin(axis=1)), e.NoFiniteOptimum, "temperature", "match", "no better than chance", "t_max=5"),

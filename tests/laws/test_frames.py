@@ -8,8 +8,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from driftcal import load, make_calibrator, tune
+from driftcal import load, make_calibrator, metrics, tune
 from driftcal.errors import InputError, LogitsError
+from driftcal.numerics import softmax
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(300, 3)) * 2
@@ -78,3 +79,62 @@ def test_models_of_frames_know_their_columns_by_name(model, recwarn):
         with pytest.raises(InputError, match="columns of fit in the same order"):
             act()
     assert not [warning for warning in recwarn if "feature names" in str(warning.message)]
+
+
+FRAME = pd.DataFrame(Z, columns=NAMES)
+NAMED = np.array(NAMES)[Y]
+RIGHT = float((Z.argmax(axis=1) == Y).mean())
+
+
+def test_metrics_know_columns_by_name_too():
+    p = pd.DataFrame(softmax(Z), columns=NAMES)
+    assert metrics.evaluate(FRAME, NAMED).accuracy == RIGHT
+    assert metrics.evaluate_probabilities(NAMED, p).accuracy == RIGHT
+    assert metrics.accuracy(NAMED, p) == RIGHT
+    assert metrics.Statistics.of(FRAME, NAMED).accuracy == RIGHT
+    assert metrics.accuracy(NAMED, p.to_numpy(), classes=NAMES) == RIGHT
+    assert metrics.accuracy(NAMED, p.to_numpy()) != RIGHT  # sorted names: what scikit-learn does
+    wanted = metrics.expected_calibration_error(Y, softmax(Z))
+    assert metrics.expected_calibration_error(NAMED, softmax(Z), classes=NAMES) == wanted
+    assert metrics.prepare_reliability(NAMED, softmax(Z), classes=NAMES).ece == wanted
+
+
+def test_one_hot_frames_are_read_by_name():
+    one_hot = pd.get_dummies(pd.Series(NAMED))
+    assert one_hot.columns.tolist() != NAMES
+    fitted = make_calibrator("vs").fit(FRAME, one_hot)
+    np.testing.assert_array_equal(fitted.slopes_, make_calibrator("vs").fit(Z, Y).slopes_)
+    assert fitted.classes_.tolist() == NAMES
+    assert metrics.evaluate(FRAME, one_hot).accuracy == RIGHT
+    assert fitted.score(FRAME, one_hot) == fitted.score(FRAME, NAMED) == (fitted.predict(Z) == NAMED).mean()
+
+
+def test_what_contradicts_the_columns_is_refused():
+    with pytest.raises(InputError, match="order of the frame's columns"):
+        make_calibrator("vs", classes=sorted(NAMES)).fit(FRAME, NAMED)
+    with pytest.raises(LogitsError, match=r"a later chunk must have.*into one order"):
+        make_calibrator("ts").fit([(FRAME, Y), (FRAME[NAMES[::-1]], Y)])
+    with pytest.raises(InputError, match="a set has none"):
+        make_calibrator("ts", classes=set(NAMES)).fit(Z, NAMED)
+
+
+def test_a_saved_calibrator_still_knows_its_columns(tmp_path):
+    loaded = load(make_calibrator("vs").fit(FRAME, NAMED).save(tmp_path / "vs.safetensors"))
+    np.testing.assert_array_equal(loaded.predict(FRAME), np.array(NAMES)[loaded.predict_proba(Z).argmax(axis=1)])
+    with pytest.raises(LogitsError, match="same order"):
+        loaded.predict(FRAME[NAMES[::-1]])
+
+
+@pytest.mark.parametrize("names", [[1.0, 2.0, 3.0], [3, 1, 2]])
+def test_numbers_that_name_classes_are_names(names):
+    some = np.flatnonzero(Y < 2)  # the last class never occurs
+    y = np.array(names)[Y[some]]
+    fitted = make_calibrator("vs", classes=names).fit(Z[some], y)
+    np.testing.assert_array_equal(fitted.slopes_, make_calibrator("vs").fit(Z[some], Y[some]).slopes_)
+    assert metrics.evaluate(Z[some], y, classes=names).accuracy == metrics.evaluate(Z[some], Y[some]).accuracy
+
+
+def test_truth_values_that_name_classes_are_names():
+    two, y = Z[:, :2], Z[:, 0] + RNG.logistic(size=len(Z)) > Z[:, 1]
+    fitted = make_calibrator("ps", classes=[True, False]).fit(two, y)
+    assert (fitted.predict(two) == y).mean() > 0.8

@@ -45,6 +45,7 @@ def save(calibrator: Calibrator, path: str | os.PathLike[str], *, notes: Mapping
         "params": {key: _plain(value) for key, value in calibrator.get_params(deep=False).items()},
         "scalars": [name for name in calibrator.fitted if np.ndim(getattr(calibrator, name)) == 0],
         "classes": calibrator.classes_.tolist(),
+        **({"feature_names": list(calibrator.feature_names_in_)} if hasattr(calibrator, "feature_names_in_") else {}),
         "fit_report": _without_clock(calibrator.fit_report_),
         "notes": dict(notes or {}),
     }
@@ -52,7 +53,7 @@ def save(calibrator: Calibrator, path: str | os.PathLike[str], *, notes: Mapping
         note["digest"] = _digest(note, arrays)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"notes must be plain JSON values; {error}. Convert arrays to lists and NaN to None."
+            f"notes and classes must be plain JSON values; {error}. Convert arrays to lists, NaN to None and classes to text."
         ) from error
     # a safetensors file without tensors is legal but refused by some readers
     return write_tensors(path, [arrays or {"empty": np.zeros(1)}], note)
@@ -77,6 +78,8 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
             setattr(calibrator, name, value.item() if name in note["scalars"] else value)
         calibrator.classes_ = np.array(note["classes"])
         calibrator.n_features_in_ = len(calibrator.classes_)
+        if "feature_names" in note:
+            calibrator.feature_names_in_ = np.array(note["feature_names"], object)
         _check_shapes(calibrator)
         report = note["fit_report"]
         losses = {key: math.inf if report[key] is None else float(report[key]) for key in ("before", "after")}

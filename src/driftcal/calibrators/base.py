@@ -62,7 +62,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     needs_features: ClassVar[bool] = False
     #: Whether `fit` also takes the features of training rows.
     needs_reference: ClassVar[bool] = False
-    #: Whether the sum of the weights matters and not only their ratios: a prior's pull is set against the number of rows.
+    #: Whether the sum of the weights matters and not only their ratios: a prior's pull is set against the number of rows,
+    #: which is that sum or, where weights are shares, the number of rows itself.
     counts_rows: ClassVar[bool] = False
     #: Fitted attributes, the whole of what an artefact keeps.
     fitted: ClassVar[tuple[str, ...]] = ()
@@ -148,8 +149,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Checked rows; whoever has made some already, perhaps elsewhere, may pass them instead of logits."""
         names = getattr(self, "classes", None)
         if not isinstance(logits, Rows):
-            names = chunks.column_classes(logits, y) if names is None else names
-            return Rows(logits, y, sample_weight, classes=names)
+            return Rows(logits, y, sample_weight, classes=chunks.class_order(logits, y, names))
         if y is not None or sample_weight is not None or names is not None:
             raise InputError("y, sample_weight and classes belong to the rows already; leave them out.")
         return logits
@@ -169,6 +169,13 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             scores = map_blocks(self._map, scores, scores.shape[1])
         labels: Array = self.classes_[scores.argmax(axis=1)].reshape(shape)
         return labels
+
+    def score(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray = None) -> float:
+        """The accuracy on logits X, labels y in any form that `fit` takes."""
+        predicted = self.predict(X).reshape(-1)
+        labels, _ = checks.as_labels(y, self.n_features_in_, len(predicted), classes=self.classes_.tolist())
+        weights = checks.as_weights(sample_weight, len(predicted))
+        return float(np.average(predicted == self.classes_[labels], weights=weights))
 
     def _run(self, function: Any, logits: AnyArray) -> Float64:
         scores, shape = self._checked(logits)

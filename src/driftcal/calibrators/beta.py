@@ -47,7 +47,7 @@ class BetaCalibration(Calibrator):
         self.classes = classes
 
     def _fit(self, rows: Rows) -> FitReport:
-        pull = positive(self.decay, "decay", 0.1) / rows.weight
+        pull = positive(self.decay, "decay", 0.1) / rows.count
         found, passes = for_each_column(rows, LOG_ODDS, lambda column: _fit_curve(column, pull, rows.weight))
         self.curves_ = np.array([curve.numbers for curve in found])
         before, after = (math.fsum(getattr(curve, name) for curve in found) for name in ("before", "after"))

@@ -14,9 +14,9 @@ from driftcal.calibrators.columns import LOG_ODDS, SOFTMAX, Column, for_each_col
 from driftcal.calibrators.platt import Line, fit_line, platt_kernel, platt_report, to_sigmoid
 from driftcal.calibrators.quantiles import order_statistics, sums_up_to
 from driftcal.errors import InputError
-from driftcal.numerics import kernel, softmax_kernel
+from driftcal.numerics import MASKED, kernel, softmax_kernel
 from driftcal.rows import Rows
-from driftcal.types import Float64, Logits
+from driftcal.types import Array, Float64, Logits
 
 _FEW = 32  # bins: for more than these, sorting is cheaper than one comparison of each score with each edge
 
@@ -52,12 +52,17 @@ class HistogramBinning(Calibrator):
         even = np.linspace(0, 1, self.n_bins + 1)[1:-1] if self.strategy == "width" else None
 
         def bin_class(column: Column) -> tuple[Float64, Float64, float, float]:
-            bins = _Bins.of(column, self.n_bins, even)
+            seen = column.scores >= 0
+            np.maximum(column.scores, 0, out=column.scores)
+            bins = _Bins.of(_unmasked(column, seen), self.n_bins, even)
             own = column.labels == column.number
             scores, weights = column.scores[own], column.weights[own]
-            right = np.bincount(np.searchsorted(bins.edges, scores), weights, self.n_bins).astype(np.float64)
+            found = own & seen if seen.any() else own
+            places = np.searchsorted(bins.edges, column.scores[found])
+            right = np.bincount(places, column.weights[found], self.n_bins).astype(np.float64)
             values = bins.mean(right)
-            left = (right * (1 - values)).sum()  # Σ w (value − hit)² within the bins
+            # Σ w (value − hit)² within the bins; a masked class that is right is off by 1
+            left = (right * (1 - values)).sum() + column.weights[own & ~found].sum()
             # sums, not dot products: those would wake a second set of threads inside every one of ours
             squares = (column.scores**2 * column.weights).sum() + (weights * (1 - 2 * scores)).sum()
             return bins.edges, values, float(squares), float(left)
@@ -100,9 +105,9 @@ class PlattBinning(Calibrator):
         _check_bins(self.n_bins)
 
         def fit_class(column: Column) -> tuple[Line, Float64, Float64]:
-            line = fit_line(column)
+            line, seen = fit_line(column), column.scores > MASKED
             to_sigmoid(column.scores, line.slope, line.intercept)
-            bins = _Bins.of(column, self.n_bins)
+            bins = _Bins.of(_unmasked(column, seen), self.n_bins)
             return line, bins.edges, bins.mean(bins.scores)
 
         fitted, passes = for_each_column(rows, LOG_ODDS, fit_class)
@@ -123,6 +128,13 @@ class PlattBinning(Calibrator):
 def _check_bins(n_bins: int) -> None:
     if not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
         raise InputError(f"n_bins must be a whole number of at least 1; it is {n_bins!r}. The usual number is 10.")
+
+
+def _unmasked(column: Column, seen: Array) -> Column:
+    """The column without the rows in which its class is masked, which are answered with 0 and need no bin."""
+    if seen.all() or not seen.any():
+        return column
+    return replace(column, scores=column.scores[seen], labels=column.labels[seen], weights=column.weights[seen])
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class Column:
 def for_each_column(rows: Rows, kind: int, function: Callable[[Column], T]) -> tuple[list[T], int]:
     """``function(column)`` for every class, on all cores; the answers in order of classes, and the passes taken.
 
-    `kind` says which scores: SOFTMAX, or LOG_ODDS of one class against the rest. A masked class' score is 0 or MASKED.
+    `kind` says which scores: SOFTMAX, or LOG_ODDS of one class against the rest. A masked class' score is -1 or MASKED.
     """
     budget = min(max(rows.n * rows.n_classes // _PASSES, _LEAST), _MOST)
     step = max(1, min(rows.n_classes, budget // rows.n))
@@ -107,7 +107,8 @@ def _gather(logits: Logits, of_row: Float64, kind: int, first: int, out: Float64
             top, total = of_row[i, 0], of_row[i, 1]
             if kind == SOFTMAX:
                 for c in range(out.shape[0]):
-                    scores[c] = exp(max(np.float64(row[c]) - top, MASKED)) * total
+                    score = exp(max(np.float64(row[c]) - top, MASKED)) * total
+                    scores[c] = score if row[c] > -np.inf else -1.0  # one that underflows is 0, and still a score
             else:
                 for c in range(out.shape[0]):
                     difference = np.float64(row[c]) - top

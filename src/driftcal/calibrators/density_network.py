@@ -85,7 +85,7 @@ class DensityAwareNetwork(NeighbourCalibrator):
             if value < best:
                 best, self.network_, self.temperature_ = value, network, 1 / sharp
         away = self.network_ - start
-        after = best - self.decay / rows.weight * float(away @ away)
+        after = best - self.decay / rows.count * float(away @ away)
         certify("squared error", seen.brier, after)
         return FitReport("brier", seen.brier, after, passes + 3)
 
@@ -98,14 +98,14 @@ class DensityAwareNetwork(NeighbourCalibrator):
     ) -> tuple[float, Float64, Float64]:
         g = np.concatenate([network_values(part, network, int(self.hidden)) for part in _parts(inputs)])
         weight, _, error, down, bend = row_losses(rows, np.exp(g) / beta).T
-        size, total = len(network), rows.weight
-        slope, curvature = 2 * self.decay * away, 2 * self.decay * np.eye(size)
+        size, total, decay = len(network), rows.weight, self.decay * rows.weight / rows.count
+        slope, curvature = 2 * decay * away, 2 * decay * np.eye(size)
         for k, part in enumerate(_parts(inputs)):
             here = slice(k * CHUNK, k * CHUNK + len(part))
             slopes = network_gradients(part, network, int(self.hidden))
             slope += (weight * down)[here] @ slopes
             curvature += slopes.T @ ((weight * bend)[here, None] * slopes)
-        value = float(weight @ error) + self.decay * float(away @ away)
+        value = float(weight @ error) + decay * float(away @ away)
         return value / total, slope / total, curvature / total
 
     def _learn_inputs(self, rows: Rows, features: Array) -> Float64:

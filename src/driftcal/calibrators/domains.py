@@ -64,7 +64,9 @@ class MultiDomainTemperatureScaling(FeatureCalibrator):
             targets[numbers == number] = -math.log(beta)
             passes += report.passes
         taken = ~np.isnan(targets) & (weights > 0)
-        self.coefficients_, self.intercept_ = _ridge(features[taken], targets[taken], weights[taken], ridge)
+        self.coefficients_, self.intercept_ = _ridge(
+            features[taken], targets[taken], weights[taken], ridge * rows.weight / rows.count
+        )
         self.range_ = np.array([targets[taken].min(), targets[taken].max()])
         after = row_losses(rows, self._row_temperatures(features, None))
         warnings = (f"levels without a best temperature were left out: {', '.join(left_out)}",) if left_out else ()

@@ -11,6 +11,7 @@ import numpy as np
 from driftcal.calibrators.gaps import write_gaps
 from driftcal.calibrators.temperature import fit_nll
 from driftcal.errors import DidNotConverge, InputError, NoFiniteOptimum
+from driftcal.image_checks import as_seed
 from driftcal.numerics import kernel
 from driftcal.rows import Rows
 from driftcal.types import Float64
@@ -41,7 +42,7 @@ def network_size(width: int, hidden: int) -> int:
 
 def network_start(width: int, hidden: int, seed: int) -> Float64:
     """Random directions in both hidden layers, nothing in the output: the network starts as the constant 0."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(as_seed(seed))
     first = np.concatenate([rng.normal(size=(hidden, width)) / math.sqrt(width), rng.normal(size=(hidden, 1))], axis=1)
     second = np.concatenate(
         [rng.normal(size=(hidden, hidden)) / math.sqrt(hidden), rng.normal(size=(hidden, 1))], axis=1

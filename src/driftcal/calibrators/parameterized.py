@@ -93,13 +93,14 @@ class ParameterizedTemperatureScaling(Calibrator):
         self.feature_scale_, self.feature_low_, self.feature_high_ = inputs.scale, inputs.low, inputs.high
         self.feature_mean_, self.feature_spread_ = inputs.mean, inputs.spread
         away = self.network_ - start
-        after = best - self.decay / rows.weight * float(away @ away)
+        after = best - self.decay / rows.count * float(away @ away)
         certify("squared error", seen.brier, after)
         return FitReport("brier", seen.brier, after, passes + 3)
 
     def _train(self, rows: Rows, inputs: Inputs, start: Float64, beta: float) -> tuple[Float64, float, int]:
         """The network that starts from the temperature 1/beta, its loss, and the passes it took."""
         size = len(start)
+        decay = self.decay * rows.weight / rows.count
 
         def surface(network: Float64, share: int = 1) -> tuple[float, Float64, Float64]:
             sums = rows.sums(
@@ -108,9 +109,9 @@ class ParameterizedTemperatureScaling(Calibrator):
             weight = max(float(sums[1, 0]), 1e-300)
             away = network - start
             bend = (sums[1:, 1:] + np.triu(sums[1:, 1:], 1).T) / weight
-            bend[np.diag_indices(size)] += 2 * self.decay / weight
-            value = (float(sums[0, 0]) + self.decay * float(away @ away)) / weight
-            return value, (sums[0, 1:] + 2 * self.decay * away) / weight, bend
+            bend[np.diag_indices(size)] += 2 * decay / weight
+            value = (float(sums[0, 0]) + decay * float(away @ away)) / weight
+            return value, (sums[0, 1:] + 2 * decay * away) / weight, bend
 
         what, first, asked = "parameterized temperature scaling", start, 0
         for share in (rows.n // FEW, rows.n // (4 * FEW)):  # some rows show where to look, all of them settle it

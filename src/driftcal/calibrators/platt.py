@@ -101,9 +101,12 @@ def fit_line(column: Column) -> Line:
     positive, negative, centre, least, most, separable = _kinds(x, labels, weights, c)
     constant = not most - least > 1e-14 * max(abs(least), abs(most))
     smoothed = separable and not (constant and positive > 0 and negative > 0)
-    # Counts beyond 1e9 would round the targets to 1 and 0, which no finite line reaches.
-    hit = (min(positive, 1e9) + 1) / (min(positive, 1e9) + 2) if smoothed else 1.0
-    miss = 1 / (min(negative, 1e9) + 2) if smoothed else 0.0
+    # Weights that sum to less than the rows are shares of them. Counts beyond 1e9 would round the targets to 1 and 0,
+    # which no finite line reaches.
+    rows_each = max(1.0, len(x) / (positive + negative)) if positive + negative > 0 else 1.0
+    hits, misses = min(positive * rows_each, 1e9), min(negative * rows_each, 1e9)
+    hit = (hits + 1) / (hits + 2) if smoothed else 1.0
+    miss = 1 / (misses + 2) if smoothed else 0.0
 
     powers = np.empty(len(x))
 

@@ -65,7 +65,7 @@ class SplineCalibration(Calibrator):
         heights = np.append(0.0, np.linalg.solve(gram, basis.T @ (share * reached) + RIDGE * line))
         middle = (end - weights / 2) / end[-1]  # rows with the same score stand in the middle of their share
         kept = np.unique(np.searchsorted(middle, np.linspace(middle[0], middle[-1], POINTS)))
-        least = 1 / (min(rows.weight, 1e15) + 2)
+        least = 1 / (min(rows.count, 1e15) + 2)
         slope = natural_spline(knots, middle[kept])[1] @ heights
         self.spline_scores_ = scores[kept]
         self.spline_values_ = np.clip(slope, least, 1 - least)

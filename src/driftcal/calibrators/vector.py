@@ -42,7 +42,7 @@ class VectorScaling(Calibrator):
 
     def _fit(self, rows: Rows) -> FitReport:
         before = nll_before(rows)
-        pull = positive(self.decay, "decay", 0.1) / rows.weight
+        pull = positive(self.decay, "decay", 0.1) / rows.count
         beta, passes = temperature_or_not(rows, None)
         start = np.concatenate([np.full(rows.n_classes, beta), np.zeros(rows.n_classes)])
         centre = np.concatenate([np.ones(rows.n_classes), np.zeros(rows.n_classes)])
@@ -90,7 +90,7 @@ class StructuredVectorScaling(Calibrator):
             warnings = ("no temperature is best for these rows: the correction for each class starts from T = 1",)
         self.temperature_ = 1 / beta
         start = np.concatenate([np.ones(rows.n_classes), np.zeros(rows.n_classes)])
-        pull = rows.n_classes / rows.weight
+        pull = rows.n_classes / rows.count
         found, after, asked = _fit_line(rows, beta, start, start, pull, "structured vector scaling")
         self.slopes_, self.intercepts_ = np.split(found, 2)
         certify("nll", before, after, bound=self.t_max is None)

@@ -33,6 +33,10 @@ class Interval:
         return self.low <= value <= self.high
 
 
+#: Kinds of intervals.
+METHODS = ("basic", "bias-corrected")
+
+
 def units_of(groups: AnyArray, kept: Array, n: int) -> Array:
     """The number of the image that each kept row belongs to: its own, or that of its group."""
     if groups is None:
@@ -43,7 +47,8 @@ def units_of(groups: AnyArray, kept: Array, n: int) -> Array:
             f"groups must name the image of each row; there are {n} rows and it has shape {names.shape}. "
             "Repeat an image's name for each of its rows."
         )
-    units: Array = np.unique(names.reshape(-1)[kept], return_inverse=True)[1]
+    flat = names.reshape(-1)[kept]
+    units: Array = np.unique(flat.astype(str) if flat.dtype == object else flat, return_inverse=True)[1]
     return units
 
 
@@ -119,7 +124,7 @@ def interval_of(
         shift = normal.inv_cdf((below + 0.5) / (len(replicates) + 1))
         low, high = _quantiles(replicates, *(normal.cdf(2 * shift + normal.inv_cdf(q)) for q in (tail, 1 - tail)))
     else:
-        raise UnknownName.of("interval method", method, ["basic", "bias-corrected"])
+        raise UnknownName.of("interval method", method, METHODS)
     if calibrated is not None and estimate <= _quantiles(calibrated, 1 - tail)[0]:
         low = 0.0
     least, most = bounds

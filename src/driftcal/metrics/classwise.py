@@ -114,7 +114,7 @@ class ClassScores:
                 def error(c: int, columns: Float64 = columns, first: int = first) -> Float64:
                     rows = Ordered.of(columns[c], (self.labels == first + c).astype(np.float64), self.weights)
                     out = np.empty(len(weights))
-                    _debiased_many(rows.order, rows.claims, rows.outcomes, weights, n_bins, rows.whole, out)
+                    _debiased_many(rows.order, rows.claims, rows.outcomes, weights, n_bins, rows.whole, rows.unit, out)
                     return out
 
                 for out in pool.map(error, range(len(columns))):
@@ -171,9 +171,16 @@ def _move(p: Probs, labels: Labels, weights: Float64, sums: Float64, edges: Floa
 
 @kernel
 def _debiased_many(
-    order: Array, claims: Float64, outcomes: Float64, weights: Float64, n_bins: int, whole: bool, out: Float64
+    order: Array,
+    claims: Float64,
+    outcomes: Float64,
+    weights: Float64,
+    n_bins: int,
+    whole: bool,
+    unit: float,
+    out: Float64,
 ) -> None:
     sums = np.empty((3, claims.shape[0] + 1))
     for r in range(weights.shape[0]):
         prefix_sums(order, claims, outcomes, weights[r], sums)
-        out[r] = debiased_of(claims, sums, n_bins, whole)
+        out[r] = debiased_of(claims, sums, n_bins, whole, unit)

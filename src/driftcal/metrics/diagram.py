@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from driftcal.metrics.bootstrap import check_level, draw_weights, units_of
 from driftcal.metrics.ordered import Ordered, prefix_sums
-from driftcal.metrics.scores import Scores
+from driftcal.metrics.scores import Scores, check_pair
 from driftcal.metrics.statistics import Statistics, bin_edges
 from driftcal.metrics.summary import simulate_floor
 from driftcal.types import AnyArray, Float64
@@ -48,6 +49,7 @@ def prepare_reliability(
     *,
     n_bins: int = 15,
     sample_weight: AnyArray = None,
+    classes: Sequence[Any] | None = None,
     groups: AnyArray = None,
     level: float = 0.95,
     draws: int = 1000,
@@ -63,13 +65,13 @@ def prepare_reliability(
     [0.0, 1.0]
     """
     check_level(level)
-    scores = Scores.of_probabilities(y_true, probabilities, sample_weight)
+    labels, p, weights, positive = check_pair(y_true, probabilities, sample_weight, classes)
+    scores = Scores.of_checked(labels, p, weights, positive)
     statistics = Statistics.of_scores(scores, n_bins=n_bins)
-    n = int(scores.kept[-1]) + 1 if groups is None else int(np.size(groups))
     confidence, outcome = statistics.curve
     effective = _effective_rows(scores, n_bins)
     if groups is not None:
-        spread = _resampled_variance(scores, units_of(groups, scores.kept, n), n_bins, draws, seed)
+        spread = _resampled_variance(scores, units_of(groups, scores.kept, len(p)), n_bins, draws, seed)
         with np.errstate(divide="ignore", invalid="ignore"):
             effective = np.fmin(effective, outcome * (1 - outcome) / spread)
     low, high = _wilson(outcome, np.maximum(effective, 1), level)
@@ -116,6 +118,7 @@ def plot_reliability(
     *,
     n_bins: int = 15,
     sample_weight: AnyArray = None,
+    classes: Sequence[Any] | None = None,
     groups: AnyArray = None,
     level: float = 0.95,
     label: str | None = None,
@@ -136,6 +139,7 @@ def plot_reliability(
         probabilities,
         n_bins=n_bins,
         sample_weight=sample_weight,
+        classes=classes,
         groups=groups,
         level=level,
         seed=seed,

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from driftcal.errors import InputError, UnknownName, need
-from driftcal.metrics.bootstrap import Interval, check_level, interval_of, units_of
+from driftcal.image_checks import as_seed
+from driftcal.metrics.bootstrap import METHODS, Interval, check_level, interval_of, units_of
 from driftcal.metrics.classwise import ClassScores
 from driftcal.metrics.scores import Scores, check_pair, is_positive, rows_of
 from driftcal.metrics.statistics import Statistics, bin_edges
@@ -52,6 +55,10 @@ class Evaluation:
     marginal_debiased_ece: float | None = None
     intervals: Mapping[str, Interval] = field(default_factory=lambda: MappingProxyType({}))
     replicates: Mapping[str, Float64] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Plain dictionaries, which other processes and copies can take."""
+        return {**self.__dict__, "intervals": dict(self.intervals), "replicates": dict(self.replicates)}
 
     @property
     def rows(self) -> int:
@@ -210,8 +217,14 @@ class _Options:
 def _evaluate(per_row: Scores, per_column: ClassScores | None, n_classes: int, n: int, options: _Options) -> Evaluation:
     bin_edges(options.n_bins)
     check_level(options.level)
-    if options.draws < 2:
-        raise InputError(f"draws must be at least 2; it is {options.draws}. The usual choice is 1000.")
+    as_seed(options.seed)
+    units_of(options.groups, per_row.kept, n)
+    if options.method not in METHODS:
+        raise UnknownName.of("interval method", options.method, METHODS)
+    if not isinstance(options.draws, int | np.integer) or options.draws < 2:
+        raise InputError(
+            f"draws must be at least 2, a whole number; it is {options.draws!r}. The usual choice is 1000."
+        )
     summary = Summary.of_scores(per_row, options.n_bins)
     statistics = Statistics.of_scores(per_row, n_bins=options.n_bins)
     values = dict(zip(NAMES, map(float, summary.of(per_row.weights)), strict=True))

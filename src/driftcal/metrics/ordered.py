@@ -17,18 +17,24 @@ MOST_BINS = 1000
 
 @dataclass(frozen=True, eq=False)
 class Ordered:
-    """Claims, outcomes and the order that sorts the claims; `whole` says that weights count repeated rows."""
+    """Claims, outcomes and the order that sorts the claims.
+
+    `whole` says that weights count repeated rows, `unit` how many rows a weight of 1 stands for: 1, or more where weights are
+    shares, which sum to less than the rows.
+    """
 
     order: Array
     claims: Float64
     outcomes: Float64
     whole: bool
+    unit: float
 
     @classmethod
     def of(cls, claims: Float64, outcomes: Float64, weights: Weights) -> Ordered:
         """Sort rows by claim."""
-        order = np.argsort(claims)
-        return cls(order, claims[order], outcomes[order], bool((weights == np.floor(weights)).all()))
+        order, total = np.argsort(claims), float(weights.sum())
+        whole = bool((weights == np.floor(weights)).all()) and total <= 2**53
+        return cls(order, claims[order], outcomes[order], whole, max(1.0, np.count_nonzero(weights) / total))
 
     @classmethod
     def of_scores(cls, scores: Scores) -> Ordered:
@@ -56,7 +62,7 @@ class Ordered:
 
     def debiased(self, weights: Weights, n_bins: int) -> float:
         """The squared error of equal-mass bins without its bias, floored at 0."""
-        return float(debiased_of(self.claims, self.prefix(weights), n_bins, self.whole))
+        return float(debiased_of(self.claims, self.prefix(weights), n_bins, self.whole, self.unit))
 
     def sweep(self, weights: Weights) -> tuple[float, int]:
         """ECE over the most equal-mass bins whose outcomes still rise, and their number."""
@@ -164,8 +170,8 @@ def _ece_of_ends(sums: Float64, ends: Array, found: int) -> float:
 
 
 @kernel
-def debiased_of(claims: Float64, sums: Float64, n_bins: int, whole: bool) -> float:
-    """max(0, Σ_b W_b/W · ((claim_b − outcome_b)² − outcome_b (1 − outcome_b) / (W_b − 1))); W_b ≤ 1 is left out."""
+def debiased_of(claims: Float64, sums: Float64, n_bins: int, whole: bool, unit: float) -> float:
+    """max(0, Σ_b W_b/W · ((claim_b − outcome_b)² − outcome_b (1 − outcome_b) / (W_b − 1))); W_b ≤ 1 row is left out."""
     ends = np.empty(n_bins + 1, np.int64)
     found = cut(claims, sums, n_bins, whole, ends)
     total = 0.0
@@ -173,10 +179,10 @@ def debiased_of(claims: Float64, sums: Float64, n_bins: int, whole: bool) -> flo
     for b in range(found):
         end = ends[b]
         mass = sums[0, end] - sums[0, start]
-        if mass > 1:
+        if mass * unit > 1:
             claim = (sums[1, end] - sums[1, start]) / mass
             outcome = (sums[2, end] - sums[2, start]) / mass
-            total += mass * ((claim - outcome) ** 2 - outcome * (1 - outcome) / (mass - 1))
+            total += mass * ((claim - outcome) ** 2 - outcome * (1 - outcome) / (mass * unit - 1))
         start = end
     result: float = max(total / sums[0, claims.shape[0]], 0.0)
     return result

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from driftcal import checks
+from driftcal.chunks import class_order
 from driftcal.errors import InputError, LabelsError, WeightsError
 from driftcal.numerics import MASKED, exp, kernel, log, row_argmax, row_max
 from driftcal.rows import Rows, map_blocks
@@ -51,9 +52,15 @@ class Scores:
         return cls._of(columns[:, :WIDTH], columns[:, WIDTH].copy(), positive)
 
     @classmethod
-    def of_probabilities(cls, y_true: AnyArray, probabilities: AnyArray, sample_weight: AnyArray = None) -> Scores:
+    def of_probabilities(
+        cls,
+        y_true: AnyArray,
+        probabilities: AnyArray,
+        sample_weight: AnyArray = None,
+        classes: Sequence[Any] | None = None,
+    ) -> Scores:
         """The scores of probabilities as they are given: rows are not normalised again."""
-        labels, p, weights, positive = check_pair(y_true, probabilities, sample_weight)
+        labels, p, weights, positive = check_pair(y_true, probabilities, sample_weight, classes)
         return cls.of_checked(labels, p, weights, positive)
 
     @classmethod
@@ -163,7 +170,7 @@ def rows_of(logits: AnyArray, y: AnyArray, sample_weight: AnyArray, classes: Seq
     """Checked rows from logits and labels, or rows that were checked before."""
     if not isinstance(logits, Rows):
         refuse_swapped(y, logits, "(logits, y)")
-        return Rows(logits, y, sample_weight, classes=classes)
+        return Rows(logits, y, sample_weight, classes=class_order(logits, y, classes))
     if y is not None or sample_weight is not None or classes is not None:
         raise InputError(
             "y, sample_weight and classes must be left out when Rows are given, which hold them; they were given. "
@@ -181,7 +188,7 @@ def check_pair(
     n, n_classes = p.shape
     if n == 0:
         raise InputError("probabilities must hold at least one row; they are empty. Check the filter that made them.")
-    labels, _ = checks.as_labels(y_true, n_classes, n, classes=classes)
+    labels, _ = checks.as_labels(y_true, n_classes, n, classes=class_order(probabilities, y_true, classes))
     bad = np.flatnonzero((labels < 0) | (labels >= n_classes))
     if len(bad):
         raise LabelsError(

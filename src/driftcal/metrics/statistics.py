@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -61,10 +62,16 @@ class Statistics:
 
     @classmethod
     def of_probabilities(
-        cls, y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, n_bins: int = 15
+        cls,
+        y_true: AnyArray,
+        probabilities: AnyArray,
+        *,
+        sample_weight: AnyArray = None,
+        n_bins: int = 15,
+        classes: Sequence[Any] | None = None,
     ) -> Statistics:
         """The same from probabilities, in scikit-learn's order of arguments."""
-        return cls.of_scores(Scores.of_probabilities(y_true, probabilities, sample_weight), n_bins=n_bins)
+        return cls.of_scores(Scores.of_probabilities(y_true, probabilities, sample_weight, classes), n_bins=n_bins)
 
     @classmethod
     def of_scores(cls, scores: Scores, *, n_bins: int = 15) -> Statistics:
@@ -94,6 +101,10 @@ class Statistics:
             )
         sums = [getattr(self, f.name) + getattr(other, f.name) for f in fields(self)[:-1]]
         return self._from([*sums, self.positive])
+
+    def __radd__(self, other: Any) -> Statistics:
+        """So that ``sum(parts)`` works, which begins with 0."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Statistics):

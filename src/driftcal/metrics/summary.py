@@ -114,7 +114,7 @@ class Summary:
                     uniform(seed, low + r, chance)
                     outcomes = (chance < ordered.claims).astype(np.float64)
                     prefix_sums(places, ordered.claims, outcomes, weights, sums)
-                    _read(ordered.claims, sums, self.bin_ends, ordered.whole, values[low + r])
+                    _read(ordered.claims, sums, self.bin_ends, ordered.whole, ordered.unit, values[low + r])
                     spread(ordered.claims, ordered.claims - outcomes, weights, cells[r])
                 values[low : low + len(cells), _SMOOTH] = fixed_points(cells)
 
@@ -126,7 +126,7 @@ class Summary:
         sums = np.empty((3, len(weights) + 1))
         prefix_sums(first.order, first.claims, first.outcomes, weights, sums)
         values[:4] = self.row_means @ weights / sums[0, -1]
-        _read(first.claims, sums, self.bin_ends, first.whole, values)
+        _read(first.claims, sums, self.bin_ends, first.whole, first.unit, values)
         if self.scores.positive:
             prefix_sums(second.order, second.claims, second.outcomes, weights, sums)
         values[-2:] = selective_of(second.claims, sums)
@@ -134,7 +134,7 @@ class Summary:
 
 
 @kernel
-def _read(claims: Float64, sums: Float64, bin_ends: Array, whole: bool, values: Float64) -> None:
+def _read(claims: Float64, sums: Float64, bin_ends: Array, whole: bool, unit: float, values: Float64) -> None:
     """What running sums in order of confidence say, into values[4:15]; equal-width bins are ranges of that order."""
     n = claims.shape[0]
     mass = sums[0, n]
@@ -156,7 +156,7 @@ def _read(claims: Float64, sums: Float64, bin_ends: Array, whole: bool, values: 
     values[6] = mce
     values[7] = equal_mass_of(claims, sums, bin_ends.shape[0], whole)
     values[8] = sweep_of(claims, sums, whole)[0]
-    values[9] = math.sqrt(debiased_of(claims, sums, DEBIASED_BINS, whole))
+    values[9] = math.sqrt(debiased_of(claims, sums, DEBIASED_BINS, whole, unit))
     values[11] = ks_of(claims, sums)
     values[12] = reliability / mass
     values[13] = resolution / mass

@@ -1,0 +1,108 @@
+"""Weights that are shares, which sum to 1, say the same as the rows themselves; masked rows fill no bins; results travel."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from driftcal import make_calibrator, metrics
+from driftcal.calibrators import CALIBRATORS
+from driftcal.errors import InputError, UnknownName
+from driftcal.numerics import softmax
+
+RNG = np.random.default_rng(8)
+Z = RNG.normal(size=(2000, 4)) * 2
+Z[:, 3] -= 12
+Y = (Z[:, :3] / 1.5 + RNG.gumbel(size=(2000, 3))).argmax(axis=1)
+Z[:15, 3] += 24  # a rare class that a line separates from all others
+Y[:15] = 3
+PLAIN = [name for name, kind in CALIBRATORS.items() if not (kind.needs_features or kind.needs_levels)]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_weights_that_are_shares_count_as_their_rows(name):
+    wanted = make_calibrator(name).fit(Z, Y).predict_proba(Z)
+    for share in (1 / 2000, 1e-18):
+        found = make_calibrator(name).fit(Z, Y, sample_weight=np.full(2000, share)).predict_proba(Z)
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_debiased_errors_of_shares_are_those_of_the_rows():
+    shares = np.full(2000, 1 / 2000)
+    plain, shared = (metrics.evaluate(2 * Z, Y, per_class=True, sample_weight=w) for w in (None, shares))
+    assert plain.debiased_ece > 0.01
+    assert shared.debiased_ece == pytest.approx(plain.debiased_ece, rel=0.01)  # bins of shares may end a row earlier
+    assert shared.marginal_debiased_ece == pytest.approx(plain.marginal_debiased_ece, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["hb", "pbmc"])
+def test_masked_rows_fill_no_bins(name):
+    rng = np.random.default_rng(0)
+    z = 3 * rng.normal(size=(4000, 4))
+    masked = rng.random(4000) < 0.9
+    z[masked, 3] = -np.inf
+    y = (z / 2 + rng.gumbel(size=z.shape)).argmax(axis=1)
+    for strange in (z, np.column_stack([z[:, :3], np.full(4000, -np.inf)])):
+        fitted = make_calibrator(name).fit(strange, np.where(np.isneginf(strange[:, 3]) & (y == 3), 0, y))
+        assert np.isfinite(fitted.predict_proba(strange)).all()
+    fitted = make_calibrator(name).fit(z, y)
+    assert len(np.unique(fitted.bin_edges_[3])) == 9
+    own = softmax(z)[:, 3]
+    if name == "hb":  # ten bins of the unmasked rows, and their frequencies
+        counts = np.bincount(np.searchsorted(fitted.bin_edges_[3], own[~masked]), minlength=10)
+        hits = np.bincount(np.searchsorted(fitted.bin_edges_[3], own[~masked]), y[~masked] == 3, 10)
+        assert counts.max() - counts.min() <= 1
+        np.testing.assert_allclose(fitted.bin_values_[3], hits / counts, rtol=1e-12)
+
+
+def test_a_score_that_underflows_is_a_score():
+    z = np.array([[2000.0, 0.0]] * 30 + [[0.0, 2000.0]] * 10)
+    y = np.array([0] * 24 + [1] * 6 + [1] * 10)
+    fitted = make_calibrator("hb").fit(z, y)
+    np.testing.assert_allclose(fitted.predict_proba(z[:1]), [[0.8, 0.2]])
+
+
+def test_evaluations_travel_and_statistics_sum_up():
+    found = metrics.evaluate(Z, Y, intervals=True, draws=10)
+    for twin in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found)):
+        assert twin.to_dict() == found.to_dict()
+    parts = [metrics.Statistics.of(Z[k::3], Y[k::3]) for k in range(3)]
+    assert sum(parts).accuracy == pytest.approx(found.accuracy, rel=1e-12)
+    with pytest.raises(TypeError):
+        1 + parts[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"method": "basis"}, UnknownName, "did you mean 'basic'"),
+        ({"groups": [1, 2]}, InputError, "groups must name the image of each row"),
+        ({"seed": None}, InputError, "seed must be a whole number"),
+        ({"draws": 10.0}, InputError, "draws must be at least 2"),
+    ],
+)
+def test_options_are_checked_before_they_are_needed(options, error, words):
+    with pytest.raises(error, match=words):
+        metrics.evaluate(Z, Y, **options)
+
+
+def test_groups_of_a_diagram_are_counted():
+    with pytest.raises(InputError, match="groups must name the image of each row; there are 2000 rows"):
+        metrics.prepare_reliability(Y, softmax(Z), groups=np.arange(3000))
+    names = [None if i % 2 else "a" for i in range(2000)]
+    assert metrics.prepare_reliability(Y, softmax(Z), groups=names, draws=20).ece > 0
+
+
+def test_scores_of_labels_in_every_form():
+    fitted = make_calibrator("ts").fit(Z, Y)
+    wanted = (Z.argmax(axis=1) == Y).mean()
+    assert fitted.score(Z, Y) == wanted
+    assert fitted.score(Z, np.eye(4)[Y]) == wanted
+    assert fitted.score(Z.reshape(20, 10, 10, 4), Y.reshape(20, 10, 10)) == wanted
+    assert fitted.score(Z, Y, np.eye(1, 2000)[0]) == float(Z[0].argmax() == Y[0])
+
+
+def test_seeds_of_networks_are_checked():
+    with pytest.raises(InputError, match="seed must be a whole number"):
+        make_calibrator("pts", seed=-1).fit(Z, Y)
