@@ -15,6 +15,10 @@ from driftcal.types import Array, Float64, Labels, Logits, Weights
 HUGE = 1e70
 
 
+#: How far from 1 the sum of probabilities may be that a file holds with two digits.
+ROUNDED = 0.02
+
+
 @dataclass(frozen=True)
 class Block:
     """Consecutive rows, ready for a kernel: float32 or float64, contiguous, labels checked."""
@@ -52,7 +56,7 @@ def scan_blocks(blocks: Iterable[Block], n_classes: int) -> tuple[tuple[Array, A
 
 def scan(block: Block, lane: tuple[Array, Array, Array], maybe_probabilities: bool) -> bool:
     """Add a block to a lane; whether it could hold probabilities, if those before it could."""
-    if maybe_probabilities and not checks.looks_like_probabilities(block.logits):
+    if maybe_probabilities and not checks.looks_like_probabilities(block.logits, ROUNDED):
         maybe_probabilities = False
     _scan_block(block.logits, block.labels, block.weights, block.start, *lane)
     if block.logits.dtype == np.float64:  # float32 ends far below

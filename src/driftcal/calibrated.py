@@ -14,16 +14,17 @@ from driftcal.calibrators import Calibrator, Identity
 from driftcal.calibrators.adaptive import WINDOW, AdaptiveCalibrator
 from driftcal.calibrators.artefact import load as load_calibrator
 from driftcal.calibrators.artefact import notes as artefact_notes
+from driftcal.checks import as_array
 from driftcal.collect import Collector, OnRows
 from driftcal.engines import Engine
-from driftcal.errors import ArtefactError, InputError, ModelError
+from driftcal.errors import ArtefactError, InputError, LabelsError, ModelError
 from driftcal.evaluation import Contender, evaluate_contenders
 from driftcal.models import Model, open_model, pooled_features
 from driftcal.perturb import SUITES, Suite, get_suite
 from driftcal.results import Results
 from driftcal.sources import Source, open_source
 from driftcal.store import Store
-from driftcal.types import AnyArray, Array, Logits, LogProbs, Probs
+from driftcal.types import AnyArray, Array, Labels, Logits, LogProbs, Probs
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,8 +171,12 @@ def evaluate(
     Without one it is "affine" for images and "tabular" for feature matrices, in the units of the test data.
     `engine` says where the work is done (``driftcal.open_engine``), without one here. `group` is "class", or "group" for the groups that the source names. The result prints, saves and frames itself.
     """
+    if not isinstance(tuned, CalibratedModel):
+        raise InputError(
+            f"tuned must be a CalibratedModel; it is a {type(tuned).__name__}. driftcal.tune(model, x_val, y_val) makes one."
+        )
     tuned.model.check_columns(x_test)
-    source = as_source(x_test, y_test, class_names=tuned.class_names or None).labelled()
+    source = as_source(x_test, y_test, model=tuned.model, class_names=tuned.class_names or None).labelled()
     chosen = suite_for(suite, source, tuned.about.get("categorical", ()))
     collector = Collector(tuned.model, source, store=as_store(store), seed=seed, on_rows=on_rows, engine=engine)
     return evaluate_contenders(
@@ -196,11 +201,31 @@ def evaluate(
     )
 
 
-def as_source(x: AnyArray, y: AnyArray = None, **options: Any) -> Source:
-    """A source from arrays, a path, a name or a source."""
+def as_source(
+    x: AnyArray, y: AnyArray = None, *, model: Model | None = None, class_names: Sequence[str] | None = None
+) -> Source:
+    """A source from arrays, a path, a name or a source; labels are known by the classes of the model, or by name."""
+    classes = None if model is None else model.classes
+    names = [str(name) for name in classes] if classes is not None and class_names is None else class_names
     if y is None:
-        return open_source(x)
-    return open_source((x, y), **{key: value for key, value in options.items() if value is not None})
+        source = open_source(x)
+        return source if names is None else source.with_classes(names)
+    if classes is not None and list(classes) != list(range(len(classes))):
+        y = _class_numbers(y, classes)
+    return open_source((x, y), **({} if names is None else {"class_names": names}))
+
+
+def _class_numbers(y: AnyArray, classes: Sequence[Any]) -> Labels:
+    """Labels as columns of a model that knows what its columns stand for; -1 is no class, unless it is one."""
+    place: dict[Any, int] = {-1: -1} | {name: number for number, name in enumerate(classes)}
+    values = as_array(y, "y", LabelsError).reshape(-1).tolist()
+    unknown = next((value for value in values if value not in place), None)
+    if unknown is not None:
+        known = ", ".join(map(repr, classes[:10]))
+        raise LabelsError(
+            f"y must hold classes that the model knows, {known}; it holds {unknown!r}. Were they renamed?"
+        )
+    return np.array([place[value] for value in values], np.int64)
 
 
 def suite_for(suite: str | Suite | None, source: Source, categorical: Sequence[int] = ()) -> Suite:
@@ -211,6 +236,10 @@ def suite_for(suite: str | Suite | None, source: Source, categorical: Sequence[i
         holds, fits = ("features", "tabular") if features else ("images", "affine")
         raise InputError(
             f"a suite must fit the data; {source.name!r} holds {holds}, and it is {chosen.name!r}. Take {fits!r}."
+        )
+    if endless := [shift.name for shift in chosen.shifts if shift.levels is None]:
+        raise InputError(
+            f"every shift of a suite must have levels; {endless[0]!r} takes any number. Register one with levels=range(6)."
         )
     return chosen.fit(source.inputs(), categorical=categorical) if features else chosen
 

@@ -111,16 +111,14 @@ def unusable_row(row: int, fact: str) -> LogitsError:
     )
 
 
-def looks_like_probabilities(logits: Logits) -> bool:
+def looks_like_probabilities(logits: Logits, tolerance: float = SUM_TOLERANCE) -> bool:
     """Whether every row satisfies the rule of :func:`from_probabilities`; stops at the first row that does not."""
-    if not _is_distribution(logits[:1]):
-        return False
-    return _is_distribution(logits)
+    return _is_distribution(logits[:1], tolerance) and _is_distribution(logits, tolerance)
 
 
-def _is_distribution(rows: Array) -> bool:
+def _is_distribution(rows: Array, tolerance: float) -> bool:
     values = rows.astype(np.float64)
-    return bool((values >= 0).all() and (np.abs(values.sum(axis=1) - 1) <= SUM_TOLERANCE).all())
+    return bool((values >= 0).all() and (np.abs(values.sum(axis=1) - 1) <= tolerance).all())
 
 
 def as_labels(y: AnyArray, n_classes: int, n: int, *, classes: Sequence[Any] | None = None) -> tuple[Labels, Array]:

@@ -70,7 +70,7 @@ def rivals(
 
 def validation_of(tuned: CalibratedModel, source: Source) -> Source:
     """The labelled rows of `source`, if they are those that `tuned` was tuned on."""
-    labelled = source.labelled()
+    labelled = source.with_classes(tuned.class_names).labelled()
     recorded: dict[str, Any] = tuned.about.get("validation", {})
     if recorded.get("fingerprint") != labelled.fingerprint:
         raise InputError(

@@ -203,8 +203,8 @@ class Rows:
             )
         if maybe_probabilities and n > 1:
             raise LogitsError(
-                "logits must be unnormalised scores or log-probabilities; every row lies in [0, 1] and sums to 1, so these are "
-                "probabilities. Convert them with driftcal.from_probabilities(p)."
+                "logits must be unnormalised scores or log-probabilities; every row lies in [0, 1] and sums to 1 (or nearly), "
+                "so these are probabilities. Convert them with driftcal.from_probabilities(p), divided by their sums if they were rounded."
             )
         self.n = int(n)
         # Skipping blocks of an array is free; those of a stream would have to be read all the same.

@@ -161,6 +161,7 @@ class EvaluationRun:
         opened = open_model(model, **{**wish, **(model_options or {})})
         opened.prepare(source.inputs(source.indices[:16]))
         tuned = CalibratedModel.load(calibrator, opened, force=force)
+        source = source.with_classes(tuned.class_names)
         data = None if validation is None else validation_of(tuned, open_source(validation))
         return cls(tuned, source.labelled(), validation=data, methods=tuple(methods), **options)
 

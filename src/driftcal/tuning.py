@@ -80,7 +80,7 @@ def tune(
         )
     opened = open_model(model, **model_options)
     opened.check_columns(x_val)
-    source = as_source(x_val, y_val, class_names=class_names).labelled()
+    source = as_source(x_val, y_val, model=opened, class_names=class_names).labelled()
     collector = Collector(opened, source, store=as_store(store), seed=seed, on_rows=on_rows, engine=engine)
     _check_classes(opened, source)
     noise = None if shift is None else shift_for(shift, source, categorical)
@@ -248,6 +248,11 @@ def _check_layers(method: str, layers: Sequence[str], reference: AnyArray) -> No
 
 
 def _check_classes(model: Model, source: Source) -> None:
+    if source.names_classes and source.n_classes != model.n_classes:
+        raise InputError(
+            f"the data must name all {model.n_classes} classes of the model, so that each is known by its place; {source.name} names "
+            f"{source.n_classes}: {', '.join(source.class_names[:5])} …. Give class_names=[...] (--classes) in the order of the outputs."
+        )
     if source.labels.max() >= model.n_classes:
         raise InputError(
             f"labels must be 0..{model.n_classes - 1} for a model with {model.n_classes} outputs; {source.name} holds "

@@ -225,3 +225,10 @@ def test_the_errors_are_python_errors_too():
     assert issubclass(e.NotFittedError, (ValueError, AttributeError))
     assert issubclass(e.DidNotConverge, RuntimeError)
     assert len(CASES) > 60
+
+
+def test_rounded_probabilities_are_no_logits_either():
+    rounded = np.round(P, 2)
+    assert abs(rounded.sum(axis=1) - 1).max() > 1e-3
+    with pytest.raises(e.LogitsError, match=r"so these are probabilities.*divided by their sums"):
+        make_calibrator("ts").fit(rounded, Y)

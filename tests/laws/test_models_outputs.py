@@ -184,13 +184,14 @@ def test_sklearn_outputs():
     four = np.arange(40) % 4
     with pytest.raises(ModelError, match="neither probabilities nor one score per class"):
         open_model(SVC(decision_function_shape="ovo").fit(X, four)).logits(X)
+    with pytest.raises(ModelError, match="decision_function_shape='ovr'"):  # three pairs are not three classes
+        open_model(SVC(decision_function_shape="ovo").fit(X, Y)).logits(X)
+    np.testing.assert_array_equal(open_model(SVC().fit(X, Y)).logits(X).argmax(axis=1), SVC().fit(X, Y).predict(X))
 
     forest = RandomForestClassifier(10, random_state=0).fit(X, Y)
-    with pytest.raises(ModelError, match=r'exactly 0.*outputs="probabilities"'):
-        open_model(forest).logits(X)
-    np.testing.assert_allclose(
-        np.exp(open_model(forest, outputs="probabilities").logits(X)), forest.predict_proba(X), atol=1e-6
-    )
+    assert (forest.predict_proba(X) == 0).any()
+    for options in ({}, {"outputs": "probabilities"}):
+        np.testing.assert_allclose(np.exp(open_model(forest, **options).logits(X)), forest.predict_proba(X), atol=1e-6)
     with pytest.raises(ModelError, match="fitted classifier"):
         open_model(LogisticRegression())
 

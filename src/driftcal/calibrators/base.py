@@ -49,7 +49,9 @@ class FitReport:
 class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A map from logits to honest log-probabilities, learnt from labelled logits.
 
-    `classes` names the columns of the logits; without it labels are column numbers, or all names in sorted order.
+    `classes` names the columns of the logits; without it labels are column numbers, the names of a frame's columns, or all names
+    in sorted order. Probabilities come in the order of the logits, which `classes_` tells. scikit-learn's scorers take sorted
+    classes for granted: where yours are not, use driftcal's metrics with ``classes=calibrator.classes_``.
     """
 
     #: Whether the most likely class is always the logits' own.

@@ -76,6 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         app(words, prog_name="driftcal", obj=shlex.join(["driftcal", *words]))
+    except KeyboardInterrupt:
+        print(
+            "driftcal: interrupted. What is in a store stays there: the same command goes on from it.", file=sys.stderr
+        )
+        sys.exit(130)
     except BrokenPipeError:  # the reader, e.g. `head`, has seen enough
         with contextlib.suppress(OSError):
             sys.stdout.close()

@@ -58,6 +58,12 @@ def tune(
         ),
     ] = None,
     solver: Annotated[str, typer.Option(help="How levels are found: curve, or nelder-mead as in the paper.")] = "curve",
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="All classes in the order of the model's outputs, where the data name only some of them.", metavar="A,B,…"
+        ),
+    ] = None,
     categorical: Annotated[
         str | None, typer.Option(help="Feature matrices: columns that hold categories, from 0.", metavar="I,J,…")
     ] = None,
@@ -104,7 +110,7 @@ def tune(
     talk = Talk(as_json, quiet)
     run = TuningRun(
         open_model(model, **model_options),
-        open_source(validation),
+        open_source(validation).with_classes(options.words(classes)) if classes else open_source(validation),
         {
             "method": method, "shift": None if shift == "none" else shift, "levels": levels, "seed": seed, "t_max": t_max,
             "clean_weight": clean_weight,

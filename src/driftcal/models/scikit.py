@@ -10,7 +10,8 @@ import numpy as np
 
 from driftcal.errors import ModelError
 from driftcal.files import sha256_array
-from driftcal.numerics import softmax
+from driftcal.models.model import SMALLEST_PROBABILITY
+from driftcal.numerics import log_softmax
 from driftcal.types import Array
 
 
@@ -18,8 +19,8 @@ class ScikitBackend:
     """Runs a fitted classifier.
 
     ``outputs="logits"`` takes, in this order: `decision_function` where its softmax is `predict_proba` (logistic
-    regression, boosting) or where there is nothing else (linear SVM); the logarithm of `predict_proba` where that never
-    is 0 (neural nets). ``outputs="probabilities"`` takes `predict_proba` as it is (forests, neighbours).
+    regression, boosting) or where there is nothing else (linear SVM); otherwise the logarithm of `predict_proba` (neural nets,
+    forests), where 0 counts as the smallest float32. ``outputs="probabilities"`` takes `predict_proba` in any case.
     """
 
     framework = "sklearn"
@@ -86,7 +87,7 @@ class ScikitBackend:
     def _choose(self, batch: Any) -> str:
         decides = hasattr(self.estimator, "decision_function")
         if not hasattr(self.estimator, "predict_proba"):
-            if decides and self._columns(batch):
+            if decides and self._columns(batch) and self._tops_agree(batch):
                 return "decision_function"
             raise ModelError(
                 f"{type(self.estimator).__name__} gives neither probabilities nor one score per class. Wrap it in "
@@ -95,9 +96,18 @@ class ScikitBackend:
         if decides and self._columns(batch):
             logits = np.asarray(self.estimator.decision_function(batch), np.float64)
             logits = np.stack([np.zeros(len(logits)), logits], axis=1) if logits.ndim == 1 else logits
-            if np.allclose(softmax(logits), self.estimator.predict_proba(batch), atol=1e-6):
+            # compared as logarithms: in rows that are nearly sure, all probabilities are alike
+            with np.errstate(divide="ignore"):
+                claimed = np.log(np.asarray(self.estimator.predict_proba(batch), np.float64))
+            if np.allclose(np.maximum(log_softmax(logits), -30), np.maximum(claimed, -30), atol=1e-3):
                 return "decision_function"
         return "predict_proba"
+
+    def _tops_agree(self, batch: Any) -> bool:
+        """Whether scores are those of classes: three of pairs (SVC's "ovo") have their top anywhere."""
+        scores = np.asarray(self.estimator.decision_function(batch))
+        tops = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(np.int64)
+        return bool(np.mean(self.estimator.classes_[tops] == self.estimator.predict(batch)) > 0.5)
 
     def _columns(self, batch: Any) -> bool:
         shape = np.asarray(self.estimator.decision_function(batch[:1])).shape
@@ -105,13 +115,9 @@ class ScikitBackend:
         return shape == (1, count) or (count == 2 and shape in ((1,), (1, 1)))
 
     def _log_probabilities(self, batch: Any) -> Array:
-        probabilities = np.asarray(self.estimator.predict_proba(batch), np.float64)
-        if not (probabilities > 0).all():
-            raise ModelError(
-                f"{type(self.estimator).__name__} gives probabilities of exactly 0, which have no logits. Open it with "
-                'outputs="probabilities": zeros are then counted as the smallest float32.'
-            )
-        return np.log(probabilities)
+        # a probability that was rounded to 0 is small, not impossible
+        found: Array = np.log(np.maximum(self.estimator.predict_proba(batch), SMALLEST_PROBABILITY))
+        return found
 
 
 def _feed(digest: Any, value: Any, seen: set[int]) -> None:

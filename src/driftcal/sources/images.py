@@ -112,7 +112,7 @@ def from_files(
             if picture.shape != pictures[0].shape:
                 raise DataError(
                     f"images must have one size; {str(path)!r} is {picture.shape[:2]}, {str(chosen[0])!r} is "
-                    f"{pictures[0].shape[:2]}. Give size=(height, width) to scale them."
+                    f"{pictures[0].shape[:2]}. Give size=(height, width) to scale them; on the command line FOLDER?size=224."
                 )
         return np.stack(pictures)
 

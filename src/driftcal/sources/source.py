@@ -18,7 +18,7 @@ from driftcal.types import Array, Indices, Labels
 Read = Callable[[Indices], Array]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Source:
     """Labelled inputs, read when they are needed. Every format is one function that returns one of these.
 
@@ -66,6 +66,9 @@ class Source:
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def __repr__(self) -> str:
+        return f"Source({self.name!r}, {len(self)} rows, {self.n_classes} classes)"
 
     @property
     def n_classes(self) -> int:
@@ -184,6 +187,36 @@ class Source:
         everywhere = np.zeros(len(self.all_labels), values.dtype)
         everywhere[self.indices] = values
         return replace(self, all_groups=everywhere)
+
+    @property
+    def names_classes(self) -> bool:
+        """Whether classes have names of their own, and not only numbers."""
+        return self.class_names != tuple(map(str, range(self.n_classes)))
+
+    def with_classes(self, names: Sequence[Any]) -> Source:
+        """The same rows with labels that count in `names`, what a model's outputs stand for, in order.
+
+        Classes are known by name; numbers are taken for names where all of them are some. A folder without one of the
+        classes, say, would otherwise number the others differently.
+        """
+        known = tuple(map(str, names))
+        place = {name: number for number, name in enumerate(known)}
+        labels = np.unique(self.all_labels[self.all_labels >= 0])
+        own = self.class_names if self.names_classes else tuple(str(label) for label in labels)
+        if self.answers or self.class_names == known or known == tuple(map(str, range(len(known)))):
+            return self
+        if not set(own) <= set(known):
+            if self.n_classes == len(known) or not self.names_classes:
+                return self  # other names for the same, or numbers that count outputs
+            unknown = next(name for name in own if name not in place)
+            raise InputError(
+                f"classes of {self.name} must be some of {', '.join(known[:10])}; {unknown!r} is none of them. Rename it, or "
+                "give class_names in the order of the model's outputs."
+            )
+        table = np.full(self.n_classes + 1, -1)  # the last place is that of no class, -1
+        for label in labels:
+            table[label] = place[self.class_names[label] if self.names_classes else str(label)]
+        return replace(self, all_labels=table[self.all_labels], class_names=known)
 
     def labelled(self) -> Source:
         """Only the rows that have a right answer; the source itself, fingerprint and all, when every row has one."""

@@ -1,0 +1,121 @@
+"""Labels are what they are called: a class that is absent, or names in another order, never shift the others."""
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import driftcal
+from driftcal import CalibratedModel, open_model, open_source, tune
+from driftcal.errors import InputError, LabelsError
+from driftcal.perturb import Suite, get_shift
+
+X, Y = load_wine(return_X_y=True)
+TRAIN, VALIDATION, TEST = np.split(np.random.default_rng(0).permutation(len(Y)), [60, 120])
+
+
+def fitted(labels, kind=LogisticRegression):
+    return make_pipeline(StandardScaler(), kind()).fit(X[TRAIN], labels[TRAIN])
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["c_high", "a_low", "b_mid"], [2, 0, 5], [-1, 1, 4], [1.0, 2.0, 3.0]],
+    ids=["text", "gaps", "minus", "floats"],
+)
+def test_labels_are_the_models_own_classes(names):
+    labels = np.array(names)[Y]
+    model = fitted(labels)
+    kept = VALIDATION[labels[VALIDATION] != max(names)]  # the last class does not occur
+    for rows in (VALIDATION, kept):
+        tuned = tune(model, X[rows], labels[rows], method="ts", levels=4)
+        assert tuned.class_names == tuple(str(name) for name in model.classes_)
+        right = model.score(X[rows], labels[rows])
+        assert tuned.ladder["levels"][0]["accuracy"] == pytest.approx(right)
+        seen = driftcal.evaluate(tuned, X[TEST], labels[TEST], intervals=False)
+        assert seen.summary()[0].in_domain_accuracy == pytest.approx(model.score(X[TEST], labels[TEST]))
+    unknown = labels[VALIDATION].copy()
+    unknown[3] = "zebra" if isinstance(names[0], str) else 77
+    with pytest.raises(LabelsError, match=r"must hold classes that the model knows.*(zebra|77)"):
+        tune(model, X[VALIDATION], unknown)
+
+
+def test_numbers_in_a_file_are_the_models_classes(tmp_path):
+    labels = np.array([1, 2, 7])[Y]
+    np.savez(tmp_path / "val.npz", x=X[VALIDATION], y=labels[VALIDATION])
+    model = fitted(labels)
+    tuned = tune(model, tmp_path / "val.npz", method="ts", levels=4)
+    assert tuned.ladder["levels"][0]["accuracy"] == pytest.approx(model.score(X[VALIDATION], labels[VALIDATION]))
+
+
+def pictures(folder, names):
+    rng = np.random.default_rng(0)
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        for k in range(6):
+            grey = np.full((8, 8, 3), {"circle": 20, "cross": 120, "square": 220}[name]) + rng.integers(0, 9, (8, 8, 3))
+            Image.fromarray(grey.astype(np.uint8)).save(folder / name / f"{k}.png")
+    return str(folder)
+
+
+def brightness(images):
+    level = images.mean(axis=(1, 2, 3))[:, None]
+    return -40 * (level - np.array([[24, 124, 224]]) / 255) ** 2
+
+
+def test_a_folder_without_a_class_does_not_shift_the_others(tmp_path):
+    whole = pictures(tmp_path / "whole", ["circle", "cross", "square"])
+    part = pictures(tmp_path / "part", ["cross", "square"])
+    model = open_model(brightness, name="brightness")
+    tuned = tune(model, whole, method="ts", levels=3)
+    assert driftcal.evaluate(tuned, part, intervals=False).summary()[0].in_domain_accuracy == 1
+    with pytest.raises(InputError, match=r"name all 3 classes of the model.*names 2: cross, square.*--classes"):
+        tune(model, part, method="ts")
+    named = open_source(part).with_classes(["circle", "cross", "square"])
+    assert tune(model, named, method="ts", levels=3).ladder["levels"][0]["accuracy"] == 1
+    strange = pictures(tmp_path / "strange", ["circle", "cross"])
+    (tmp_path / "strange" / "cross").rename(tmp_path / "strange" / "kreuz")
+    with pytest.raises(InputError, match="'kreuz' is none of them"):
+        driftcal.evaluate(tuned, strange)
+
+
+def test_sources_keep_what_needs_no_other_names():
+    source = open_source((np.zeros((4, 3)), [0, 2, 1, -1]))
+    assert source.with_classes(["0", "1", "2"]) is source
+    assert source.with_classes(["x", "y", "z"]) is source  # numbers that count outputs
+    moved = open_source((np.zeros((4, 3)), np.array(["b", "a", "b", "a"]))).with_classes(["b", "z", "a"])
+    assert (moved.labels.tolist(), moved.class_names) == ([0, 2, 0, 2], ("b", "z", "a"))
+    assert source.with_classes(["2", "7", "0", "1"]).labels.tolist() == [2, 0, 3, -1]
+    assert repr(source) == "Source('arrays', 4 rows, 3 classes)"
+
+
+def test_scores_do_not_depend_on_the_first_batch(tmp_path):
+    model = fitted(Y, lambda: OneVsRestClassifier(LogisticRegression()))
+    path = tune(model, X[VALIDATION], Y[VALIDATION], method="ts", levels=3).save(tmp_path / "cal.safetensors")
+    extreme = X[:1] + 20 * X.std(axis=0)
+    plain, after = CalibratedModel.load(path, model), CalibratedModel.load(path, model)
+    after.predict_proba(extreme)
+    np.testing.assert_array_equal(after.predict_proba(X[TEST]), plain.predict_proba(X[TEST]))
+
+
+def test_probabilities_that_are_0_only_later_are_small():
+    model = fitted(Y, GaussianNB)
+    tuned = tune(model, X[VALIDATION], Y[VALIDATION], method="ts", levels=3)
+    far = X[TEST] + 30 * X.std(axis=0)
+    assert (model.predict_proba(far) == 0).any()
+    assert np.isfinite(tuned.predict_proba(far)).all()
+
+
+def test_what_cannot_be_evaluated_says_so():
+    model = fitted(Y)
+    with pytest.raises(InputError, match=r"must be a CalibratedModel; it is a Pipeline.*driftcal\.tune"):
+        driftcal.evaluate(model, X[TEST], Y[TEST])
+    tuned = tune(model, X[VALIDATION], Y[VALIDATION], method="ts", levels=3)
+    noise = Suite("noise", "what was tuned on", (get_shift("tabular_noise").fit(X),))
+    with pytest.raises(InputError, match="'tabular_noise' takes any number"):
+        driftcal.evaluate(tuned, X[TEST], Y[TEST], suite=noise)
