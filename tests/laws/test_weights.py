@@ -1,4 +1,4 @@
-"""Weights that are shares, which sum to 1, say the same as the rows themselves; masked rows fill no bins; results travel."""
+"""Weights that are shares, which sum to 1, say the same as the rows; masked rows fill no bins; odd sizes; results that travel."""
 
 import copy
 import pickle
@@ -106,3 +106,15 @@ def test_scores_of_labels_in_every_form():
 def test_seeds_of_networks_are_checked():
     with pytest.raises(InputError, match="seed must be a whole number"):
         make_calibrator("pts", seed=-1).fit(Z, Y)
+
+
+@pytest.mark.parametrize("name", ["ets", "ts-ir", "pts"])
+def test_a_few_huge_logits_do_not_hide_the_valley_of_the_others(name):
+    rng = np.random.default_rng(0)
+    z = 2 * rng.normal(size=(1000, 3))
+    y = (2 * z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    z[:50] *= 1e6
+    y[:50] = rng.integers(0, 3, 50)
+    fitted = make_calibrator(name).fit(z, y)
+    assert 0.4 < fitted.temperature_ < 0.6
+    assert metrics.brier_score(y, fitted.predict_proba(z)) < metrics.evaluate(z, y).brier

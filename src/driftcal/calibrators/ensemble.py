@@ -244,7 +244,23 @@ def fit_brier(
     floor = beta_floor(t_max)
     if seen.spread < FLAT:  # every row is flat: all temperatures are the same, and the caller has set a cap
         return max(1.0, floor), seen.brier, 0
-    start = max(floor, GRID_START / seen.spread)
+    try:
+        beta, value, passes = _search(rows, seen, floor, max(floor, GRID_START / seen.spread), loss)
+    except NoFiniteOptimum:
+        if floor > 1 or seen.brier >= 1 - 1 / rows.n_classes:
+            raise
+        beta, value, passes = floor, math.inf, 1
+    if value <= seen.brier + 1e-12 or floor > 1:
+        return beta, value, passes
+    # Logits of very different sizes have several valleys, and the model as it is lies deeper: look around it.
+    beta, value, more = _search(rows, seen, floor, max(floor, 2.0 ** -(GRID // 2)), loss)
+    return beta, value, passes + more
+
+
+def _search(
+    rows: Rows, seen: Survey, floor: float, start: float, loss: Callable[..., Sequence[float]]
+) -> tuple[float, float, int]:
+    """The least squared error from a grid on that begins at `start`; where the least of the grid lies at its end, it moves."""
     every = rows.preview  # of a large array some blocks show where to look; where they do not, all rows are asked
     for passes in (0, 1, 2, 3):
         grid = rows.sums(_grid_sums, GRID, start, every=every)
