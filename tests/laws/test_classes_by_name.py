@@ -119,3 +119,19 @@ def test_what_cannot_be_evaluated_says_so():
     noise = Suite("noise", "what was tuned on", (get_shift("tabular_noise").fit(X),))
     with pytest.raises(InputError, match="'tabular_noise' takes any number"):
         driftcal.evaluate(tuned, X[TEST], Y[TEST], suite=noise)
+
+
+def test_features_keep_their_digits():
+    from sklearn.tree import DecisionTreeClassifier
+
+    edge = np.float64(np.float32(0.1)) + 1e-12  # rounds down to a float32 on the other side of the tree's threshold
+    x = np.array([[edge - 2e-12], [edge]] * 40)
+    y = np.arange(80) % 2
+
+    class Threshold(DecisionTreeClassifier):
+        def predict_proba(self, rows):
+            above = np.asarray(rows)[:, 0] > edge - 1e-12
+            return np.column_stack([0.9 - 0.8 * above, 0.1 + 0.8 * above])
+
+    tuned = tune(Threshold().fit(x, y), x, y, method="ts", shift=None, outputs="probabilities")
+    np.testing.assert_array_equal(tuned.predict(x), y)

@@ -132,8 +132,8 @@ def test_errors_of_choices():
         from_arrays(X[:2], ["a", "z"], class_names=["a", "b"])
     with pytest.raises(InputError, match="one group per sample"):
         from_arrays(X, Y, groups=[1, 2])
-    wrong = Source("mine", lambda rows: np.zeros((len(rows), 2)), np.zeros(3, int), ("a", "b"), lambda: "")
-    with pytest.raises(DataError, match="must give 3 float32 rows; it gave 3 of float64"):
+    wrong = Source("mine", lambda rows: np.zeros((len(rows), 2), np.int64), np.zeros(3, int), ("a", "b"), lambda: "")
+    with pytest.raises(DataError, match=r"must give 3 float32 rows \(features may be float64\); it gave 3 of int64"):
         wrong.inputs()
 
 

@@ -170,7 +170,7 @@ class Model:
         if not len(rows):
             raise ImagesError("inputs must have at least one row to prepare a model; they have none.")
         self._input_shape = rows.shape[1:]
-        batch = self.preprocessing(rows)
+        batch = self._preprocessed(rows)
         answers = self._run(batch)
         self._refuse_probabilities(answers)
         self._n_classes = self._to_logits(answers, 0).shape[1]
@@ -219,7 +219,12 @@ class Model:
 
     def _batches(self, rows: Array) -> Iterator[tuple[int, Array]]:
         for start in range(0, len(rows), self.batch_size):
-            yield start, self.preprocessing(rows[start : start + self.batch_size])
+            yield start, self._preprocessed(rows[start : start + self.batch_size])
+
+    def _preprocessed(self, rows: Array) -> Array:
+        # a tree asks whether a feature lies above a number: rounded to float32 it may lie on the other side
+        precise = self.framework == "sklearn" and rows.ndim == 2 and rows.dtype == np.float64
+        return self.preprocessing(rows, np.float64 if precise else np.float32)
 
     def _run(self, batch: Array) -> Array:
         most = self.backend.fixed_batch or self.backend.largest_batch

@@ -66,9 +66,9 @@ class Preprocessing:
         """Whether the second axis of the maps inside the model are channels; else it is the last."""
         return self.layout != "NHWC"
 
-    def __call__(self, inputs: Array) -> Array:
+    def __call__(self, inputs: Array, dtype: Any = np.float32) -> Array:
         """The model's input for a batch."""
-        x: Array = np.asarray(inputs, np.float32)
+        x: Array = np.asarray(inputs, dtype)
         if x.ndim not in (2, 4):
             raise ImagesError(f"inputs must be images (n, H, W, C) or features (n, F); their shape is {x.shape}.")
         for name, values in (("mean", self.mean), ("std", self.std)):

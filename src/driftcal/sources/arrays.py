@@ -47,7 +47,9 @@ def from_arrays(
         chosen = inputs[rows]
         if inputs.dtype == np.uint8:
             return np.divide(chosen, np.float32(255), dtype=np.float32)
-        return np.ascontiguousarray(chosen, np.float32)
+        return np.ascontiguousarray(
+            chosen, np.float64 if inputs.dtype == np.float64 and inputs.ndim == 2 else np.float32
+        )
 
     return Source(
         name,

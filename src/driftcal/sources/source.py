@@ -14,7 +14,7 @@ from driftcal.errors import DataError, InputError
 from driftcal.files import fingerprint
 from driftcal.types import Array, Indices, Labels
 
-#: Rows (by their position in the whole data set) to float32 inputs: images (n, H, W, C) in [0, 1] or features (n, F).
+#: Rows (by their position in the whole data set) to inputs: float32 images (n, H, W, C) in [0, 1], or features (n, F) of either precision.
 Read = Callable[[Indices], Array]
 
 
@@ -127,12 +127,13 @@ class Source:
             position = cut
 
     def inputs(self, rows: Indices | None = None) -> Array:
-        """float32 inputs of the given positions of the whole data set, or of all rows of this source."""
+        """The inputs of the given positions of the whole data set, or of all rows of this source."""
         chosen = self.indices if rows is None else np.asarray(rows, np.int64)
         values = self.read(chosen)
-        if len(values) != len(chosen) or values.dtype != np.float32:
+        known = (np.float32, np.float64) if values.ndim == 2 else (np.float32,)
+        if len(values) != len(chosen) or values.dtype not in known:
             raise DataError(
-                f"{self.name} must give {len(chosen)} float32 rows; it gave {len(values)} of {values.dtype}. "
+                f"{self.name} must give {len(chosen)} float32 rows (features may be float64); it gave {len(values)} of {values.dtype}. "
                 "Correct its read function."
             )
         return values
