@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from driftcal import places
+from driftcal.errors import InputError
 from driftcal.places import as_path
 from driftcal.types import Array
 
@@ -33,7 +34,7 @@ def write_atomic(
     that does not exist is made: whoever computed for an hour should not lose it to a missing one.
     A URL of an object store gets one whole object instead.
     """
-    target = as_path(path)
+    target = as_target(path)
     blocks = [data] if isinstance(data, bytes | bytearray | memoryview) else data
     if places.is_remote(target):
         places.put_object(target, blocks)
@@ -53,6 +54,14 @@ def write_atomic(
             temporary.unlink()
         raise
     _flush_folder(target.parent)
+    return target
+
+
+def as_target(path: str | os.PathLike[str]) -> Path:
+    """Where a file may be written; a folder is refused, before the work rather than after it."""
+    target = as_path(path)
+    if not places.is_remote(target) and (not target.name or target.is_dir()):
+        raise InputError(f"output must be a file; {str(path)!r} is a folder. Add the file's name.")
     return target
 
 

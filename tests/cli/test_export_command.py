@@ -37,6 +37,47 @@ def test_another_model_needs_force(onnx_tuned, run):
     assert run("export", "other.onnx", "cal.safetensors", "-o", "out.onnx", "--force").code == 0
 
 
+def test_probabilities_are_refused_unless_said(onnx_tuned, run):
+    import onnx
+
+    model = onnx.load("model.onnx")
+    model.graph.node.append(onnx.helper.make_node("Softmax", ["logits"], ["p"]))
+    model.graph.output[0].name = "p"
+    onnx.save(model, "sm.onnx")
+    words = ("export", "sm.onnx", "cal.safetensors", "-o", "out.onnx", "--force")
+    ran = run(*words)
+    assert (ran.code, "look like probabilities" in ran.err) == (1, True)
+    assert not (onnx_tuned / "out.onnx").exists()
+    assert run(*words, "--outputs", "probabilities").code == 0
+    assert run(*words, "--outputs", "scores").code == 2
+
+
+def test_rows_to_try_it_on(onnx_tuned, run):
+    rows = np.random.default_rng(0).random((300, 1, 8, 8), np.float32)
+    np.save("rows.npy", rows)
+    np.savez("rows.npz", x=rows, y=np.zeros(300))
+    (onnx_tuned / "rows.txt").write_text("1 2 3")
+    words = ("export", "model.onnx", "cal.safetensors", "-o", "out.onnx", "--json", "--inputs")
+    for name in ("rows.npy", "rows.npz"):
+        assert json.loads(run(*words, name).out)["probe_rows"] == 512
+    for name, fact in (("rows.txt", "plain arrays"), ("none.npy", "no file"), ("cal.safetensors", "plain arrays")):
+        ran = run(*words, name)
+        assert (ran.code, ran.err.count("\n"), fact in ran.err) == (1, 1, True), ran.err
+
+
+def test_what_is_read_is_not_written_over(onnx_tuned, run):
+    before = (onnx_tuned / "cal.safetensors").read_bytes()
+    for output, words in (
+        ("cal.safetensors", "than the calibrator"),
+        ("model.onnx", "than the model"),
+        (".", "is a folder"),
+        (onnx_tuned, "is a folder"),
+    ):
+        ran = run("export", "model.onnx", "cal.safetensors", "-o", output)
+        assert (ran.code, ran.err.count("\n"), words in ran.err) == (1, 1, True), ran.err
+    assert (onnx_tuned / "cal.safetensors").read_bytes() == before
+
+
 def test_a_dry_run_writes_nothing(onnx_tuned, run):
     before = sorted(onnx_tuned.iterdir())
     assert json.loads(run("export", "model.onnx", "cal.safetensors", "--dry-run", "--json").out) == {

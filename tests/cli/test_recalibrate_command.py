@@ -94,6 +94,21 @@ def test_a_dry_run_compares_and_writes_nothing(files, run):
     assert names(files) == there
 
 
+def test_labels_by_name_and_probabilities(files, run):
+    logits, y = labelled("new.npz", 300, 3, 2)
+    names = np.array(["owl", "ant", "bee", "cow"])
+    load("cal.safetensors").save("named.safetensors", notes={"class_names": names.tolist()})
+    np.savez("named.npz", logits=logits, y=names[y])
+    told = [
+        json.loads(run("recalibrate", "named.safetensors", data, "--dry-run", "--json").out)["data"]
+        for data in ("new.npz", "named.npz")
+    ]
+    assert told[0] == told[1]
+    np.savez("p.npz", logits=load("cal.safetensors").predict_proba(logits), y=y)
+    ran = run("recalibrate", "cal.safetensors", "p.npz")
+    assert (ran.code, ran.err.count("\n"), "from_probabilities" in ran.err) == (1, 1, True)
+
+
 def test_inputs_with_the_model(tuned, run):
     from cli.conftest import make_data
 

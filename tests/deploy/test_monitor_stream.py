@@ -11,7 +11,8 @@ import pytest
 
 from driftcal.cli import main
 from driftcal.deploy.monitor import Monitor
-from driftcal.deploy.monitor_stream import json_batches, lines_of
+from driftcal.deploy.monitor_lines import lines_of
+from driftcal.deploy.monitor_stream import json_batches
 from driftcal.deploy.monitor_watch import Watch
 
 

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, ShuffleSplit, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 import driftcal
@@ -57,6 +57,56 @@ def test_names_of_classes_and_prefit():
         plain.predict_proba(X[:5]), by_hand.predict_proba(np.log(fitted.predict_proba(X[:5])))
     )
     assert plain.ladder_ is None
+
+
+class Turned(LogisticRegression):
+    """A classifier whose classes are not sorted, such as a net behind scikit-learn's interface."""
+
+    def fit(self, x, y):
+        super().fit(x, y)
+        self.inner_, self.classes_ = self.classes_, self.classes_[[2, 0, 1]]
+        return self
+
+    def predict_proba(self, x):
+        return super().predict_proba(x)[:, [2, 0, 1]]
+
+    def predict(self, x):
+        return self.classes_[self.predict_proba(x).argmax(axis=1)]
+
+
+@pytest.mark.parametrize("cv", ["prefit", 3])
+def test_columns_are_known_by_the_names_of_their_classes(cv):
+    names = np.array(["a", "b", "c"])[Y]
+    turned, sorted_ = (
+        DriftCalibratedClassifier(kind(max_iter=500).fit(X[:200], names[:200]), "ts", cv=cv, shift=None)
+        for kind in (Turned, LogisticRegression)
+    )
+    for honest in (turned, sorted_):
+        honest.fit(X[200:400], names[200:400])
+    order = [turned.classes_.tolist().index(name) for name in sorted_.classes_]
+    np.testing.assert_allclose(turned.predict_proba(X[TEST])[:, order], sorted_.predict_proba(X[TEST]), atol=1e-9)
+    np.testing.assert_array_equal(turned.predict(X[TEST]), sorted_.predict(X[TEST]))
+
+
+@pytest.mark.parametrize("most", [False, True], ids=["balanced", "mostly the first class"])
+def test_scores_of_pairs_are_not_those_of_classes(most):
+    keep = (Y == 0) | (np.arange(600) % 10 == 0) if most else np.full(600, True)
+    for shape, refused in (("ovo", True), ("ovr", False)):
+        honest = DriftCalibratedClassifier(SVC(decision_function_shape=shape), "ts", cv=3, shift=None)
+        if refused:
+            with pytest.raises(ModelError, match=r"score per class.*decision_function_shape='ovr'"):
+                honest.fit(X[keep], Y[keep])
+        else:
+            honest.fit(X[keep], Y[keep])
+
+
+def test_nothing_that_follows_a_window_is_chosen(monkeypatch):
+    monkeypatch.setattr("driftcal.choose.CANDIDATES", ("ladder-ts", "ts"))
+    honest = DriftCalibratedClassifier(LR, "auto", cv=3, levels=3).fit(X[TRAIN], Y[TRAIN])
+    assert isinstance(honest.calibrator_, driftcal.TemperatureScaling)
+    assert "static map" not in honest.explanation_
+    named = DriftCalibratedClassifier(LR, "ladder-ts", cv=3, levels=3).fit(X[TRAIN], Y[TRAIN])
+    assert "predict_proba answers each row by itself, with its static map" in named.explanation_
 
 
 def test_works_where_scikit_learn_puts_estimators():

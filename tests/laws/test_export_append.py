@@ -145,20 +145,42 @@ def test_old_and_new_opsets(opset, tmp_path):
 )
 def test_one_score_for_two_classes(shape, nodes, tmp_path):
     path = write_model(tmp_path / "net.onnx", nodes, ["n", 1], shape, {"a": np.array([1])})
-    append_to_onnx(path, fitted("ps", 2), tmp_path / "out.onnx")
+    with pytest.raises(ModelError, match=r"single column lies in \[0, 1\]"):  # as random inputs do, which it echoes
+        append_to_onnx(path, fitted("ps", 2), tmp_path / "out.onnx")
+    append_to_onnx(path, fitted("ps", 2), tmp_path / "out.onnx", outputs="logits")
     x = np.linspace(-5, 5, 21, dtype=np.float32)[:, None]
     check(tmp_path / "out.onnx", fitted("ps", 2), np.concatenate([np.zeros_like(x), x], axis=1), x)
 
 
-def test_a_model_that_ends_in_a_softmax(tmp_path):
+def softmax(path):
     weights = {"w": np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)}
     nodes = [("MatMul", ["x", "w"], ["z"]), ("Softmax", ["z"], ["p"])]
-    path = write_model(tmp_path / "net.onnx", nodes, ["n", 6], ["n", 5], weights, out="p")
+    return write_model(path, nodes, ["n", 6], ["n", 5], weights, out="p")
+
+
+def test_a_model_that_ends_in_a_softmax(tmp_path):
+    path = softmax(tmp_path / "net.onnx")
     x = np.random.default_rng(1).normal(size=(200, 6)).astype(np.float32)
     y = np.random.default_rng(2).integers(5, size=200)
     tuned = driftcal.tune(path, x, y, method="irm", shift=None, outputs="probabilities")
     append_to_onnx(path, tuned.save(tmp_path / "cal.safetensors"), tmp_path / "out.onnx")
     np.testing.assert_allclose(run(tmp_path / "out.onnx", x)["probabilities"], tuned.predict_proba(x), atol=1e-6)
+
+
+def test_probabilities_are_not_read_as_logits(tmp_path):
+    path, saved = softmax(tmp_path / "sm.onnx"), tuned_file(tmp_path).save(tmp_path / "cal.safetensors")
+    for calibrator, options in ((fitted("irm", 5), {}), (saved, {"force": True})):
+        for said in ({}, {"outputs": "logits"}):
+            with pytest.raises(ModelError, match="these look like probabilities"):
+                append_to_onnx(path, calibrator, tmp_path / "no.onnx", **options, **said)
+        with pytest.raises(ModelError, match='outputs="probabilities" needs rows'):
+            append_to_onnx(tmp_path / "net.onnx", calibrator, tmp_path / "no.onnx", **options, outputs="probabilities")
+    assert not (tmp_path / "no.onnx").exists()
+    # calibrators do not see what softmax loses: its logarithm is the logits but for a constant
+    x = np.random.default_rng(1).normal(size=(200, 6)).astype(np.float32)
+    append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx", outputs="probabilities")
+    wanted = fitted("ts", 5).predict_proba(run(tmp_path / "net.onnx", x)["logits"])
+    np.testing.assert_allclose(run(tmp_path / "out.onnx", x)["probabilities"], wanted, atol=1e-6)
 
 
 def test_a_fixed_batch_and_given_inputs(tmp_path):
@@ -170,12 +192,39 @@ def test_a_fixed_batch_and_given_inputs(tmp_path):
         append_to_onnx(path, fitted("ts", 5), tmp_path / "no.onnx", inputs=np.zeros((4, 5)))
 
 
+def test_inputs_that_cannot_be_made_up_are_asked_for(tmp_path):
+    weights = {"w": np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)}
+    for shape, words in ((["n", "f"], r"inputs of shape \(8, 224\)"), (None, "declare the shape")):
+        path = write_model(tmp_path / "net.onnx", [("MatMul", ["x", "w"], ["logits"])], shape, ["n", 5], weights)
+        with pytest.raises(ModelError, match=f"{words}.*--inputs FILE"):
+            append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx")
+        append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx", inputs=np.ones((3, 6)))
+    for wrong in (np.array([["a"]]), np.ones((0, 6))):
+        with pytest.raises(InputError, match="rows of numbers"):
+            append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx", inputs=wrong)
+
+
+def test_another_kind_of_file_is_refused_by_name(tmp_path):
+    (tmp_path / "net.pt2").write_bytes(b"PK")
+    with pytest.raises(ModelError, match=r"ends in \.onnx; it is .*net\.pt2.*to_torch"):
+        append_to_onnx(tmp_path / "net.pt2", fitted("ts", 5), tmp_path / "out.onnx")
+    (tmp_path / "net.onnx").write_bytes(b"no ONNX")
+    with pytest.raises(ModelError, match="cannot be opened"):
+        append_to_onnx(tmp_path / "net.onnx", fitted("ts", 5), tmp_path / "out.onnx")
+
+
 def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path, monkeypatch):
     path = linear(tmp_path / "net.onnx")
     with pytest.raises(ModelError, match="it has 10 and the model answers 5"):
         append_to_onnx(path, fitted("ts", 10), tmp_path / "out.onnx")
     with pytest.raises(InputError, match="another file"):
         append_to_onnx(path, fitted("ts", 5), path)
+    saved = fitted("ts", 5).save(tmp_path / "cal.safetensors")
+    with pytest.raises(InputError, match="another file than the calibrator"):
+        append_to_onnx(path, saved, saved, force=True)
+    saved.unlink()
+    with pytest.raises(InputError, match="is a folder"):
+        append_to_onnx(path, fitted("ts", 5), tmp_path)
     with pytest.raises(InputError, match="calibrator"):
         append_to_onnx(path, 3, tmp_path / "out.onnx")
     with pytest.raises(ModelError, match="no model file"):

@@ -43,6 +43,25 @@ def test_parity(name, n_classes, tmp_path):
         check(z, wanted, *two.run(OUTPUTS, {"x": whole}))
 
 
+@pytest.mark.parametrize("name", NEED_FEATURES)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_row_without_a_softmax_harms_no_other_and_gets_no_numbers(name, bad):
+    calibrator, logits = fitted_inside(name, 10), rows(10, 20, 12).copy()
+    beside = np.concatenate([pooled(part, channels_first=True) for part in layer_values(len(logits))], axis=1)
+    module, session = to_torch(calibrator), open_session(to_onnx(calibrator).model.SerializeToString())
+
+    def answers():
+        given = torch.from_numpy(logits), torch.from_numpy(beside)
+        with torch.no_grad():
+            return session.run(OUTPUTS[:1], {"logits": logits, "features": beside})[0], module(*given).numpy()
+
+    wanted = answers()
+    logits[3, 1] = bad
+    for found, before in zip(answers(), wanted, strict=True):
+        np.testing.assert_array_equal(np.delete(found, 3, axis=0), np.delete(before, 3, axis=0))
+        assert np.isnan(found[3]).all()
+
+
 def check(logits, wanted, probabilities, label, confidence):
     assert np.abs(probabilities - wanted).max() < 1e-9
     np.testing.assert_array_equal(label, logits.argmax(axis=1))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from export_cases import SIZED, echo, fitted, rows
+from export_cases import SIZED, STATIC, echo, fitted, rows
 
 from driftcal.calibrators import make_calibrator
 from driftcal.deploy import append_to_onnx, to_onnx, to_torch
@@ -31,6 +31,35 @@ def test_parity(name, n_classes, tmp_path):
             assert np.abs(module(torch.from_numpy(part)).numpy() - wanted).max() < 1e-12
         for given, session in graphs.items():
             check(calibrator, part, wanted, *session.run(["probabilities", "label", "confidence"], {given: part}))
+
+
+BAD = {"NaN": np.nan, "+inf": np.inf, "only -inf": -np.inf}
+
+
+@pytest.mark.parametrize("n_classes", [2, 10, 1000])
+@pytest.mark.parametrize("name", STATIC)
+def test_a_row_without_a_softmax_harms_no_other_and_gets_no_numbers(name, n_classes):
+    calibrator, good = fitted(name, n_classes), rows(n_classes, 20, 12)
+    module, session = to_torch(calibrator), open_session(to_onnx(calibrator).model.SerializeToString())
+
+    def answers(logits):
+        with torch.no_grad():
+            given = torch.from_numpy(logits)
+            return (
+                *session.run(["probabilities", "confidence"], {"logits": logits}),
+                module(given),
+                module.log_proba(given),
+            )
+
+    wanted = answers(good)
+    for kind, value in BAD.items():
+        mixed = good.copy()
+        mixed[3, slice(None) if kind == "only -inf" else 1] = value
+        for k, (found, before) in enumerate(zip(answers(mixed), wanted, strict=True)):
+            found, before = np.asarray(found), np.asarray(before)
+            np.testing.assert_array_equal(np.delete(found, 3, axis=0), np.delete(before, 3, axis=0))
+            # in graphs that normalise, a row of -inf alone has no mass anywhere: zeros
+            assert np.isnan(found[3]).all() or (k < 2 and kind == "only -inf" and (found[3] == 0).all()), (kind, k)
 
 
 def check(calibrator, logits, wanted, probabilities, label, confidence):

@@ -162,6 +162,29 @@ def test_named_classes_and_parameters_live_on():
     assert result.calibrator.classes_.tolist() == ["cat", "dog", "emu"]
 
 
+def test_names_that_the_file_notes_are_known(tmp_path):
+    names = np.array(["emu", "cat", "dog"])  # not sorted
+    path = fit("ts").save(tmp_path / "cal.safetensors", notes={"class_names": names.tolist()})
+    logits, y = rows(200, 3, 3, 2)
+    by_name, by_number = recalibrate(path, logits, names[y], old=(logits, names[y])), recalibrate(path, logits, y)
+    assert by_name.about["data"] == by_number.about["data"] == by_name.about["old_data"]
+    with pytest.raises(LabelsError, match="'cow' is not among them"):
+        recalibrate(path, logits, np.where(y == 0, "cow", names[y]))
+    twice = fit("ts").save(tmp_path / "twice.safetensors", notes={"class_names": ["crane", "crane", "dog"]})
+    assert recalibrate(twice, logits, y).about == by_number.about
+
+
+def test_labels_of_one_class_cannot_refit_a_map_that_may_change_answers(tmp_path):
+    logits, y = rows(200, 3, 3, 2)
+    path = fit("ps").save(tmp_path / "cal.safetensors", notes={"class_names": ["emu", "cat", "dog"]})
+    with pytest.raises(LabelsError, match="all 200 are 1, none is 0, 2"):
+        recalibrate(fit("ps"), logits, np.ones(200, int))
+    with pytest.raises(LabelsError, match=r"all 200 are cat, none is emu, dog.*such as ts"):
+        recalibrate(path, logits, np.full(200, "cat"))
+    assert recalibrate(fit("ts"), logits, np.where(y == 1, y, logits.argmax(axis=1))).rows == 200
+    assert recalibrate(fit("ts"), np.abs(logits) * [1, 2, 1], np.ones(200, int)).rows == 200
+
+
 def test_rows_of_a_group_stay_in_one_fold():
     fold, _ = module._folds(100, np.repeat(np.arange(10), 10), 0)
     assert all(len(set(fold[i : i + 10])) == 1 for i in range(0, 100, 10))
@@ -214,6 +237,11 @@ def test_bad_calls_are_refused():
         recalibrate(old, logits, y[:-1])
     with pytest.raises(LogitsError):
         recalibrate(old, logits[:, :2], y)
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    for new, known in ((p, None), (p.round(2), None), (logits, (p, y))):
+        with pytest.raises(LogitsError, match=r"logits must be unnorm.*from_probabilities"):
+            recalibrate(old, new, y, old=known)
+    recalibrate(old, driftcal.from_probabilities(p), y)
     with pytest.raises(NotFittedError):
         recalibrate(driftcal.TemperatureScaling(), logits, y)
     with pytest.raises(InputError, match="nothing to refit"):

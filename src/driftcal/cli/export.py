@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
 from driftcal.cli import options
 from driftcal.cli.talk import Prose, Talk
+
+#: Of a file with rows to try a model on, these are enough.
+_MOST_ROWS = 256
 
 
 def export(
@@ -25,6 +28,21 @@ def export(
             metavar="A,B,…",
         ),
     ] = None,
+    outputs: Annotated[
+        str | None,
+        typer.Option(
+            help="What the model ends in: logits, or probabilities after a softmax.",
+            show_default="what the calibrator file says, or logits",
+        ),
+    ] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            help="Rows to try the model on, as it wants them: a .npy file, or x in a .npz file.",
+            metavar="FILE",
+            show_default="random ones of the declared shape",
+        ),
+    ] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     dry_run: options.DryRun = False,
@@ -37,15 +55,23 @@ def export(
 
     \b
       driftcal export model.onnx cal.safetensors -o calibrated.onnx
+
+    \b
+    A model that was exported with a free number of features:
+      driftcal export model.onnx cal.safetensors --inputs rows.npy
     """
     from driftcal.deploy import append_to_onnx
+    from driftcal.deploy.labelled import read_rows
 
     talk = Talk(as_json, quiet)
     if dry_run:
         talk.give({"would_write": [str(output)]}, f"would write {output}")
         return
     inside = layers.split(",") if layers else None
-    written = append_to_onnx(model, calibrator, output, layers=inside, force=force)
+    rows = None if inputs is None else read_rows(inputs, _MOST_ROWS)
+    written = append_to_onnx(
+        model, calibrator, output, layers=inside, force=force, inputs=rows, outputs=cast(Any, outputs)
+    )
     names = ", ".join(written.outputs)
     talk.give(
         written.to_dict(),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,7 @@ _SHOWN = 15
 
 
 def monitor(
+    context: typer.Context,
     calibrator: Annotated[Path, typer.Argument(help="The calibrator that tune wrote.", metavar="CALIBRATOR")],
     sources: Annotated[
         list[str] | None,
@@ -94,6 +97,8 @@ def monitor(
     }
     goes_on = state is not None and state.exists()
     watched = Monitor.load(state, calibrator) if goes_on and state is not None else Monitor(calibrator, **settings)
+    if goes_on:
+        _same(context, settings, timed, watched)
     if dry_run:
         places = [str(place) for place in (state, report, prometheus) if place is not None and str(place) != "-"]
         read = [place if place == "-" or Path(place).exists() else f"{place} (not there)" for place in sources or ["-"]]
@@ -104,12 +109,16 @@ def monitor(
         talk.say(f"going on from {state} with its settings: {watched.rows:,} rows seen before")
     watch = Watch(watched, state, None if prometheus == "-" else prometheus)
     silent = prometheus == "-"
-    try:
-        with _shown(talk, silent) as show:
-            for window in watch.run(batches_of(sources or ["-"], inputs, timed=timed)):
-                show(window)
-    except KeyboardInterrupt:
-        talk.say("stopped")
+    batches = batches_of(sources or ["-"], watched.settings.inputs, timed=timed)
+    with _stoppable():
+        try:
+            with _shown(talk, silent) as show:
+                for window in watch.run(batches):
+                    show(window)
+        except KeyboardInterrupt:
+            talk.say("stopped")
+        if watch.changed:  # the stop came while the last rows were being written
+            watch.write()
     summary = watched.summary()
     if report is not None:
         _draw(watched, summary, report, calibrator)
@@ -135,12 +144,48 @@ def _span(text: str) -> tuple[float, bool]:
         raise typer.BadParameter(f"must be like 500, 90s, 15m or 1h; it is {text!r}.", param_hint="--every") from None
 
 
+def _same(context: typer.Context, settings: dict[str, Any], timed: bool, watched: Any) -> None:
+    """Refuse settings that were asked for and are not those of the state that goes on: they could not be heeded."""
+    for name, value in settings.items():
+        source, kept = context.get_parameter_source(name), getattr(watched.settings, name)
+        counts = name == "every" and timed and watched.timed is False
+        if source is not None and source.name == "COMMANDLINE" and (value != kept or counts):
+            own = "the default" if kept is None else f"{kept:g} rows" if counts else kept
+            raise typer.BadParameter(
+                f"must be that of the state, {own}; it is {context.params[name]}. Leave it out, or start with another --state.",
+                param_hint="--" + name.replace("_", "-"),
+            )
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Inside, a service that is stopped (SIGTERM) or loses its terminal (SIGHUP) ends as if by Ctrl-C: what it saw is written."""
+    # where nohup has SIGHUP ignored, it stays so; only the main thread may say what a signal does
+    there = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    heeded = [number for number in there if signal.getsignal(number) != signal.SIG_IGN]
+    seen: list[int] = []
+
+    def stop(number: int, _: Any) -> None:
+        seen.append(number)
+        if len(seen) == 1:  # the second must not end the writing that the first began
+            raise KeyboardInterrupt
+
+    allowed = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, stop) for number in heeded} if allowed else {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _draw(watched: Any, summary: Summary, report: Path, calibrator: Path) -> None:
     from driftcal.report.timeline import write_timeline
 
-    names = [str(name) for name in watched.calibrator.classes_]
     windows = [window.to_dict() for window in watched.windows()]
-    write_timeline(windows, summary.to_dict(), report, title=f"Monitor of {calibrator.name}", class_names=names)
+    write_timeline(
+        windows, summary.to_dict(), report, title=f"Monitor of {calibrator.name}", class_names=watched.class_names
+    )
 
 
 @contextmanager

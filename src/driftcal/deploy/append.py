@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from driftcal.calibrated import CalibratedModel, check_same_model
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.artefact import load, notes
+from driftcal.checks import as_array
 from driftcal.deploy.append_layers import choose_layers, pooled_layers
 from driftcal.deploy.onnx_features import add_means, add_pooled
 from driftcal.deploy.onnx_file import (
@@ -24,13 +25,13 @@ from driftcal.deploy.onnx_file import (
     prove,
     to_onnx,
 )
-from driftcal.deploy.onnx_graph import OUTPUTS, add_calibration
+from driftcal.deploy.onnx_graph import OUTPUTS, add_calibration, batch_of, names_in
 from driftcal.deploy.onnx_nodes import Nodes
 from driftcal.deploy.recipe import Recipe, recipe_of
 from driftcal.errors import ArtefactError, InputError, ModelError, need
-from driftcal.files import write_atomic
+from driftcal.files import as_target, write_atomic
 from driftcal.models import Model, open_model
-from driftcal.models.model import SMALLEST_PROBABILITY
+from driftcal.models.model import SMALLEST_PROBABILITY, Outputs
 from driftcal.models.onnx_runtime import output_name, widened
 from driftcal.types import AnyArray, Array, Logits
 
@@ -39,6 +40,8 @@ _OLDEST_OPSET = 13
 #: A protobuf message, and so a file without weights beside it, ends here.
 _LARGEST_FILE = 2**31 - 1
 _PROBE_ROWS = 8
+#: The way out where rows cannot be made up.
+_EXAMPLES = "Pass inputs=... (--inputs FILE), some rows as the model wants them."
 _FLOAT, _DOUBLE = 1, 11  # TensorProto.FLOAT, DOUBLE
 
 
@@ -50,6 +53,7 @@ def append_to_onnx(
     layers: Sequence[str] | None = None,
     force: bool = False,
     inputs: AnyArray | None = None,
+    outputs: Outputs | None = None,
 ) -> OnnxExport:
     """Write the ONNX model to `output` with its calibrator at the end.
 
@@ -59,6 +63,9 @@ def append_to_onnx(
     that was tuned on another model, or does not say on which, is refused unless `force`. Weights that lie beside the
     model move into the new file, up to protobuf's 2 GB.
 
+    `outputs` says what the model ends in, "logits" or "probabilities" (after a softmax or sigmoid): without it what the calibrator's
+    file records, else logits. A model whose answers look otherwise is refused.
+
     A calibrator that looks inside the model is joined to the layers it was tuned on, pooled as `driftcal.pooled_features` does it. They are
     values of the graph; `layers` names them where the calibrator does not know them, or, with `force`, where the graph has other names for
     them.
@@ -67,12 +74,11 @@ def append_to_onnx(
     the calibrator on the logits (and features) it really emits. More than 1e-6 apart, and nothing is written.
     """
     source = Path(model_path)
-    if Path(output).resolve() == source.resolve():
-        raise InputError(f"output must be another file than the model {str(source)!r}. Choose a new name.")
+    _check_files(source, calibrator, output)
     fitted, recorded, tuned_on = _calibrator(calibrator, force)
     recipe = recipe_of(fitted)
     steps = {key: recorded[key] for key in ("preprocessing", "outputs")} if recorded else {}
-    model = open_model(source, **steps)
+    model = open_model(source, **{**steps, **({} if outputs is None else {"outputs": outputs})})
     if recorded and not force:
         check_same_model(model, recorded, calibrator if isinstance(calibrator, str | os.PathLike) else "the calibrator")
 
@@ -83,6 +89,8 @@ def append_to_onnx(
     probe = _probe(session.get_inputs()[0], steps.get("preprocessing") or {}) if inputs is None else inputs
     feed = {session.get_inputs()[0].name: _as_type(probe, session.get_inputs()[0].type)}
     before, *values = _answers(session, [logits_name, *inside], feed)
+    if force or not recorded:  # of the model it was tuned on, the tuning has seen more rows
+        _check_outputs(model, before, said=outputs is not None)
     _check_columns(model, before, fitted)
     pooled_layers(model, recipe, inside, values)
 
@@ -98,6 +106,21 @@ def append_to_onnx(
         _check_unchanged("probabilities", _answers(open_session(content), [names[0]], feed)[0], found[0])
     path = write_atomic(output, content)
     return OnnxExport(proto, difference, len(logits) + 256, names, path, recipe.note)
+
+
+def _check_files(model: Path, calibrator: Any, output: str | os.PathLike[str]) -> None:
+    """Refuse what is no ONNX model, and to write over what is read."""
+    as_target(output)
+    target = Path(output).resolve()
+    if target == model.resolve():
+        raise InputError(f"output must be another file than the model {str(model)!r}. Choose a new name.")
+    if isinstance(calibrator, str | os.PathLike) and target == Path(calibrator).resolve():
+        raise InputError(f"output must be another file than the calibrator {str(calibrator)!r}. Choose a new name.")
+    if model.suffix != ".onnx" and model.is_file():
+        raise ModelError(
+            f"the model must be an ONNX file, which ends in .onnx; it is {str(model)!r}. Export it to ONNX first, or put "
+            "driftcal.deploy.to_torch(calibrator) behind a torch net."
+        )
 
 
 def _calibrator(given: Any, force: bool) -> tuple[Calibrator, Mapping[str, Any] | None, Sequence[str]]:
@@ -166,7 +189,7 @@ def _append(
     `logits` and the layers `inside` are known by their names and by what they gave once.
     """
     logits_name, answers = logits
-    taken = set(_names(proto.graph))
+    taken = set(names_in(proto.graph))
     prefix = "driftcal/"
     while any(name.startswith(prefix) for name in taken):
         prefix = f"driftcal_{prefix}"
@@ -183,7 +206,7 @@ def _append(
     graph = proto.graph
     graph.node.extend(nodes.nodes)
     graph.initializer.extend(nodes.initializers)
-    graph.output.extend(output_infos(names, recipe.n_classes, _batch(graph, logits_name)))
+    graph.output.extend(output_infos(names, recipe.n_classes, batch_of(graph, logits_name)))
     describe(proto, calibrator, recipe.note)
     return names
 
@@ -206,31 +229,13 @@ def _to_logits(nodes: Nodes, name: str, answers: Array, kind: str) -> str:
     return nodes("Cast", nodes("Cast", logs, to=_FLOAT), to=_DOUBLE)
 
 
-def _names(graph: Any) -> Iterator[str]:
-    """Every value and node name in a graph and the graphs inside its nodes."""
-    for listed in (graph.input, graph.output, graph.initializer, graph.value_info):
-        yield from (item.name for item in listed)
-    for node in graph.node:
-        yield node.name
-        yield from node.input
-        yield from node.output
-        for attribute in node.attribute:
-            for inner in [attribute.g, *attribute.graphs]:
-                yield from _names(inner)
-
-
-def _batch(graph: Any, name: str) -> str | int:
-    """The declared batch size of an output, or its name."""
-    for item in graph.output:
-        if item.name == name and item.type.tensor_type.shape.dim:
-            first = item.type.tensor_type.shape.dim[0]
-            return int(first.dim_value) or str(first.dim_param) or "n"
-    return "n"
-
-
 def _probe(declared: Any, preprocessing: Mapping[str, Any]) -> Array:
     """Random inputs of the declared shape; free axes get 8 rows, 3 channels, and the preprocessing's size or 224."""
     shape = [axis if isinstance(axis, int) and axis > 0 else None for axis in declared.shape]
+    if not shape:
+        raise ModelError(
+            f"the model must declare the shape of its input to be tried; {declared.name!r} has none. {_EXAMPLES}"
+        )
     usual: list[int] = [224] * len(shape)
     if len(shape) == 4:
         channels_last = shape[3] in (1, 3) and shape[1] not in (1, 3)
@@ -242,8 +247,10 @@ def _probe(declared: Any, preprocessing: Mapping[str, Any]) -> Array:
 
 
 def _as_type(inputs: AnyArray, declared: str) -> Array:
-    kinds = {"tensor(float16)": np.float16, "tensor(double)": np.float64}
-    return np.asarray(inputs, kinds.get(declared, np.float32))
+    rows, kinds = as_array(inputs, "inputs"), {"tensor(float16)": np.float16, "tensor(double)": np.float64}
+    if rows.dtype.kind not in "fiub" or not rows.size:
+        raise InputError(f"inputs must be rows of numbers; they are {rows.dtype} of shape {rows.shape}. {_EXAMPLES}")
+    return np.asarray(rows, kinds.get(declared, np.float32))
 
 
 def _answers(session: Any, names: list[str], feed: dict[str, Array]) -> list[Array]:
@@ -252,8 +259,7 @@ def _answers(session: Any, names: list[str], feed: dict[str, Array]) -> list[Arr
     except Exception as error:  # onnxruntime raises classes of its own
         shapes = ", ".join(str(value.shape) for value in feed.values())
         raise ModelError(
-            f"the model cannot be tried on inputs of shape {shapes}: {str(error).splitlines()[0][:300]} "
-            "Pass inputs=..., some rows as the model wants them."
+            f"the model cannot be tried on inputs of shape {shapes}: {str(error).splitlines()[0][:300].rstrip('. ')}. {_EXAMPLES}"
         ) from error
     return found
 
@@ -267,6 +273,16 @@ def _check_unchanged(what: str, now: Array, before: Array) -> None:
         )
 
 
+def _check_outputs(model: Model, answers: Array, *, said: bool) -> None:
+    """Refuse probabilities taken for logits, and the other way round.
+
+    A single column may lie in [0, 1] by chance: whoever says what it is, is believed.
+    """
+    columns = _columns(answers)
+    if columns.shape[1] > 1 or not said:
+        model._refuse_probabilities(columns)
+
+
 def _check_columns(model: Model, answers: Array, calibrator: Calibrator) -> None:
     columns = _logits(model, answers).shape[1]
     if columns != calibrator.n_features_in_:
@@ -278,9 +294,13 @@ def _check_columns(model: Model, answers: Array, calibrator: Calibrator) -> None
 
 def _logits(model: Model, answers: Array) -> Logits:
     """The logits that driftcal reads from what the model answered."""
+    return model._to_logits(_columns(answers), 0)
+
+
+def _columns(answers: Array) -> Array:
     columns = answers[:, None] if answers.ndim == 1 else answers
     if columns.ndim != 2:
         raise ModelError(
             f"the model must answer (n, classes); it answered shape {answers.shape}. Export its last layer."
         )
-    return model._to_logits(columns, 0)
+    return columns

@@ -1,14 +1,19 @@
-"""A calibrator refitted to a blend of new rows and of what it knew."""
+"""A calibrator refitted to a blend of new rows and of what it knew, and the checks of such rows."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
+from driftcal import checks
+from driftcal.blocks import ROUNDED
 from driftcal.calibrators import Calibrator
-from driftcal.types import Float64, Labels, Logits
+from driftcal.calibrators.artefact import notes
+from driftcal.errors import InputError, LabelsError, LogitsError
+from driftcal.types import AnyArray, Array, Float64, Labels, Logits
 
 #: Logits and column numbers.
 Pair = tuple[Logits, Labels]
@@ -75,3 +80,44 @@ def names_of(fitted: Calibrator) -> list[Any] | None:
     """The classes by column where they have names."""
     numbered = np.array_equal(fitted.classes_, np.arange(fitted.n_features_in_))
     return None if numbered else fitted.classes_.tolist()
+
+
+def class_names(given: Any, fitted: Calibrator) -> list[Any] | None:
+    """The classes by column where they have names: the calibrator's own, or those that its file notes."""
+    own = names_of(fitted)
+    if own is None and isinstance(given, str | os.PathLike):
+        return notes(given)["notes"].get("class_names") or None
+    return own
+
+
+def checked_pair(fitted: Calibrator, logits: AnyArray, y: AnyArray, name: str, names: list[Any] | None) -> Pair:
+    """Checked logits and column numbers; numbers need no names, so that two classes of one name harm text alone."""
+    scores, _ = checks.as_logits(logits)
+    checks.finite_logits(scores, fitted.n_features_in_)
+    if len(scores) > 1 and checks.looks_like_probabilities(scores, ROUNDED):
+        raise LogitsError(
+            f"{name} must be unnormalised scores or log-probabilities; every row lies in [0, 1] and sums to 1 (or nearly), so these are "
+            "probabilities. Convert them with driftcal.from_probabilities(p)."
+        )
+    by_name = names if names_of(fitted) is not None or checks.as_array(y, "y").dtype.kind in "OUST" else None
+    labels, _ = checks.as_labels(y, scores.shape[1], len(scores), classes=by_name)
+    outside = np.flatnonzero((labels < 0) | (labels >= scores.shape[1]))
+    if len(outside):
+        raise InputError(
+            f"labels must be 0..{scores.shape[1] - 1} for {name} with {scores.shape[1]} columns; row {outside[0]} holds "
+            f"{labels[outside[0]]}. Leave out rows whose class is unknown."
+        )
+    return scores, labels
+
+
+def check_classes(fitted: Calibrator, labels: Array, names: list[Any] | None) -> None:
+    """Refuse labels of one class for a map that may change answers: it would learn to give that class to all, and be right."""
+    if fitted.keeps_accuracy or not len(labels) or (labels != labels[0]).any():
+        return
+    named = [str(name) for name in (names or range(fitted.n_features_in_))]
+    absent = [name for column, name in enumerate(named) if column != labels[0]]
+    listed = ", ".join(absent[:10]) + (", …" if len(absent) > 10 else "")
+    raise LabelsError(
+        f"labels must be of two classes or more, since {type(fitted).__name__} may change answers; all {len(labels)} are {named[labels[0]]}, none is "
+        f"{listed}. Collect rows of other classes, or recalibrate a method that keeps accuracy, such as ts."
+    )

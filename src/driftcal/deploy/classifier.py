@@ -23,6 +23,14 @@ from driftcal.perturb.shift import Shift
 from driftcal.tuning import fit_on_ladder
 from driftcal.types import AnyArray, Array, Labels, Logits, LogProbs, Probs
 
+#: What whoever asks for an adaptive calibrator has to know.
+_STATIC = (
+    "The calibrator follows windows of rows; predict_proba answers each row by itself, with its static map. For windows pass the "
+    "logits to calibrator_.adapt or calibrator_.stream, or use driftcal.tune."
+)
+#: A classifier's own answers are the tops of its scores, ties aside. Scores of pairs have theirs in the right place by chance only.
+_LEAST_AGREEMENT = 0.75
+
 
 class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """`estimator` with a calibrator tuned on rows that drift (Tomani et al. 2021, Algorithm 1), for tabular data.
@@ -32,7 +40,8 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
     tunes on the rows given to `fit`, which it must not have seen. `shift` perturbs those rows at `levels` levels that
     step the accuracy evenly down to chance: noise in each column's own scale by default, with `categorical` columns (by
     number, or by name in a data frame) resampled; None tunes on the rows as they are. `method` is a calibrator's name
-    or "auto", `clean_weight` the share of the rows as they are in all weight (None: of each level alike).
+    or "auto", `clean_weight` the share of the rows as they are in all weight (None: of each level alike). Each row is answered by itself,
+    so "auto" tries no calibrator that follows a window, and one that is named answers with its static map.
 
     Fitted: `estimator_`, `calibrator_`, `classes_`, `ladder_` (what Algorithm 1 found) and `explanation_` (in words).
 
@@ -105,6 +114,8 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         return self
 
     def _tune(self, rows: Any, labels: Labels, answerers: list[tuple[Any, Array]]) -> None:
+        for estimator, held_out in answerers:
+            _check_scores(estimator, _take(rows, held_out))
         noise = self._noise(rows)
 
         def answers(level: float, some: Array | None = None) -> Logits:
@@ -133,11 +144,19 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         method = self.method
         if method == "auto":
             choice = choose(
-                tuning, labels, keep_accuracy=False, focus="both", t_max=None, clean_weight=self.clean_weight
+                tuning,
+                labels,
+                keep_accuracy=False,
+                focus="both",
+                t_max=None,
+                clean_weight=self.clean_weight,
+                adaptive=False,
             )
             method, self.explanation_ = choice.method, f"{choice.explanation} {self.explanation_}".strip()
         self.calibrator_, words = fit_on_ladder(method, tuning, labels, None, self.clean_weight)
-        self.explanation_ = f"{self.explanation_} {words}".strip()
+        self.explanation_ = " ".join(
+            filter(None, (self.explanation_, words, _STATIC if CALIBRATORS[method].adaptive else ""))
+        )
 
     def _noise(self, rows: Any) -> Shift | None:
         if self.shift is None:
@@ -226,10 +245,30 @@ def _logits(estimator: Any, rows: Any, classes: Array) -> Logits:
         )
     known = np.asarray(estimator.classes_)
     if logits.shape[1] != len(known):
-        raise ModelError(
-            f"the estimator must give a score per class; {type(estimator).__name__} gives {logits.shape[1]} for {len(known)} classes. "
-            "For SVC set decision_function_shape='ovr'."
-        )
+        raise _no_score_per_class(estimator, f"gives {logits.shape[1]} for {len(known)} classes")
     full = np.full((len(logits), len(classes)), logits.min(initial=0.0) + np.log(SMALLEST_PROBABILITY))
-    full[:, np.searchsorted(classes, known)] = logits
+    full[:, _numbers(known, classes)] = logits  # by name: whoever made the estimator need not have sorted its classes
     return full
+
+
+def _check_scores(estimator: Any, rows: Any) -> None:
+    """Refuse scores that are not those of classes: of three classes there are as many pairs."""
+    if hasattr(estimator, "predict_proba") or not hasattr(estimator, "decision_function"):
+        return
+    logits, known = np.asarray(estimator.decision_function(rows)), np.asarray(estimator.classes_)
+    if logits.ndim != 2 or logits.shape[1] != len(known):
+        return  # what comes of that is seen where they are used
+    answers, tops = np.asarray(estimator.predict(rows)), known[logits.argmax(axis=1)]
+    # class by class: the first one, if most rows are of it, is the top of pairs often enough
+    agreement = float(np.mean([np.mean(tops[answers == name] == name) for name in np.unique(answers)]))
+    if agreement < _LEAST_AGREEMENT:
+        raise _no_score_per_class(
+            estimator, f"has its top score at the class it predicts in {agreement:.0%} of the rows only"
+        )
+
+
+def _no_score_per_class(estimator: Any, fact: str) -> ModelError:
+    return ModelError(
+        f"the estimator must give a score per class; {type(estimator).__name__} {fact}. "
+        "For SVC set decision_function_shape='ovr'."
+    )

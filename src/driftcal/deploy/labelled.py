@@ -1,4 +1,4 @@
-"""Labelled logits from a file, or from inputs and the model that a calibrator was tuned on."""
+"""Labelled logits from a file, or from inputs and the model that a calibrator was tuned on; inputs to try a model on."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from driftcal.models import open_model
 from driftcal.sources import open_source
 from driftcal.types import Array
 
+_INPUTS = ("x", "inputs", "images", "features")
 _LOGITS = ("logits", "scores")
 _LABELS = ("y", "labels", "label", "targets")
 
@@ -52,6 +53,25 @@ def read_labelled(path: str | os.PathLike[str]) -> Labelled:
         ) from error
 
 
+def read_rows(path: str | os.PathLike[str], most: int) -> Array:
+    """The first rows, `most` of them, of a ``.npy`` file or of the inputs (``x``, or its only array) in a ``.npz`` file."""
+    file = Path(path)
+    try:
+        with open(file, "rb") as stream:
+            stored = np.load(stream, allow_pickle=False)
+            if isinstance(stored, np.lib.npyio.NpzFile):
+                only = len(stored.files) == 1
+                stored = stored[stored.files[0] if only else _find(file, stored.files, _INPUTS, "inputs")]
+            rows: Array = stored[:most]
+            return rows
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {str(file)!r}.") from error
+    except (ValueError, OSError, EOFError, IndexError, zipfile.BadZipFile) as error:
+        raise DataError(
+            f"{str(file)!r} must be a .npy or .npz file of plain arrays; {error}. Write it with numpy.save(path, rows)."
+        ) from error
+
+
 def _find(file: Path, there: list[str], usual: tuple[str, ...], what: str) -> str:
     for name in usual:
         if name in there:
@@ -72,4 +92,5 @@ def answer_labelled(
     opened = open_model(model, **{**wish, **options})
     opened.prepare(source.inputs(source.indices[:16]))
     tuned = CalibratedModel.load(calibrator, opened, force=force)
+    source = source.with_classes(tuned.class_names)
     return Labelled(tuned.logits(source.inputs()), source.labels, source.groups)

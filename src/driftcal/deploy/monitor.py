@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,14 +14,15 @@ import numpy as np
 from driftcal.calibrated import CalibratedModel
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.adaptive import AdaptiveCalibrator
-from driftcal.calibrators.artefact import load as load_calibrator
-from driftcal.calibrators.artefact import notes as artefact_notes
+from driftcal.deploy.monitor_classes import Columns, is_missing
 from driftcal.deploy.monitor_labels import log_evidence
-from driftcal.deploy.monitor_rows import class_numbers, usable_rows, window_keys
+from driftcal.deploy.monitor_open import open_calibrator
+from driftcal.deploy.monitor_rows import listed, usable_rows
 from driftcal.deploy.monitor_settings import Settings
 from driftcal.deploy.monitor_state import WindowReport, report_window
 from driftcal.deploy.monitor_summary import Summary
 from driftcal.deploy.monitor_sums import Sums, fixed, sums_of_labels, sums_of_rows, width
+from driftcal.deploy.monitor_times import window_keys
 from driftcal.errors import InputError
 from driftcal.files import fingerprint
 from driftcal.numerics import softmax
@@ -39,7 +40,8 @@ class Monitor:
 
     `calibrator` is the file that `tune` wrote, a CalibratedModel, or a calibrator with the `profile` of its ladder.
     `inputs` says what it will be fed, "logits" or the model's own "probabilities". A window is `every` units of `at`:
-    seconds, or the number of the row where no `at` is given. `false_alarm` is the share of clean windows that may be
+    seconds, or the number of the row where no `at` is given; either all rows have one or none. `class_names` are those
+    that labels may come by, without them the calibrator's own. `false_alarm` is the share of clean windows that may be
     called anything but ok; `alpha` how probable it may be that a calibration that holds (to within `tolerance`) is ever
     called broken. The newest `keep` windows are kept apart, older ones in one sum; the last `remember` rows with an id
     wait for their label.
@@ -65,31 +67,29 @@ class Monitor:
         calibrator: Calibrator | CalibratedModel | Place,
         *,
         profile: Profile | None = None,
+        class_names: Sequence[Any] | None = None,
         **settings: Any,
     ) -> None:
-        self.calibrator, found = _open(calibrator)
-        self.profile = found if profile is None else profile
-        self.settings = Settings(**settings)
-        self.n_classes = len(self.calibrator.classes_)
-        if self.profile is not None and self.profile.n_classes != self.n_classes:
-            raise InputError(
-                f"profile must have the calibrator's {self.n_classes} classes; it has {self.profile.n_classes}. "
-                "Make it from the ladder of the same model."
-            )
+        self.calibrator, self.profile, self.class_names = open_calibrator(calibrator, profile, class_names)
+        self.settings = Settings.of(settings)
+        self.n_classes = len(self.class_names)
         self.sums: dict[int, Array] = {}
         self.folded: Array = np.zeros(width(self.n_classes), np.int64)
         self.origin: int | None = None
+        #: Whether rows come with times; None before the first.
+        self.timed: bool | None = None
         self.rejected: Counter[str] = Counter()
         #: id -> (window, fixed-point confidence, predicted column) of rows that wait for a label, oldest first
-        self.waiting: dict[str, tuple[int, int, int]] = {}
+        self.waiting: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
+        self._columns = Columns(self.class_names)
 
     def update(
         self, scores: AnyArray, *, at: AnyArray = None, y: AnyArray = None, ids: Iterable[Any] | None = None
     ) -> int:
         """See a batch of rows; returns how many were used.
 
-        `at` is the time or number of the batch or of each row; `y` labels, with None where one has not come yet; `ids`
-        names by which `label` will find the rows.
+        `at` is the time (seconds or a date) or number of the batch or of each row; `y` labels, with None or NaN where one
+        has not come yet; `ids` names by which `label` will find the rows.
         """
         rows, good, reasons = usable_rows(scores, self.n_classes, self.settings.inputs)
         self.rejected.update(reasons)
@@ -97,10 +97,14 @@ class Monitor:
         keys, timely = window_keys(at, n, self.settings.every, self.rows)
         self.rejected.update({"bad time": int((good & ~timely).sum())} if (good & ~timely).any() else {})
         use = np.flatnonzero(good & timely)
+        if len(use) and self.timed not in (None, at is not None):  # numbers of rows and times have no common order
+            self.rejected["no time" if self.timed else "unexpected time"] += len(use)
+            return 0
         if at is None:  # rejected rows take no number: a window holds as many rows as it should
             keys[use] = window_keys(None, len(use), self.settings.every, self.rows)[0]
-        labels = _listed(y, n, "y")
-        names = _listed(ids, n, "ids")
+        labels = listed(y, n, "y")
+        names = listed(ids, n, "ids")
+        self.timed = at is not None if len(use) else self.timed
         block = max(1, _BLOCK // self.n_classes)
         for start in range(0, len(use), block):
             part = use[start : start + block]
@@ -108,18 +112,23 @@ class Monitor:
         return len(use)
 
     def label(self, ids: Iterable[Any], y: Iterable[Any]) -> int:
-        """Labels of rows seen before, by their ids; returns how many found their row."""
-        found, values = [], []
-        for name, value in zip(ids, y, strict=True):
-            row = self.waiting.pop(str(name), None)
-            if row is None:
+        """Labels of rows seen before, by their ids; returns how many found their row.
+
+        A row whose label is missing (None, NaN) or no class goes on waiting.
+        """
+        pairs = [(str(name), value) for name, value in zip(ids, y, strict=True) if not is_missing(value)]
+        found, columns = [], []
+        for (name, _), column in zip(pairs, self._columns.of(value for _, value in pairs).tolist(), strict=True):
+            if name not in self.waiting:
                 self.rejected["label without a row"] += 1
+            elif column < 0:
+                self.rejected["unknown label"] += 1
             else:
-                found.append(row)
-                values.append(value)
+                found.append(self.waiting.pop(name))
+                columns.append(column)
         if found:
             table = np.array(found, np.int64)
-            self._learn(table[:, 0], table[:, 1], table[:, 2], values)
+            self._learn(table[:, 0], table[:, 1], table[:, 2], np.array(columns))
         return len(found)
 
     def merge(self, other: Monitor) -> Monitor:
@@ -128,7 +137,13 @@ class Monitor:
             raise InputError(
                 "monitors must have the same settings and calibrator to be merged; these differ. Make both in the same way."
             )
+        timed = {one.timed for one in (self, other)} - {None}
+        if len(timed) > 1:
+            raise InputError(
+                "monitors must both have seen times, or neither, to be merged; one has. Give `at` to both or to none."
+            )
         merged = self._empty()
+        merged.timed = next(iter(timed), None)
         merged.folded = self.folded + other.folded
         for one in (self, other):
             for key, values in one.sums.items():
@@ -180,15 +195,21 @@ class Monitor:
 
     @classmethod
     def load(
-        cls, path: Place, calibrator: Calibrator | CalibratedModel | Place, *, profile: Profile | None = None
+        cls,
+        path: Place,
+        calibrator: Calibrator | CalibratedModel | Place,
+        *,
+        profile: Profile | None = None,
+        class_names: Sequence[Any] | None = None,
     ) -> Self:
         """The monitor that `save` wrote, with the calibrator it was made for."""
         from driftcal.deploy.monitor_file import load
 
-        return load(cls, path, calibrator, profile)
+        return load(cls, path, calibrator, profile=profile, class_names=class_names)
 
     def _empty(self) -> Monitor:
-        return Monitor(self.calibrator, profile=self.profile, **dataclasses.asdict(self.settings))
+        beside: dict[str, Any] = {"profile": self.profile, "class_names": self.class_names}
+        return Monitor(self.calibrator, **beside, **dataclasses.asdict(self.settings))
 
     def _see(self, rows: Array, keys: Array, labels: Sequence[Any], names: Sequence[Any]) -> None:
         calibrated = self.calibrator.predict_proba(rows)
@@ -199,10 +220,14 @@ class Monitor:
             inside = keys == key
             added = sums_of_rows(gauges[inside], predicted[inside], self.n_classes, low=self.settings.low)
             self._add(int(key), added)
-        known = np.array([value is not None for value in labels], bool)
+        given = np.array([not is_missing(value) for value in labels], bool)
+        columns = np.full(len(labels), -1)
+        columns[given] = self._columns.of(label for label, there in zip(labels, given, strict=True) if there)
+        known = columns >= 0
+        if (given & ~known).any():
+            self.rejected["unknown label"] += int((given & ~known).sum())
         if known.any():
-            given = [value for value in labels if value is not None]
-            self._learn(keys[known], confidence[known], predicted[known], given)
+            self._learn(keys[known], confidence[known], predicted[known], columns[known])
         for i in np.flatnonzero(~known).tolist():
             if names[i] is not None:
                 self._remember(str(names[i]), (int(keys[i]), int(confidence[i]), int(predicted[i])))
@@ -215,18 +240,14 @@ class Monitor:
         plain[:, 0], plain[:, 1] = calibrated.max(axis=1), softmax(np.asarray(rows, np.float64)).max(axis=1)
         return np.clip(plain, 0, 1)
 
-    def _learn(self, keys: Array, confidence: Array, predicted: Array, labels: Sequence[Any]) -> None:
-        numbers, unknown = class_numbers(labels, self.calibrator.classes_)
-        if unknown:
-            self.rejected["unknown label"] += unknown
-        for key in np.unique(keys[numbers >= 0]):
-            inside = (keys == key) & (numbers >= 0)
-            right = predicted[inside] == numbers[inside]
+    def _learn(self, keys: Array, confidence: Array, predicted: Array, columns: Array) -> None:
+        for key in np.unique(keys):
+            inside = keys == key
+            right = predicted[inside] == columns[inside]
             self._add(
                 int(key),
                 sums_of_labels(confidence[inside], right, self.n_classes, tolerance=self.settings.tolerance),
             )
-        self._forget()
 
     def _remember(self, name: str, row: tuple[int, int, int]) -> None:
         if len(name) > _LONGEST_ID:
@@ -248,24 +269,5 @@ class Monitor:
             self.folded = self.folded + self.sums.pop(min(self.sums))
 
     def _forget(self) -> None:
-        for name in list(self.waiting)[: max(0, len(self.waiting) - self.settings.remember)]:
-            del self.waiting[name]
-
-
-def _open(calibrator: Calibrator | CalibratedModel | Place) -> tuple[Calibrator, Profile | None]:
-    if isinstance(calibrator, Calibrator):
-        return calibrator, None
-    if isinstance(calibrator, CalibratedModel):
-        found, opened = calibrator.profile, calibrator.calibrator
-    else:
-        opened, found = load_calibrator(calibrator), artefact_notes(calibrator)["notes"].get("profile")
-    return opened, Profile.from_dict(found) if isinstance(found, Mapping) else None
-
-
-def _listed(values: Any, n: int, name: str) -> list[Any]:
-    if values is None:
-        return [None] * n
-    listed = values.tolist() if hasattr(values, "tolist") else list(values)
-    if not isinstance(listed, list) or len(listed) != n:
-        raise InputError(f"{name} must hold one entry per row; there are {n} rows. Put None where there is none.")
-    return listed
+        while len(self.waiting) > self.settings.remember:
+            self.waiting.popitem(last=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
+from collections import Counter, OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,13 +39,14 @@ def save(monitor: Monitor, path: Any) -> Path:
         "settings": dataclasses.asdict(monitor.settings),
         "identity": monitor.identity,
         "origin": monitor.origin,
+        "timed": monitor.timed,
         "rejected": {reason: n for reason, n in sorted(monitor.rejected.items()) if n},
         "ids": list(monitor.waiting),
     }
     return write_tensors(path, [arrays], {**note, "digest": _digest(note, arrays)})
 
 
-def load(kind: type[M], path: Any, calibrator: Any, profile: Any) -> M:
+def load(kind: type[M], path: Any, calibrator: Any, **beside: Any) -> M:
     """The monitor in a file, after checking all of it."""
     file = read_tensors(path) if Path(path).is_file() else None
     if file is None:
@@ -63,7 +64,7 @@ def load(kind: type[M], path: Any, calibrator: Any, profile: Any) -> M:
     try:
         if digest != _digest(note, arrays):
             raise ArtefactError(f"{path} must match its own digest; it was altered or damaged. Start without it.")
-        monitor = kind(calibrator, profile=profile, **note["settings"])
+        monitor = kind(calibrator, **beside, **note["settings"])
         if note["identity"] != monitor.identity:
             raise ArtefactError(
                 f"{path} must belong to this calibrator; it was made with another one, or with another profile. "
@@ -84,9 +85,10 @@ def _fill(monitor: Monitor, note: dict[str, Any], arrays: dict[str, Array]) -> N
     monitor.folded = sums[0]
     monitor.sums = {int(key): values for key, values in zip(keys[1:], sums[1:], strict=True)}
     monitor.origin = note["origin"]
+    monitor.timed = note.get("timed")  # older files do not say: the next rows do
     monitor.rejected = Counter(note["rejected"])
     rows = waiting[1:].tolist()
-    monitor.waiting = {name: (row[0], row[1], row[2]) for name, row in zip(note["ids"], rows, strict=True)}
+    monitor.waiting = OrderedDict((name, (row[0], row[1], row[2])) for name, row in zip(note["ids"], rows, strict=True))
 
 
 def _digest(note: dict[str, Any], arrays: dict[str, Array]) -> str:

@@ -33,7 +33,7 @@ def prometheus_text(
     metric("rows_total", "counter", "Rows seen and used.", [({}, summary["rows"])])
     rejected = [({"reason": reason}, float(n)) for reason, n in summary["rejected"].items()]
     metric("rejected_rows_total", "counter", "Rows and lines that could not be used.", rejected)
-    newest: Mapping[str, Any] = windows[-1] if windows else {}
+    newest: Mapping[str, Any] = next((window for window in windows if window["window"] == summary["newest"]), {})
     low, high = newest.get("interval") or (None, None)
     edges = [({"edge": "low"}, low), ({"edge": "high"}, high)]
     state = [({"state": name}, float(name == summary["state"])) for name in STATES]

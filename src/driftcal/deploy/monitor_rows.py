@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from driftcal.checks import SUM_TOLERANCE, as_array
 from driftcal.errors import InputError
-from driftcal.types import AnyArray, Array, Labels
+from driftcal.models.model import SMALLEST_PROBABILITY
+from driftcal.types import AnyArray, Array
 
 #: What a monitor can be fed; nothing guesses which.
 INPUTS = ("logits", "probabilities")
-# Beyond this a number of a window is no whole number any more.
-_FARTHEST = 2.0**53
 
 
 def usable_rows(scores: AnyArray, n_classes: int, inputs: str) -> tuple[Array, Array, Counter[str]]:
@@ -72,48 +70,18 @@ def _usable_probabilities(array: Array) -> tuple[Array, Array, Counter[str]]:
     with np.errstate(all="ignore"):
         sums = values.sum(axis=1)
         inside = ((values >= 0) & (values <= 1 + SUM_TOLERANCE)).all(axis=1) & (np.abs(sums - 1) <= SUM_TOLERANCE)
-        good = finite & inside
-        logits = np.log(values / sums[:, None])
+    good = finite & inside
+    # as the deployed model does: a probability of 0 is very small, not impossible, and the sum may be a little off 1
+    logits = np.log(np.maximum(np.where(good[:, None], values, 1.0), SMALLEST_PROBABILITY)).astype(np.float32)
     reasons = {"not finite": int((~finite).sum()), "not probabilities": int((finite & ~inside).sum())}
     return logits, good, Counter({reason: n for reason, n in reasons.items() if n})
 
 
-def window_keys(at: AnyArray, n: int, every: float, rows: int) -> tuple[Array, Array]:
-    """The window of each row, and whether its time can be used; without times rows are counted on from `rows`.
-
-    >>> window_keys([0.0, 59.9, 60.0], 3, 60.0, 0)[0]
-    array([0, 0, 1])
-    """
-    if at is None:
-        times = np.arange(rows, rows + n, dtype=np.float64)
-    else:
-        found = _numbers(np.atleast_1d(np.asarray(at)))
-        if found is None or found.size not in (1, n):
-            raise InputError(
-                f"at must be one number, or one for each of {n} rows; it has shape {np.shape(at)}. Give seconds or row numbers."
-            )
-        times = np.broadcast_to(found.reshape(-1).astype(np.float64), (n,))
-    with np.errstate(all="ignore"):
-        keys = np.floor(times / every)
-    timely = np.abs(keys) < _FARTHEST  # false for NaN, too
-    return np.where(timely, keys, 0).astype(np.int64), timely
-
-
-def class_numbers(labels: Sequence[Any], classes: Array) -> tuple[Labels, int]:
-    """Labels as column numbers, -1 where no class has that name, and how many of those there are.
-
-    >>> class_numbers(["dog", "cow"], np.array(["cat", "dog"]))
-    (array([ 1, -1]), 1)
-    """
-    known: dict[Any, int] = {}
-    for column, name in enumerate(classes.tolist()):
-        known[name] = known[str(name)] = column
-    numbers = np.array([_look_up(known, label) for label in labels], np.int64).reshape(-1)
-    return numbers, int((numbers < 0).sum())
-
-
-def _look_up(known: dict[Any, int], label: Any) -> int:
-    try:
-        return known.get(label, -1)
-    except TypeError:  # a list or a dict
-        return -1
+def listed(values: Any, n: int, name: str) -> list[Any]:
+    """What comes beside the rows, one entry for each."""
+    if values is None:
+        return [None] * n
+    entries = values.tolist() if hasattr(values, "tolist") else list(values)
+    if not isinstance(entries, list) or len(entries) != n:
+        raise InputError(f"{name} must hold one entry per row; there are {n} rows. Put None where there is none.")
+    return entries

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
 
 from driftcal.deploy.monitor_rows import INPUTS
 from driftcal.errors import InputError, UnknownName
@@ -24,23 +29,39 @@ class Settings:
     keep: int = 1000
     remember: int = 100_000
 
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Settings:
+        """Settings by name; a name that is none is said."""
+        known = [field.name for field in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise UnknownName.of("setting of a monitor", name, known)
+        return cls(**given)
+
     def __post_init__(self) -> None:
         if self.inputs not in INPUTS:
             raise UnknownName.of("kind of inputs", self.inputs, INPUTS)
         if self.estimator is not None and self.estimator not in ESTIMATORS:
             raise UnknownName.of("estimator", self.estimator, ESTIMATORS)
-        wishes = {
-            "every": self.every > 0 and math.isfinite(self.every),
-            "false_alarm": 0 < self.false_alarm < 0.5,
-            "alpha": 0 < self.alpha < 1,
-            "tolerance": 0 <= self.tolerance < 0.5,
-            "low": 0 <= self.low <= 1,
-            "keep": self.keep >= 1,
-            "remember": self.remember >= 0,
-        }
-        for name, holds in wishes.items():
-            if not holds:
-                raise InputError(
-                    f"{name} must be a rate between 0 and 1, or a positive size; it is {getattr(self, name)}. "
-                    "See help(driftcal.Monitor)."
-                )
+        for name, (kind, holds, wish) in _WISHES.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, kind) or not holds(value):
+                raise InputError(f"{name} must be {wish}; it is {value!r}. See help(driftcal.Monitor).")
+            if isinstance(value, np.generic):  # a state file holds plain numbers
+                object.__setattr__(self, name, value.item())
+
+
+#: setting -> the kind of number it is, when one will do, and how to say so
+_WISHES: dict[str, tuple[type, Callable[[Any], bool], str]] = {
+    "every": (
+        Real,
+        lambda value: 0 < value < math.inf,
+        "a positive number: so many rows, or seconds where rows have times (an hour is 3600)",
+    ),
+    "false_alarm": (Real, lambda value: 0 < value < 0.5, "a share above 0 and below 0.5"),
+    "alpha": (Real, lambda value: 0 < value < 1, "a probability above 0 and below 1"),
+    "tolerance": (Real, lambda value: 0 <= value < 0.5, "a difference of shares, from 0 to below 0.5"),
+    "low": (Real, lambda value: 0 <= value <= 1, "a confidence from 0 to 1"),
+    "keep": (Integral, lambda value: value >= 1, "a whole number of windows, at least 1"),
+    "remember": (Integral, lambda value: value >= 0, "a whole number of rows, 0 or more"),
+}

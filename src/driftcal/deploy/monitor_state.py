@@ -115,7 +115,10 @@ def report_window(
 
 
 def _interval(profile: Profile, sums: Sums, estimates: dict[str, float], name: str) -> tuple[float, float]:
-    """From the lower to the higher of what the two extreme assumptions say, widened by the sampling error of each."""
+    """From the lower to the higher of what the two extreme assumptions say, widened by the sampling error of each.
+
+    That of the window and that of the validation rows: where those are few, they are what counts.
+    """
     errors = {
         "confidence": float(sums.errors[0]),
         "doc": float(sums.errors[1]),
@@ -125,7 +128,10 @@ def _interval(profile: Profile, sums: Sums, estimates: dict[str, float], name: s
     errors["middle"] = (errors["atc"] + errors["ladder"]) / 2
     # an accuracy is itself a share of so many rows, whatever is known about its mean
     own = math.sqrt(estimates[name] * (1 - estimates[name]) / sums.rows)
-    ends = {each: _LEVEL * math.hypot(errors[each], own) for each in ("atc", "ladder", name)}
+    # and every estimator starts from the accuracy of the clean rows, which so many validation rows tell
+    clean = profile.accuracies[0]
+    start = math.sqrt(clean * (1 - clean) / profile.rows)
+    ends = {each: _LEVEL * math.hypot(errors[each], own, start) for each in ("atc", "ladder", name)}
     low = min(estimates[each] - end for each, end in ends.items())
     high = max(estimates[each] + end for each, end in ends.items())
     return max(0.0, low), min(1.0, high)

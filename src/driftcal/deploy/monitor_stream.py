@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from driftcal.deploy.monitor_lines import LONGEST_LINE, line_groups
+from driftcal.deploy.monitor_times import seconds, times_of
 from driftcal.errors import DataError
 
-#: A line longer than this is dropped while it is read: a batch of 1,000 rows of 1,000 classes fits.
-LONGEST_LINE = 1 << 25
-_CHUNK = 1 << 16
 _ROWS = 4096
 
 
@@ -41,46 +38,15 @@ class Batch:
     kind: tuple[Any, ...] | None = None
 
 
-def lines_of(stream: BinaryIO, longest: int = LONGEST_LINE) -> Iterator[bytes | None]:
-    """The lines of a stream without their ends; None for one that is longer than `longest`, which is never held whole.
-
-    >>> import io
-    >>> list(lines_of(io.BytesIO(b"a\\nbbbbbb\\nc"), longest=3))
-    [b'a', None, b'c']
-    """
-    for group in line_groups(stream, longest):
-        yield from group
-
-
-def line_groups(stream: BinaryIO, longest: int = LONGEST_LINE) -> Iterator[list[bytes | None]]:
-    """The same lines, those together that came together: a live stream is not kept waiting."""
-    held: list[bytes] = []
-    size, dropping = 0, False
-    read = getattr(stream, "read1", stream.read)
-    while chunk := read(_CHUNK):
-        group: list[bytes | None] = []
-        *whole, rest = chunk.split(b"\n")
-        for piece in whole:
-            line = b"".join([*held, piece])
-            group.append(None if dropping or len(line) > longest else line)
-            held, size, dropping = [], 0, False
-        size += len(rest)
-        if size > longest:
-            held, dropping = [], True
-        elif rest and not dropping:
-            held.append(rest)
-        if group:
-            yield group
-    if held or dropping:
-        yield [None if dropping else b"".join(held)]
-
-
 def json_batches(stream: BinaryIO, inputs: str, *, longest: int = LONGEST_LINE) -> Iterator[Batch]:
     """Lines of JSON as batches: objects with `inputs` (one row or several), and perhaps label, id and time.
 
-    A line with label and id but no scores is a label that comes late. Time is a number or ISO 8601.
+    A line with label and id but no scores is a label that comes late. Time is a number or ISO 8601. While the stream is
+    quiet an empty batch comes now and then.
     """
     for group in line_groups(stream, longest):
+        if not group:
+            yield Batch()
         yield from joined(
             Batch(rejected={"line too long": 1}) if line is None else _parsed(line, inputs)
             for line in group
@@ -154,21 +120,6 @@ def _many(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def seconds(value: Any) -> float:
-    """A time as seconds: a number as it is, ISO 8601 since 1970; NaN for anything else.
-
-    >>> seconds(12), seconds("1970-01-01T01:00:00+00:00"), seconds("noon")
-    (12.0, 3600.0, nan)
-    """
-    try:
-        if isinstance(value, str):
-            moment = datetime.fromisoformat(value)
-            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
-
-
 def file_batches(path: str | os.PathLike[str], inputs: str) -> Iterator[Batch]:
     """The rows of a file, a few thousand at a time: .npz, .npy, .csv, or lines of JSON under any other name."""
     place = Path(path)
@@ -216,13 +167,17 @@ def _arrays(scores: Any, at: Any, labels: Any, ids: Any) -> Iterator[Batch]:
             )
     for start in range(0, len(scores), _ROWS):
         part = slice(start, start + _ROWS)
-        times = None if at is None else [seconds(value) for value in at[part].tolist()]
         yield Batch(
             np.asarray(scores[part]),
-            times,
+            None if at is None else _times(at[part]),
             None if labels is None else labels[part],
             None if ids is None else ids[part],
         )
+
+
+def _times(at: Any) -> list[float]:
+    times = times_of(at)
+    return [seconds(value) for value in times.tolist()]  # text as well
 
 
 def _csv(place: Path) -> Iterator[Batch]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from driftcal.deploy.monitor_labels import label_report
-from driftcal.deploy.monitor_state import DRIFTING, OK, OUT, STATES, UNKNOWN, WindowReport
+from driftcal.deploy.monitor_state import DRIFTING, FEWEST, OK, OUT, STATES, UNKNOWN, WindowReport
 from driftcal.deploy.monitor_sums import Sums
 
 HOLDS, BROKEN, NO_LABELS = "nothing speaks against it", "does not hold", "no labels"
@@ -19,7 +19,8 @@ HOLDS, BROKEN, NO_LABELS = "nothing speaks against it", "does not hold", "no lab
 class Summary:
     """What a monitor knows over all its windows.
 
-    `state` is the newest window's and `since` the window it has had it from; `evidence` is the e-value against
+    `state` is that of the `newest` window that can tell, one of 50 rows if there is any: the one that has just begun would
+    hide it. `since` is the window that it has been so from; `evidence` is the e-value against
     calibration, which counts as broken from 1/alpha on.
     """
 
@@ -27,6 +28,7 @@ class Summary:
     windows: int
     states: Mapping[str, int]
     state: str
+    newest: int | None
     since: int | None
     rejected: Mapping[str, int]
     labelled: Mapping[str, Any] | None
@@ -45,7 +47,7 @@ class Summary:
         follows: bool = False,
     ) -> Summary:
         """From the sums over everything and the windows that are kept apart; `follows` says that the calibrator adapts."""
-        state, since = _newest(windows)
+        state, newest, since = _newest(windows)
         labelled = label_report(total)
         calibration = NO_LABELS if labelled is None else BROKEN if evidence >= -math.log(alpha) else HOLDS
         counts = Counter(window.state for window in windows)
@@ -54,6 +56,7 @@ class Summary:
             windows=len(windows),
             states={name: counts[name] for name in STATES},
             state=state,
+            newest=newest,
             since=since,
             rejected=rejected,
             labelled=labelled,
@@ -72,15 +75,17 @@ class Summary:
         return asdict(self)
 
 
-def _newest(windows: Sequence[WindowReport]) -> tuple[str, int | None]:
-    if not windows:
-        return UNKNOWN, None
-    state, since = windows[-1].state, windows[-1].window
-    for window in reversed(windows):
+def _newest(windows: Sequence[WindowReport]) -> tuple[str, int | None, int | None]:
+    telling = [window for window in windows if window.rows >= FEWEST] or windows
+    if not telling:
+        return UNKNOWN, None, None
+    state, newest = telling[-1].state, telling[-1].window
+    since = newest
+    for window in reversed(telling):
         if window.state != state:
             break
         since = window.window
-    return state, since
+    return state, newest, since
 
 
 def _advice(state: str, calibration: str, labelled: Mapping[str, Any] | None, follows: bool) -> str:

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from driftcal.deploy.monitor import Monitor
 from driftcal.deploy.monitor_prometheus import prometheus_text
 from driftcal.deploy.monitor_state import WindowReport
 from driftcal.deploy.monitor_stream import Batch, file_batches, json_batches
+from driftcal.deploy.monitor_times import front
+from driftcal.errors import DataError
 from driftcal.files import write_atomic
 
 Place = str | os.PathLike[str]
@@ -21,12 +23,22 @@ Place = str | os.PathLike[str]
 PAUSE = 5.0
 
 
-def batches_of(places: Iterable[str], inputs: str, *, timed: bool = False) -> Iterator[Batch]:
+def batches_of(places: Sequence[str], inputs: str, *, timed: bool = False) -> Iterator[Batch]:
     """The rows of files one after the other; "-" is standard input, with lines of JSON.
 
     Where windows are `timed`, a row needs a time: one of standard input that brings none has the time at which it is read, one
-    of a file is rejected.
+    of a file is rejected. A file that is not there is said before the first is read.
     """
+    for place in places:
+        if place != "-" and (not Path(place).exists() or Path(place).is_dir()):
+            fact = "it is a folder" if Path(place).is_dir() else "there is no such file"
+            raise DataError(
+                f"{place} must be a file of rows; {fact}. Nothing was read: check the path, or give - for lines of JSON on stdin."
+            )
+    return _batches(places, inputs, timed)
+
+
+def _batches(places: Sequence[str], inputs: str, timed: bool) -> Iterator[Batch]:
     for place in places:
         live = place == "-"
         for batch in json_batches(sys.stdin.buffer, inputs) if live else file_batches(place, inputs):
@@ -44,25 +56,27 @@ class Watch:
     state: Place | None = None
     prometheus: Place | None = None
     clock: Callable[[], float] = time.monotonic
-    #: Whether rows have come with times: windows are then full when their time is over, however many rows they hold.
-    timed: bool = False
+    #: Whether there is anything that was not written yet.
+    changed: bool = True
 
     def run(self, batches: Iterable[Batch]) -> Iterator[WindowReport]:
         """Every window as soon as it has ended, and in the end those that have not.
 
-        A window has ended when it holds as many rows as it should, if rows are counted, or when a later one has begun. One that got more rows
-        afterwards is told again with the next that ends. After an interruption (Ctrl-C) everything seen is written first.
+        A window has ended when it holds as many rows as it should, if rows are counted, or when a later one has begun (`front`
+        says what a few rows with a wrong clock do). One that got more rows afterwards is told again with the next that
+        ends. Batches may be empty: a quiet stream is written as well. After an interruption (Ctrl-C) everything seen is
+        written first.
         """
         monitor = self.monitor
-        newest = max(monitor.sums, default=None)
+        newest = front(monitor.sums)
         # what an earlier run has reported: windows, and their rows at that time
-        told = {key: int(sums[0]) for key, sums in monitor.sums.items() if key != newest}
+        told = {key: int(sums[0]) for key, sums in monitor.sums.items() if newest is not None and key < newest}
         written = self.clock()
         try:
             for batch in batches:
                 self._feed(batch)
                 yield from self._tell(told, self._ended(told))
-                if self.clock() - written > PAUSE:
+                if self.changed and self.clock() - written > PAUSE:
                     self.write()
                     written = self.clock()
             yield from self._tell(told, set(monitor.sums))
@@ -75,18 +89,19 @@ class Watch:
             self.monitor.save(self.state)
         if self.prometheus is not None:
             write_atomic(Path(self.prometheus), self.figures().encode())
+        self.changed = False
 
     def figures(self) -> str:
         """The newest numbers in Prometheus' text format."""
-        windows = [self.monitor.window(max(self.monitor.sums))] if self.monitor.sums else []
-        names = [str(name) for name in self.monitor.calibrator.classes_]
-        return prometheus_text([w.to_dict() for w in windows if w.rows], self.monitor.summary().to_dict(), names)
+        summary = self.monitor.summary()
+        windows = [] if summary.newest is None else [self.monitor.window(summary.newest).to_dict()]
+        return prometheus_text(windows, summary.to_dict(), self.monitor.class_names)
 
     def _feed(self, batch: Batch) -> None:
         monitor = self.monitor
+        self.changed |= batch.scores is not None or bool(batch.late) or bool(batch.rejected)
         monitor.rejected.update(batch.rejected)
         if batch.scores is not None:
-            self.timed |= batch.at is not None
             monitor.update(batch.scores, at=batch.at, y=batch.labels, ids=batch.ids)
         if batch.late:
             monitor.label([name for name, _ in batch.late], [label for _, label in batch.late])
@@ -94,9 +109,10 @@ class Watch:
     def _ended(self, told: dict[int, int]) -> set[int]:
         """Windows that have ended, if any of them was not told yet."""
         sums = self.monitor.sums
-        newest = max(sums, default=0)
-        full = math.inf if self.timed else self.monitor.settings.every
-        ended = {key for key in sums if sums[key][0] and (key < newest or sums[key][0] >= full)}
+        newest = front(sums)
+        # a window of time is full when its time is over, however many rows it holds
+        full = math.inf if self.monitor.timed else self.monitor.settings.every
+        ended = {key for key in sums if newest is not None and sums[key][0] and (key < newest or sums[key][0] >= full)}
         return ended if ended - set(told) else set()
 
     def _tell(self, told: dict[int, int], keys: set[int]) -> Iterator[WindowReport]:

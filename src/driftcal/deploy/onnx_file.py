@@ -129,7 +129,7 @@ def open_session(content: bytes) -> Any:
     options = runtime.SessionOptions()
     # a proof is short: threads that wait for more must not burn a core
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 3  # its warnings are about graph style, its errors come as exceptions anyway
+    options.log_severity_level = 4  # its warnings are about graph style, its errors come as exceptions anyway
     try:
         return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises classes of its own for every kind of damage

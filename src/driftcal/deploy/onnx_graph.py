@@ -5,11 +5,12 @@ All operators but `Nodes.reduce` have kept their form since opset 13, so the nod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from driftcal.deploy.onnx_features import add_unit
 from driftcal.deploy.onnx_nodes import Nodes, look_up, number
-from driftcal.deploy.onnx_scores import FLOOR, add_scores, are_open, keeps_mass
+from driftcal.deploy.onnx_scores import FLOOR, add_scores, are_masked, keeps_mass
 from driftcal.deploy.recipe import Recipe
 
 #: What a calibrated model answers beside its own outputs.
@@ -49,7 +50,29 @@ def _finish(nodes: Nodes, recipe: Recipe, z: str, values: str, name: str) -> str
     if recipe.finish == "nothing":
         return values
     if recipe.finish == "mask":
-        return nodes("Where", are_open(nodes, z), values, number(0), name=name)
+        return nodes("Where", are_masked(nodes, z), number(0), values, name=name)
     if recipe.table is not None or not keeps_mass(recipe.scores):
-        values = nodes("Where", are_open(nodes, z), values, number(0))
+        values = nodes("Where", are_masked(nodes, z), number(0), values)
     return nodes("LpNormalization", values, axis=1, p=1, name=name)
+
+
+def names_in(graph: Any) -> Iterator[str]:
+    """Every value and node name in a graph and the graphs inside its nodes."""
+    for listed in (graph.input, graph.output, graph.initializer, graph.value_info):
+        yield from (item.name for item in listed)
+    for node in graph.node:
+        yield node.name
+        yield from node.input
+        yield from node.output
+        for attribute in node.attribute:
+            for inner in [attribute.g, *attribute.graphs]:
+                yield from names_in(inner)
+
+
+def batch_of(graph: Any, name: str) -> str | int:
+    """The declared batch size of an output, or its name."""
+    for item in graph.output:
+        if item.name == name and item.type.tensor_type.shape.dim:
+            first = item.type.tensor_type.shape.dim[0]
+            return int(first.dim_value) or str(first.dim_param) or "n"
+    return "n"

@@ -87,8 +87,8 @@ def look_up(
     """
     at = _locate(nodes, table.search, p, Buckets.of(table.search) if buckets else None)
     values = nodes("Gather", np.maximum(table.value, floor), at)
-    if table.line is None:
-        return values
+    if table.line is None:  # a bin's value says nothing about its score; that of a row without a softmax must stay NaN
+        return nodes("Add", values, nodes("Mul", p, number(0)))
     left, width, rise = (nodes("Gather", part, at) for part in table.line)
     share = nodes("Div", nodes("Sub", p, left), width)
     values = nodes("Add", values, nodes("Mul", share, rise))
@@ -115,6 +115,8 @@ def _locate(nodes: Nodes, search: Search, p: str, buckets: Buckets | None) -> st
     else:
         root = nodes("Sqrt", nodes("Sqrt", p))
         bucket = nodes("Cast", nodes("Mul", root, number(buckets.scale)), to=_INT32)
+        # NaN may be any whole number, and a place outside the table would fail all rows of the batch
+        bucket = nodes("Clip", bucket, *(np.array(end, np.int32) for end in (0, len(buckets.start) - 1)))
         at = nodes("Gather", buckets.start.astype(np.int32), bucket)
         numbers, above, below = buckets.sorted, buckets.above, buckets.below
     for up, down in zip(above, below, strict=True):

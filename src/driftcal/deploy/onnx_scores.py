@@ -92,12 +92,12 @@ def _log_softmax(nodes: Nodes, scale: float, z: str) -> str:
 
 def _softmax_of_open(nodes: Nodes, values: str, z: str, name: str | None) -> str:
     """The softmax of `values` where z is not masked."""
-    return nodes("Softmax", nodes("Where", are_open(nodes, z), values, number(-np.inf)), axis=1, name=name)
+    return nodes("Softmax", nodes("Where", are_masked(nodes, z), number(-np.inf), values), axis=1, name=name)
 
 
-def are_open(nodes: Nodes, z: str) -> str:
-    """Which classes are not masked."""
-    return nodes("Greater", z, number(-np.inf))
+def are_masked(nodes: Nodes, z: str) -> str:
+    """Which classes are masked; NaN is not, so that the row of one stays NaN."""
+    return nodes("Equal", z, number(-np.inf))
 
 
 def _log_odds(nodes: Nodes, z: str) -> str:
@@ -135,10 +135,10 @@ def _top_curve(nodes: Nodes, scores: TopCurve, z: str, name: str | None) -> str:
     runner_up = nodes("GatherElements", others, nodes("ArgMax", others, axis=1, keepdims=1), axis=1)
     second = nodes("Max", runner_up, number(MASKED))
     powers = nodes("Exp", nodes("Sub", others, second))
-    sum_of_powers = row_sum(nodes, powers)
-    alone = nodes("Less", sum_of_powers, number(0.5))  # the second counts 1, if there is one
-    total = nodes("Max", sum_of_powers, number(1))
+    total = nodes("Max", row_sum(nodes, powers), number(1))  # the second counts 1, if there is one
     odds = nodes("Min", nodes("Sub", nodes("Sub", top, second), nodes("Log", total)), number(-MASKED))
+    # a row of −inf alone is not: its odds are −inf too, for which the curve has NaN
+    alone = nodes("Greater", odds, number(-MASKED / 10))
     ahead = nodes("Div", number(1 + AHEAD), nodes("Add", total, number(1 + AHEAD)))
     sure = nodes("Max", look_up(nodes, scores.curve, odds, buckets=False), ahead)
     sure = nodes("Where", alone, number(1), sure)

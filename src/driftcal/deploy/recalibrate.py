@@ -13,7 +13,7 @@ import numpy as np
 from driftcal import checks
 from driftcal.calibrators import Calibrator, Identity
 from driftcal.calibrators.artefact import load, notes
-from driftcal.deploy.blend import Pair, names_of, refit
+from driftcal.deploy.blend import Pair, check_classes, checked_pair, class_names, refit
 from driftcal.errors import InputError, NotFittedError, WouldBeWorse
 from driftcal.files import fingerprint, sha256_file
 from driftcal.metrics import Evaluation, difference, evaluate
@@ -109,8 +109,10 @@ def recalibrate(
     ((), True)
     """
     fitted = _refittable(calibrator)
-    rows = _pair(fitted, logits, y, "logits")
-    known = None if old is None else _pair(fitted, *old, "old logits")
+    names = class_names(calibrator, fitted)
+    rows = checked_pair(fitted, logits, y, "logits", names)
+    known = None if old is None else checked_pair(fitted, *old, "old logits", names)
+    check_classes(fitted, rows[1], names)
     fold, units = _folds(len(rows[1]), groups, seed)
     chosen = _weight(weight)
 
@@ -205,20 +207,6 @@ def _refittable(given: Any) -> Calibrator:
         if getattr(fitted, needed, False):
             raise InputError(f"{name} is fitted to {what}, labelled logits are not enough to refit it. Tune it again.")
     return fitted
-
-
-def _pair(fitted: Calibrator, logits: AnyArray, y: AnyArray, name: str) -> Pair:
-    """Checked logits and column numbers."""
-    scores, _ = checks.as_logits(logits)
-    checks.finite_logits(scores, fitted.n_features_in_)
-    labels, _ = checks.as_labels(y, scores.shape[1], len(scores), classes=names_of(fitted))
-    outside = np.flatnonzero((labels < 0) | (labels >= scores.shape[1]))
-    if len(outside):
-        raise InputError(
-            f"labels must be 0..{scores.shape[1] - 1} for {name} with {scores.shape[1]} columns; row {outside[0]} holds "
-            f"{labels[outside[0]]}. Leave out rows whose class is unknown."
-        )
-    return scores, labels
 
 
 def _weight(weight: float | str) -> float | None:

@@ -9,7 +9,7 @@ import numpy as np
 from driftcal.calibrators.density import half_squares
 from driftcal.deploy.recipe import Recipe
 from driftcal.deploy.recipe_rows import Neighbours, ScaledByDistance, ScaledByNetwork, ScaledByRegression
-from driftcal.deploy.torch_parts import Buffers, scripted
+from driftcal.deploy.torch_parts import Buffers, only_finite, scripted
 from driftcal.deploy.torch_rows import Gaps, Network
 from driftcal.errors import need
 from driftcal.numerics import MASKED
@@ -111,7 +111,7 @@ class TorchFeatureCalibrator(Module):  # type: ignore[misc]
         # finite also for masked classes: 0 times that has a gradient
         below = torch.clamp(z - z.amax(-1, keepdim=True), min=self.masked)
         logs = torch.log_softmax(below * self.sharpness(z, self.unit(features)), -1)
-        return torch.where(z > float("-inf"), logs, float("-inf"))
+        return only_finite(torch.where(z > float("-inf"), logs, float("-inf")), z)
 
     @scripted
     def unit(self, features: Tensor) -> Tensor:

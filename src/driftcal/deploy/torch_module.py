@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from driftcal.calibrators import Calibrator
 from driftcal.deploy.recipe import Recipe, recipe_of
 from driftcal.deploy.torch_features import TorchFeatureCalibrator
-from driftcal.deploy.torch_parts import TableModule, scripted
+from driftcal.deploy.torch_parts import TableModule, only_finite, scripted
 from driftcal.deploy.torch_scores import scores_module
 from driftcal.errors import need
 
@@ -35,7 +35,7 @@ def to_torch(calibrator: Calibrator) -> TorchCalibrator | TorchFeatureCalibrator
 
 
 class TorchCalibrator(Module):  # type: ignore[misc]
-    """A calibrator as a torch module: probabilities of (…, classes) logits, in float64.
+    """A calibrator as a torch module: probabilities of (…, classes) logits, in float64; NaN for rows without a finite largest logit.
 
     Its numbers are buffers. Gradients flow through all maps but bins, which are flat between their edges. `note` says what
     else its user has to know: that an adaptive calibrator does not adapt here.
@@ -60,7 +60,11 @@ class TorchCalibrator(Module):  # type: ignore[misc]
         if logits.shape[-1] != self.n_classes:
             raise ValueError(f"logits must have {self.n_classes} columns; they have {logits.shape[-1]}")
         z = logits.to(torch.float64)
-        p = self.table(self.scores(z))
+        return only_finite(self.finished(self.table(self.scores(z)), z), z)
+
+    @scripted
+    def finished(self, p: Tensor, z: Tensor) -> Tensor:
+        """Values with 0 for masked classes, and with rows that sum to 1, where the calibrator wants it."""
         if self.finish == "nothing":
             return p
         open_classes = z > float("-inf")
@@ -75,7 +79,8 @@ class TorchCalibrator(Module):  # type: ignore[misc]
     def log_proba(self, logits: Tensor) -> Tensor:
         """Calibrated log-probabilities."""
         if self.is_log_exact:
-            return self.scores.log(logits.to(torch.float64))
+            z = logits.to(torch.float64)
+            return only_finite(self.scores.log(z), z)
         return torch.log(self.forward(logits))
 
     @scripted

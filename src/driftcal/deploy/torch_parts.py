@@ -43,6 +43,11 @@ class Buffers(Module):  # type: ignore[misc]
         return self
 
 
+def only_finite(values: Tensor, z: Tensor) -> Tensor:
+    """`values`, with NaN in rows whose logits z have no softmax: those with NaN or +inf, and those of −inf alone."""
+    return torch.where(torch.isfinite(z.amax(-1, keepdim=True)), values, float("nan"))
+
+
 class TableModule(Buffers):
     """Values of a table for scores of any shape (…, classes)."""
 

@@ -56,12 +56,13 @@ def timeline_html(
     """The page that :func:`write_timeline` writes."""
     style = asset("report.css") + _STYLE
     levels = [w for w in windows if w.get("level") is not None]
+    newest = [w for w in windows if w["window"] == summary["newest"]]
     parts = [
         _section("Accuracy", _ACCURACY_LEAD, accuracy_svg(windows) + _legend(summary)),
         _section("Place on the noise ladder", _LADDER_LEAD, _level_svg(levels)) if levels else "",
         _section("Unsure predictions", "Share of predictions with low confidence.", _low_svg(windows)),
         _section("Labels that came late", "", _labels(summary)),
-        _section("Predicted classes", _CLASSES_LEAD, _classes(windows, class_names)) if windows else "",
+        _section("Predicted classes", _CLASSES_LEAD, _classes(newest[0], class_names)) if newest else "",
         _section("Windows", f"The newest {_MOST_LINES} at most.", _table(windows[-_MOST_LINES:])),
         _section("Rows that could not be used", "", _rejected(summary)),
     ]
@@ -214,8 +215,8 @@ def _labels(summary: Mapping[str, Any]) -> str:
     )
 
 
-def _classes(windows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    shares = windows[-1]["shares"]
+def _classes(window: Mapping[str, Any], names: Sequence[str]) -> str:
+    shares = window["shares"]
     order = sorted(range(len(shares)), key=lambda c: -shares[c])[:20]
     lines = "".join(
         f"<tr><td><bdi>{text(names[c] if c < len(names) else c)}</bdi></td><td>{shares[c]:.3f}</td></tr>" for c in order

@@ -1,0 +1,171 @@
+"""The command as a service: stopped, restarted, quiet, or started wrongly."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from driftcal.cli import main
+from driftcal.cli.monitor import _stoppable
+from driftcal.deploy import monitor_lines
+from driftcal.deploy.monitor import Monitor
+from driftcal.deploy.monitor_stream import Batch, json_batches
+from driftcal.deploy.monitor_watch import PAUSE, Watch
+
+
+@pytest.fixture(scope="module")
+def artefact(world, tmp_path_factory):
+    path = tmp_path_factory.mktemp("artefact") / "cal.safetensors"
+    notes = {"profile": world.profile.to_dict(), "class_names": ["cat", "dog", "eel"]}
+    world.calibrator.save(path, notes=notes)
+    return path
+
+
+def command(*words, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["monitor", *map(str, words)])
+    out = capsys.readouterr()
+    return end.value.code or 0, out.out, out.err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such signals")
+@pytest.mark.parametrize("stop", ["SIGTERM", "SIGHUP"])
+def test_a_stopped_service_writes_what_it_saw(world, artefact, tmp_path, stop):
+    logits, _ = world.sample(60)
+    state = tmp_path / "state.safetensors"
+    words = [
+        sys.executable,
+        "-m",
+        "driftcal",
+        "monitor",
+        str(artefact),
+        "--every",
+        "50",
+        "--json",
+        "--state",
+        str(state),
+    ]
+    data = b"".join(json.dumps({"logits": row.tolist()}).encode() + b"\n" for row in logits)
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdin.write(data)
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["rows"] >= 50  # read, and the stream stays open
+        process.send_signal(getattr(signal, stop))
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert b"stopped" in err
+    assert json.loads(out.splitlines()[-1])["summary"]["rows"] == 60
+    assert Monitor.load(state, artefact).rows == 60
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such signals")
+def test_signals_mean_what_they_meant_afterwards():
+    before = signal.getsignal(signal.SIGTERM)
+    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
+    try:
+        with _stoppable():
+            signal.raise_signal(signal.SIGHUP)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)  # impatience does not disturb the writing
+        assert signal.getsignal(signal.SIGTERM) == before
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, ignored)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows cannot tell whether a pipe is quiet")
+def test_a_quiet_stream_gives_its_reader_time(monkeypatch):
+    monkeypatch.setattr(monitor_lines, "QUIET", 0.01)
+    end, begin = os.pipe()
+    with open(end, "rb") as stream:
+        batches = json_batches(stream, "logits")
+        os.write(begin, b'{"logits": [1, 2, 3]}\n{"logits": [1,')
+        assert next(batches).scores == [[1, 2, 3]]
+        assert next(batches) == Batch()
+        os.write(begin, b" 5, 6]}")
+        assert next(batches) == Batch()
+        os.close(begin)
+        assert [batch.scores for batch in batches] == [[[1, 5, 6]]]
+
+
+def test_a_quiet_stream_is_written(world, tmp_path):
+    state, now = tmp_path / "state.safetensors", [0.0]
+    written = []
+
+    def batches():
+        yield Batch(world.sample(30)[0])
+        written.append(state.exists())
+        now[0] += 2 * PAUSE
+        yield Batch()
+        written.append(Monitor.load(state, world.calibrator, profile=world.profile).rows)
+        state.unlink()
+        now[0] += 2 * PAUSE
+        yield Batch()
+        written.append(state.exists())  # nothing new, nothing written
+
+    list(Watch(world.monitor(), state, clock=lambda: now[0]).run(batches()))
+    assert written == [False, 30, False]
+
+
+def test_a_state_goes_on_with_its_own_settings(world, artefact, tmp_path, capsys):
+    p = np.full((60, 3), [0.2, 0.3, 0.5])
+    np.savez(tmp_path / "p.npz", probabilities=p)
+    state = tmp_path / "state.safetensors"
+    goes_on = (artefact, tmp_path / "p.npz", "--state", state, "-q")
+    first = command(*goes_on, "--inputs", "probabilities", "--every", "1h", capsys=capsys)
+    assert first[0] == 0
+    np.savez(tmp_path / "p.npz", probabilities=p, time=np.full(60, "2026-01-01", "datetime64[D]"))
+    assert command(*goes_on, "--every", "60m", capsys=capsys)[0] == 0
+    assert Monitor.load(state, artefact).rows == 60
+    for words in (("--inputs", "logits"), ("--every", "500"), ("--low", "0.3"), ("--estimator", "atc"), ("--false-alarm", "0.1")):  # fmt: skip
+        code, _, err = command(*goes_on, *words, capsys=capsys)
+        assert code == 2
+        assert words[0] in err
+        assert "must be that of the state" in err
+    assert Monitor.load(state, artefact).rows == 60
+
+
+def test_a_count_of_rows_does_not_go_on_as_time(world, artefact, tmp_path, capsys):
+    np.save(tmp_path / "rows.npy", world.sample(60)[0])
+    words = (artefact, tmp_path / "rows.npy", "--state", tmp_path / "state.safetensors", "-q")
+    assert command(*words, "--every", "60", capsys=capsys)[0] == 0
+    code, _, err = command(*words, "--every", "60s", capsys=capsys)
+    assert code == 2
+    assert "must be that of the state, 60 rows; it is 60s" in err
+
+
+def test_a_missing_file_is_said_before_the_first_is_read(world, artefact, tmp_path, capsys):
+    np.save(tmp_path / "there.npy", world.sample(60)[0])
+    state = tmp_path / "state.safetensors"
+    for wrong, fact in ((tmp_path / "nothere.npz", "there is no such file"), (tmp_path, "it is a folder")):
+        code, out, err = command(artefact, tmp_path / "there.npy", wrong, "--state", state, capsys=capsys)
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert f"{wrong} must be a file of rows; {fact}" in err
+        assert not state.exists()
+
+
+def test_the_page_and_the_figures_name_the_classes(world, artefact, tmp_path, capsys):
+    np.savez(tmp_path / "rows.npz", logits=world.sample(60)[0], y=np.full(60, "dog"))
+    page = tmp_path / "t.html"
+    _, out, _ = command(artefact, tmp_path / "rows.npz", "--report", page, "--prometheus", "-", capsys=capsys)
+    assert "<bdi>dog</bdi>" in page.read_text()
+    assert 'driftcal_predicted_share{class="dog"}' in out
+    assert "driftcal_labelled_rows_total 60.0" in out
+
+
+def test_labels_of_a_table_with_gaps(world, artefact, tmp_path, capsys):
+    rows = "z0,z1,z2,label,id\n1,2,3,2.0,a\n1,2,3,,b\n1,2,3,eel,c\n"
+    (tmp_path / "rows.csv").write_text(rows)
+    _, out, _ = command(artefact, tmp_path / "rows.csv", "--json", capsys=capsys)
+    summary = json.loads(out.splitlines()[-1])["summary"]
+    assert (summary["labelled"]["rows"], summary["labelled"]["accuracy"], summary["rejected"]) == (2, 1.0, {})
+    stream = io.BytesIO(b'{"logits": [1, 2, 3], "label": NaN, "id": "a"}\n{"id": "a", "label": "eel"}\n')
+    monitor = Monitor(artefact)
+    list(Watch(monitor).run(json_batches(stream, "logits")))
+    assert monitor.summary().labelled["rows"] == 1
