@@ -46,7 +46,8 @@ def _help(words: list[str]) -> str:
     out = io.StringIO()
     with _eighty_columns(), contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         main([*words, "--help"])
-    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+    # \b keeps a paragraph's lines apart; some of them are printed, where they cannot be seen
+    return "".join(f"{line.rstrip(' \b')}\n" for line in out.getvalue().splitlines())
 
 
 @contextlib.contextmanager

@@ -61,7 +61,8 @@ def tune(
     classes: Annotated[
         str | None,
         typer.Option(
-            help="All classes in the order of the model's outputs, where the data name only some of them.", metavar="A,B,…"
+            help="All classes in the order of the model's outputs, where the data name only some of them.",
+            metavar="A,B,…",
         ),
     ] = None,
     categorical: Annotated[
