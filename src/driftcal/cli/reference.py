@@ -46,8 +46,8 @@ def _help(words: list[str]) -> str:
     out = io.StringIO()
     with _eighty_columns(), contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         main([*words, "--help"])
-    # \b keeps a paragraph's lines apart; some of them are printed, where they cannot be seen
-    return "".join(f"{line.rstrip(' \b')}\n" for line in out.getvalue().splitlines())
+    # a backspace keeps the lines of a paragraph apart; some are printed, where nobody sees them
+    return "".join(line.rstrip(" \b") + "\n" for line in out.getvalue().splitlines())
 
 
 @contextlib.contextmanager
