@@ -51,11 +51,16 @@ def test_a_stopped_service_writes_what_it_saw(world, artefact, tmp_path, stop):
         str(state),
     ]
     data = b"".join(json.dumps({"logits": row.tolist()}).encode() + b"\n" for row in logits)
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    number = getattr(signal, stop)
+    ignored = signal.signal(number, signal.SIG_DFL)  # under nohup the command would heed no SIGHUP, and rightly so
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(words, **pipes)
+    signal.signal(number, ignored)
+    with process:
         process.stdin.write(data)
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["rows"] >= 50  # read, and the stream stays open
-        process.send_signal(getattr(signal, stop))
+        process.send_signal(number)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0
     assert b"stopped" in err
