@@ -194,3 +194,28 @@ def test_opening_a_callable_imports_no_framework():
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     )
     assert not loaded & {"torch", "onnx", "onnxruntime", "keras", "sklearn", "PIL", "numba", "matplotlib"}
+
+
+def test_an_onnx_model_may_give_labels_beside_its_scores(tmp_path):
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    def graph(*outputs):
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["z"]),
+            helper.make_node("Softmax", ["z"], ["probabilities"], axis=1),
+            helper.make_node("ArgMax", ["z"], ["label"], axis=1, keepdims=0),
+        ]
+        kinds = {"label": (TensorProto.INT64, ["n"]), "probabilities": (TensorProto.FLOAT, ["n", 3]), "z": (TensorProto.FLOAT, ["n", 3])}  # fmt: skip
+        made = helper.make_graph(
+            nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
+            [helper.make_tensor_value_info(name, *kinds[name]) for name in outputs],
+            [numpy_helper.from_array(np.eye(3, dtype=np.float32), "w")],
+        )  # fmt: skip
+        save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx")
+        return str(tmp_path / "net.onnx")
+
+    x = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    found = open_model(graph("label", "probabilities"), outputs="probabilities").logits(x)
+    np.testing.assert_allclose(found, x - np.log(np.exp(x).sum(axis=1, keepdims=True)), atol=1e-6)
+    with pytest.raises(ModelError, match=r"one output of scores.*'z', 'probabilities'.*zipmap"):
+        open_model(graph("z", "probabilities"))

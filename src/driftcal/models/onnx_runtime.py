@@ -14,6 +14,8 @@ from driftcal.files import fingerprint, sha256_bytes, sha256_file
 from driftcal.types import Array
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
+#: The same as a graph writes them: float, float16, double.
+_FLOATS = (1, 10, 11)
 
 
 class OnnxBackend:
@@ -148,11 +150,21 @@ def widened(graph: Any, layers: Sequence[str]) -> bytes:
 
 
 def output_name(outputs: Sequence[Any]) -> str:
-    """Which output of a session holds the scores: the only one, or the one called logits."""
-    if len(outputs) == 1:
-        return str(outputs[0].name)
-    for item in outputs:
-        if item.name == "logits":
-            return "logits"
+    """Which output of a session or a graph holds the scores: the only one, the one called logits, or the only table of floats."""
+    tables = [item for item in outputs if _is_table(item)]  # beside labels, say, as skl2onnx gives them
+    for listed in (outputs, [item for item in outputs if item.name == "logits"], tables):
+        if len(listed) == 1:
+            return str(listed[0].name)
     names = ", ".join(repr(item.name) for item in outputs)
-    raise ModelError(f"the ONNX model must have one output, or one called 'logits'; it has {names}. Remove the others.")
+    raise ModelError(
+        f"the ONNX model must have one output of scores, or one called 'logits'; it has {names}. Remove the others (skl2onnx: "
+        "options={'zipmap': False})."
+    )
+
+
+def _is_table(output: Any) -> bool:
+    kind = output.type
+    if isinstance(kind, str):  # a session's
+        return kind in _DTYPES and len(output.shape or ()) == 2
+    tensor = kind.tensor_type
+    return tensor.elem_type in _FLOATS and len(tensor.shape.dim) == 2
