@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from driftcal import checks
+from driftcal.errors import LogitsError
 from driftcal.numerics import kernel, row_argmax
 from driftcal.types import Array, Float64, Labels, Logits, Weights
 
@@ -17,6 +18,14 @@ HUGE = 1e70
 
 #: How far from 1 the sum of probabilities may be that a file holds with two digits.
 ROUNDED = 0.02
+
+
+def no_logits(name: str) -> LogitsError:
+    """The error for probabilities in the place of logits."""
+    return LogitsError(
+        f"{name} must be unnormalised scores or log-probabilities; every row lies in [0, 1] and sums to 1 (or nearly), so these are "
+        "probabilities. Convert them with driftcal.from_probabilities(p), divided by their sums if they were rounded."
+    )
 
 
 @dataclass(frozen=True)

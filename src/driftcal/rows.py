@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from driftcal import checks, chunks
-from driftcal.blocks import HUGE, Block, cut, empty_scan, scan
+from driftcal.blocks import HUGE, Block, cut, empty_scan, no_logits, scan
 from driftcal.cores import in_threads
 from driftcal.errors import InputError, LabelsError, LogitsError, WeightsError
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
@@ -202,10 +202,7 @@ class Rows:
                 "logits must hold at least one row; they are empty. Check the path or the filter that made them."
             )
         if maybe_probabilities and n > 1:
-            raise LogitsError(
-                "logits must be unnormalised scores or log-probabilities; every row lies in [0, 1] and sums to 1 (or nearly), "
-                "so these are probabilities. Convert them with driftcal.from_probabilities(p), divided by their sums if they were rounded."
-            )
+            raise no_logits("logits")
         self.n = int(n)
         # Skipping blocks of an array is free; those of a stream would have to be read all the same.
         n_blocks = -(-self.n * self.n_classes // BLOCK_SCORES)

@@ -31,7 +31,7 @@ from driftcal.deploy.recipe import Recipe, recipe_of
 from driftcal.errors import ArtefactError, InputError, ModelError, need
 from driftcal.files import as_target, write_atomic
 from driftcal.models import Model, open_model
-from driftcal.models.model import SMALLEST_PROBABILITY, Outputs
+from driftcal.models.answers import SMALLEST_PROBABILITY, Outputs, refuse_probabilities, to_logits
 from driftcal.models.onnx_runtime import output_name, widened
 from driftcal.types import AnyArray, Array, Logits
 
@@ -280,7 +280,7 @@ def _check_outputs(model: Model, answers: Array, *, said: bool) -> None:
     """
     columns = _columns(answers)
     if columns.shape[1] > 1 or not said:
-        model._refuse_probabilities(columns)
+        refuse_probabilities(columns, model.outputs)
 
 
 def _check_columns(model: Model, answers: Array, calibrator: Calibrator) -> None:
@@ -294,7 +294,7 @@ def _check_columns(model: Model, answers: Array, calibrator: Calibrator) -> None
 
 def _logits(model: Model, answers: Array) -> Logits:
     """The logits that driftcal reads from what the model answered."""
-    return model._to_logits(_columns(answers), 0)
+    return to_logits(_columns(answers), model.outputs, 0)
 
 
 def _columns(answers: Array) -> Array:

@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.base import clone
 
 from driftcal import checks
-from driftcal.blocks import ROUNDED
+from driftcal.blocks import ROUNDED, no_logits
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.artefact import notes
-from driftcal.errors import InputError, LabelsError, LogitsError
+from driftcal.errors import InputError, LabelsError
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits
 
 #: Logits and column numbers.
@@ -95,10 +95,7 @@ def checked_pair(fitted: Calibrator, logits: AnyArray, y: AnyArray, name: str, n
     scores, _ = checks.as_logits(logits)
     checks.finite_logits(scores, fitted.n_features_in_)
     if len(scores) > 1 and checks.looks_like_probabilities(scores, ROUNDED):
-        raise LogitsError(
-            f"{name} must be unnormalised scores or log-probabilities; every row lies in [0, 1] and sums to 1 (or nearly), so these are "
-            "probabilities. Convert them with driftcal.from_probabilities(p)."
-        )
+        raise no_logits(name)
     by_name = names if names_of(fitted) is not None or checks.as_array(y, "y").dtype.kind in "OUST" else None
     labels, _ = checks.as_labels(y, scores.shape[1], len(scores), classes=by_name)
     outside = np.flatnonzero((labels < 0) | (labels >= scores.shape[1]))

@@ -16,7 +16,8 @@ from driftcal.calibrators import CALIBRATORS
 from driftcal.checks import as_array
 from driftcal.choose import choose
 from driftcal.errors import InputError, LabelsError, ModelError, UnknownName
-from driftcal.models.model import SMALLEST_PROBABILITY
+from driftcal.models.answers import SMALLEST_PROBABILITY, log_probabilities
+from driftcal.models.scikit import scores_classes
 from driftcal.perturb import TabularNoise, get_shift
 from driftcal.perturb.ladder import find_ladder
 from driftcal.perturb.shift import Shift
@@ -28,8 +29,6 @@ _STATIC = (
     "The calibrator follows windows of rows; predict_proba answers each row by itself, with its static map. For windows pass the "
     "logits to calibrator_.adapt or calibrator_.stream, or use driftcal.tune."
 )
-#: A classifier's own answers are the tops of its scores, ties aside. Scores of pairs have theirs in the right place by chance only.
-_LEAST_AGREEMENT = 0.75
 
 
 class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -234,8 +233,7 @@ def _logits(estimator: Any, rows: Any, classes: Array) -> Logits:
     A class that the estimator has not seen, and a probability that it rounds to 0, is small, not impossible.
     """
     if hasattr(estimator, "predict_proba"):
-        probabilities = np.asarray(estimator.predict_proba(rows), np.float64)
-        logits = np.log(np.maximum(probabilities, SMALLEST_PROBABILITY))
+        logits = log_probabilities(estimator.predict_proba(rows))
     elif hasattr(estimator, "decision_function"):
         logits = np.asarray(estimator.decision_function(rows), np.float64)
         logits = np.stack([np.zeros(len(logits)), logits], axis=1) if logits.ndim == 1 else logits
@@ -252,19 +250,12 @@ def _logits(estimator: Any, rows: Any, classes: Array) -> Logits:
 
 
 def _check_scores(estimator: Any, rows: Any) -> None:
-    """Refuse scores that are not those of classes: of three classes there are as many pairs."""
+    """Refuse scores that are as many as classes and are not theirs."""
     if hasattr(estimator, "predict_proba") or not hasattr(estimator, "decision_function"):
         return
-    logits, known = np.asarray(estimator.decision_function(rows)), np.asarray(estimator.classes_)
-    if logits.ndim != 2 or logits.shape[1] != len(known):
-        return  # what comes of that is seen where they are used
-    answers, tops = np.asarray(estimator.predict(rows)), known[logits.argmax(axis=1)]
-    # class by class: the first one, if most rows are of it, is the top of pairs often enough
-    agreement = float(np.mean([np.mean(tops[answers == name] == name) for name in np.unique(answers)]))
-    if agreement < _LEAST_AGREEMENT:
-        raise _no_score_per_class(
-            estimator, f"has its top score at the class it predicts in {agreement:.0%} of the rows only"
-        )
+    shape = np.shape(estimator.decision_function(rows))
+    if len(shape) == 2 and shape[1] == len(estimator.classes_) and not scores_classes(estimator, rows):
+        raise _no_score_per_class(estimator, "has its top score seldom at the class it predicts")
 
 
 def _no_score_per_class(estimator: Any, fact: str) -> ModelError:

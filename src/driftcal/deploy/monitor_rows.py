@@ -9,7 +9,7 @@ import numpy as np
 
 from driftcal.checks import SUM_TOLERANCE, as_array
 from driftcal.errors import InputError
-from driftcal.models.model import SMALLEST_PROBABILITY
+from driftcal.models.answers import log_probabilities
 from driftcal.types import AnyArray, Array
 
 #: What a monitor can be fed; nothing guesses which.
@@ -72,7 +72,7 @@ def _usable_probabilities(array: Array) -> tuple[Array, Array, Counter[str]]:
         inside = ((values >= 0) & (values <= 1 + SUM_TOLERANCE)).all(axis=1) & (np.abs(sums - 1) <= SUM_TOLERANCE)
     good = finite & inside
     # as the deployed model does: a probability of 0 is very small, not impossible, and the sum may be a little off 1
-    logits = np.log(np.maximum(np.where(good[:, None], values, 1.0), SMALLEST_PROBABILITY)).astype(np.float32)
+    logits = log_probabilities(np.where(good[:, None], values, 1.0)).astype(np.float32)
     reasons = {"not finite": int((~finite).sum()), "not probabilities": int((finite & ~inside).sum())}
     return logits, good, Counter({reason: n for reason, n in reasons.items() if n})
 

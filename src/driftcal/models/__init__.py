@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from driftcal.errors import InputError, ModelError
+from driftcal.models.answers import SMALLEST_PROBABILITY, Outputs
 from driftcal.models.features import pooled_features
-from driftcal.models.model import SMALLEST_PROBABILITY, Backend, Model, Outputs
+from driftcal.models.model import Backend, Model
 from driftcal.models.preprocessing import Preprocessing
 
 #: Endings that open_model knows, and what they are.

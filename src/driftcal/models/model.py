@@ -7,19 +7,14 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from driftcal.checks import as_array, looks_like_probabilities
+from driftcal.checks import as_array
 from driftcal.chunks import check_columns
 from driftcal.errors import DriftcalError, ImagesError, InputError, ModelError, UnknownName
 from driftcal.files import fingerprint
+from driftcal.models.answers import Outputs, refuse_probabilities, to_logits
 from driftcal.models.batch import choose_batch_size
 from driftcal.models.preprocessing import Preprocessing
 from driftcal.types import AnyArray, Array, Logits
-
-Outputs = Literal["logits", "probabilities"]
-
-#: A probability that a model rounded to 0 is small, not impossible: its logarithm is taken here, about -87.3, the
-#: smallest normal float32. (-inf would mean a class that is ruled out.)
-SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
 
 _PROBE_ROWS = 16
 
@@ -172,8 +167,8 @@ class Model:
         self._input_shape = rows.shape[1:]
         batch = self._preprocessed(rows)
         answers = self._run(batch)
-        self._refuse_probabilities(answers)
-        self._n_classes = self._to_logits(answers, 0).shape[1]
+        refuse_probabilities(answers, self.outputs)
+        self._n_classes = to_logits(answers, self.outputs, 0).shape[1]
         if self._batch_size is None:
             self._batch_size = self._fitting_batch(batch[:1])
         return self
@@ -188,7 +183,7 @@ class Model:
             self.prepare(rows)
         result = np.empty((len(rows), self.n_classes), np.float32)
         for start, batch in self._batches(rows):
-            part = self._to_logits(self._run(batch), start)
+            part = to_logits(self._run(batch), self.outputs, start)
             if part.shape[1] != self.n_classes:
                 raise ModelError(
                     f"the model answered {part.shape[1]} columns, {self.n_classes} before. Is it the same model?"
@@ -277,42 +272,6 @@ class Model:
                     raise
                 size //= 2
         return size
-
-    def _refuse_probabilities(self, answers: Array) -> None:
-        single = answers.shape[1] == 1
-        between = bool(((answers >= 0) & (answers <= 1)).all())
-        normalised = between and (single or looks_like_probabilities(answers))
-        if self.outputs == "logits" and normalised:
-            rows = "its single column lies in [0, 1]" if single else "rows lie in [0, 1] and sum to 1"
-            raise ModelError(
-                f"the model must answer logits, but {rows}: these look like probabilities. Open it with "
-                'outputs="probabilities", or better, export it without its last softmax or sigmoid.'
-            )
-        if self.outputs == "probabilities" and not normalised:
-            raise ModelError(
-                'outputs="probabilities" needs rows in [0, 1] that sum to 1; the model answered values from '
-                f"{answers.min():.4g} to {answers.max():.4g}. If these are logits, leave the argument out."
-            )
-
-    def _to_logits(self, answers: Array, start: int) -> Logits:
-        values = answers.astype(np.float64) if self.outputs == "probabilities" else answers.astype(np.float32)
-        if values.shape[1] == 1:
-            other = 1 - values if self.outputs == "probabilities" else np.zeros_like(values)
-            values = np.concatenate([other, values], axis=1)
-        top = values.max(axis=1) if len(values) else np.zeros(0)
-        bad = np.flatnonzero(~np.isfinite(top))
-        if len(bad):
-            raise ModelError(
-                f"the model must answer finite scores; row {start + int(bad[0])} holds NaN or infinity, or only -inf. Look at "
-                "that input, and at overflow in half precision."
-            )
-        if self.outputs == "probabilities":
-            if not looks_like_probabilities(values):
-                raise ModelError(
-                    f'outputs="probabilities" needs rows in [0, 1] that sum to 1; rows {start}..{start + len(values) - 1} do not.'
-                )
-            values = np.log(np.maximum(values, SMALLEST_PROBABILITY))
-        return values.astype(np.float32)
 
     def _probe_answers(self) -> Array:
         """Answers to fixed inputs, for models without weights to hash."""

@@ -10,9 +10,24 @@ import numpy as np
 
 from driftcal.errors import ModelError
 from driftcal.files import sha256_array
-from driftcal.models.model import SMALLEST_PROBABILITY
+from driftcal.models.answers import log_probabilities
 from driftcal.numerics import log_softmax
 from driftcal.types import Array
+
+#: A classifier's own answers are the tops of its scores, ties aside; scores of pairs have theirs in the right place by chance only.
+_LEAST_AGREEMENT = 0.6
+
+
+def scores_classes(estimator: Any, rows: Any) -> bool:
+    """Whether `decision_function` scores classes: of three classes there are as many pairs (SVC's "ovo").
+
+    Compared class by class: the first one, if most rows are of it, is the top of pairs often enough.
+    """
+    scores, known = np.asarray(estimator.decision_function(rows)), np.asarray(estimator.classes_)
+    tops = known[scores.argmax(axis=1) if scores.ndim == 2 and scores.shape[1] > 1 else (scores.reshape(-1) > 0) * 1]
+    answers = np.asarray(estimator.predict(rows))
+    agreement = np.mean([np.mean(tops[answers == name] == name) for name in np.unique(answers)])
+    return bool(agreement > _LEAST_AGREEMENT)
 
 
 class ScikitBackend:
@@ -60,7 +75,7 @@ class ScikitBackend:
             self._way = self._choose(batch)
         if self._way == "decision_function":
             return np.asarray(self.estimator.decision_function(batch))
-        return self._log_probabilities(batch)
+        return log_probabilities(self.estimator.predict_proba(batch))
 
     def layers(self) -> tuple[str, ...]:
         """None: scikit-learn models have no layers to name."""
@@ -87,7 +102,7 @@ class ScikitBackend:
     def _choose(self, batch: Any) -> str:
         decides = hasattr(self.estimator, "decision_function")
         if not hasattr(self.estimator, "predict_proba"):
-            if decides and self._columns(batch) and self._tops_agree(batch):
+            if decides and self._columns(batch) and scores_classes(self.estimator, batch):
                 return "decision_function"
             raise ModelError(
                 f"{type(self.estimator).__name__} gives neither probabilities nor one score per class. Wrap it in "
@@ -103,21 +118,10 @@ class ScikitBackend:
                 return "decision_function"
         return "predict_proba"
 
-    def _tops_agree(self, batch: Any) -> bool:
-        """Whether scores are those of classes: three of pairs (SVC's "ovo") have their top anywhere."""
-        scores = np.asarray(self.estimator.decision_function(batch))
-        tops = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(np.int64)
-        return bool(np.mean(self.estimator.classes_[tops] == self.estimator.predict(batch)) > 0.5)
-
     def _columns(self, batch: Any) -> bool:
         shape = np.asarray(self.estimator.decision_function(batch[:1])).shape
         count = len(self.classes or ())
         return shape == (1, count) or (count == 2 and shape in ((1,), (1, 1)))
-
-    def _log_probabilities(self, batch: Any) -> Array:
-        # a probability that was rounded to 0 is small, not impossible
-        found: Array = np.log(np.maximum(self.estimator.predict_proba(batch), SMALLEST_PROBABILITY))
-        return found
 
 
 def _feed(digest: Any, value: Any, seen: set[int]) -> None:
