@@ -318,3 +318,14 @@ def test_help_lists_what_there_is(run):
         assert name in told["shifts"]
     for name in FORMATS:
         assert name in told["report"]
+
+
+def test_an_interruption_says_that_one_can_go_on(run, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("driftcal.perturb.catalogue.catalogue", stop)
+    ran = run("shifts")
+    assert (ran.code, ran.out) == (130, "")
+    assert "interrupted" in ran.err
+    assert "the same command goes on" in ran.err

@@ -59,13 +59,17 @@ def _root(
       driftcal report run -o report.html
 
     Every command has --json (data on stdout), --quiet (nothing on stderr but errors) and --dry-run (what would be done).
-    Exit code: 0 done, 1 failed, 2 misused.
+    Exit code: 0 done, 1 failed, 2 misused, 130 interrupted.
     """
 
 
 for _command in (demo, tune, evaluate, report, export, monitor, recalibrate, plan, shifts, inspect):
     app.command()(_command)
 app.add_typer(paper, name="paper")
+
+
+#: What typer makes of Ctrl-C.
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -76,11 +80,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         app(words, prog_name="driftcal", obj=shlex.join(["driftcal", *words]))
-    except KeyboardInterrupt:
-        print(
-            "driftcal: interrupted. What is in a store stays there: the same command goes on from it.", file=sys.stderr
-        )
-        sys.exit(130)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            print(
+                "driftcal: interrupted. What is in a store stays there: the same command goes on from it.",
+                file=sys.stderr,
+            )
+        raise
     except BrokenPipeError:  # the reader, e.g. `head`, has seen enough
         with contextlib.suppress(OSError):
             sys.stdout.close()

@@ -18,7 +18,7 @@ is what `--help` prints.
 - **stdout is data, stderr is talk.** `--json` makes the data JSON; `--quiet` leaves out the talk.
 - **`--dry-run`** says what would be done, how many passes through the model it takes, and about how long; for
   `evaluate` the number is exact, also after an interrupted run.
-- **Exit codes:** 0 done, 1 failed (the last line on stderr says why and what to do), 2 misused (unknown option, command or name).
+- **Exit codes:** 0 done, 1 failed (the last line on stderr says why and what to do), 2 misused (unknown option, command or name), 130 interrupted (Ctrl-C).
 - **Interrupted?** Run the same command again. `evaluate` and `demo` keep the model's answers beside their results,
   `tune` where `--store` says.
 - **Progress** appears on a terminal after two seconds, with rate and remaining time; elsewhere a line every 15 seconds.
