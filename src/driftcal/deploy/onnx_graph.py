@@ -38,7 +38,7 @@ def add_calibration(
     )
     if recipe.table is not None:
         floor = FLOOR if recipe.finish == "normalise" else 0.0
-        scores = look_up(nodes, recipe.table, scores, recipe.strict, floor)
+        scores = look_up(nodes, recipe.table, scores, floor)
     probabilities = _finish(nodes, recipe, logits, scores, outputs[0])
     nodes("ArgMax", logits if recipe.keeps_accuracy else probabilities, axis=1, keepdims=0, name=outputs[1])
     # a calibrator that keeps accuracy keeps the largest in its place

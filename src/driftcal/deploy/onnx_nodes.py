@@ -78,9 +78,7 @@ def log1p(nodes: Nodes, x: str) -> str:
     return nodes("Add", nodes("Log", more), lost)
 
 
-def look_up(
-    nodes: Nodes, table: Table, p: str, strict: float = 0.0, floor: float = 0.0, *, buckets: bool = True
-) -> str:
+def look_up(nodes: Nodes, table: Table, p: str, floor: float = 0.0, *, buckets: bool = True) -> str:
     """Values of the table: the search in as many steps as its length has binary digits, no loop.
 
     `buckets` may shorten it, for scores from 0 to 1.
@@ -89,10 +87,8 @@ def look_up(
     values = nodes("Gather", np.maximum(table.value, floor), at)
     if table.line is None:  # a bin's value says nothing about its score; that of a row without a softmax must stay NaN
         return nodes("Add", values, nodes("Mul", p, number(0)))
-    left, width, rise = (nodes("Gather", part, at) for part in table.line)
-    share = nodes("Div", nodes("Sub", p, left), width)
-    values = nodes("Add", values, nodes("Mul", share, rise))
-    return nodes("Add", values, nodes("Mul", p, number(strict))) if strict else values
+    left, slope = (nodes("Gather", part, at) for part in table.line)
+    return nodes("Add", values, nodes("Mul", nodes("Sub", p, left), slope))
 
 
 #: Among so few numbers, comparing with all of them takes less time than a search's many small operators.

@@ -76,7 +76,7 @@ def add_scores(
             log_p, log_rest = _logs(nodes, z, finite=False, underflows=underflows)
             # next to nothing instead of 0, times which an infinite logarithm would be no number
             a, b = np.maximum(scores.a, _FLAT), np.maximum(scores.b, _FLAT)
-            bent = nodes("Sub", nodes("Mul", log_p, a), nodes("Mul", log_rest, b))
+            bent = nodes("Add", nodes("Mul", log_p, a), nodes("Mul", log_rest, -b))
             return _sigmoid(nodes, nodes("Add", bent, scores.c), short)
         case TopCurve():
             return _top_curve(nodes, scores, z, name)
@@ -103,9 +103,12 @@ def are_masked(nodes: Nodes, z: str) -> str:
 def _log_odds(nodes: Nodes, z: str) -> str:
     """log p_c − log Σ_{k≠c} p_k from the probabilities: infinite beyond `_LARGEST_ODDS`, where they underflow."""
     p = nodes("Softmax", z, axis=1)
-    leads = nodes("Greater", p, number(0.6))  # as in _logs
-    rest = row_sum(nodes, nodes("Where", leads, number(0), p))
-    return nodes("Log", nodes("Div", p, nodes("Where", leads, rest, nodes("Sub", number(1), p))))
+    return nodes("Log", nodes("Div", p, _others(nodes, p)))
+
+
+def _others(nodes: Nodes, p: str) -> str:
+    """Σ_{k≠c} p_k as what comes before and what comes after: unlike 1 − p it has its digits for a class that takes almost all."""
+    return nodes("Add", *(nodes("CumSum", p, np.array(1), exclusive=1, reverse=end) for end in (0, 1)))
 
 
 def _logs(nodes: Nodes, z: str, *, finite: bool, underflows: bool = False) -> tuple[str, str]:
@@ -118,11 +121,10 @@ def _logs(nodes: Nodes, z: str, *, finite: bool, underflows: bool = False) -> tu
     if finite:
         log_p = nodes("Max", log_p, number(MASKED))
     p = nodes("Exp", log_p)
+    if underflows:
+        return log_p, nodes("Log", _others(nodes, p))
     # one class at most, also when 1/2 is rounded up, and the only one for which 1 − p loses digits
     leads = nodes("Greater", p, number(0.6))
-    if underflows:
-        rest = row_sum(nodes, nodes("Where", leads, number(0), p))
-        return log_p, nodes("Log", nodes("Where", leads, rest, nodes("Sub", number(1), p)))
     rest = nodes.reduce("ReduceLogSumExp", nodes("Where", leads, number(MASKED), log_p))
     return log_p, nodes("Where", leads, rest, nodes("Log", nodes("Sub", number(1), p)))
 

@@ -49,14 +49,14 @@ EDGE_MARGIN = 1e-13
 
 @dataclass(frozen=True)
 class Table:
-    """What replaces a score: value + rise·(score − left)/width, read where the search ends.
+    """What replaces a score: value + slope·(score − left), read where the search ends.
 
     Bins have only values: `line` is then None.
     """
 
     search: Search
     value: Float64
-    line: tuple[Float64, Float64, Float64] | None = None  # left, width, rise
+    line: tuple[Float64, Float64] | None = None  # left, slope
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ Scores = Scaled | ByRow | Blended | Stretched | Mixed | Sigmoids | BetaCurves | 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Scores, table, strictness and finish of one calibrator; `strict`·score is added after the table.
+    """Scores, table and finish of one calibrator.
 
     `widths` are those of the layers whose features it looks at beside logits.
     """
@@ -130,7 +130,6 @@ class Recipe:
     keeps_accuracy: bool
     scores: Scores = Scaled()
     table: Table | None = None
-    strict: float = 0.0
     finish: Finish = "nothing"
     note: str = ""
     widths: tuple[int, ...] = ()
@@ -174,14 +173,9 @@ def recipe_of(calibrator: Calibrator) -> Recipe:
             scaled, plain, doubt = (float(weight) for weight in calibrator.weights_)
             return Recipe(n, keeps, Blended(1 / calibrator.temperature_, (scaled, plain, doubt)))
         case IsotonicRegression() | IsotonicRegressionMulticlass() | TemperatureIsotonicRegression():
-            return Recipe(
-                n,
-                keeps,
-                Scaled(1 / getattr(calibrator, "temperature_", 1.0)),
-                _curves(calibrator.curve_scores_, calibrator.curve_values_, calibrator.curve_starts_),
-                STRICT if isinstance(calibrator, IsotonicRegressionMulticlass) else 0.0,
-                "normalise",
-            )
+            strict = STRICT if isinstance(calibrator, IsotonicRegressionMulticlass) else 0.0
+            curves = _curves(calibrator.curve_scores_, calibrator.curve_values_, calibrator.curve_starts_, strict)
+            return Recipe(n, keeps, Scaled(1 / getattr(calibrator, "temperature_", 1.0)), curves, "normalise")
         case VectorScaling():
             return Recipe(n, keeps, Stretched(1.0, calibrator.slopes_, calibrator.intercepts_))
         case StructuredVectorScaling():
@@ -215,8 +209,8 @@ def recipe_of(calibrator: Calibrator) -> Recipe:
     )
 
 
-def _curves(scores: Float64, values: Float64, starts: Array) -> Table:
-    """Curves as segments: each has one more than points, the outer two are flat."""
+def _curves(scores: Float64, values: Float64, starts: Array, strict: float = 0.0) -> Table:
+    """Curves as segments: each has one more than points, the outer two are flat; everywhere `strict`·score is added."""
     place = np.arange(len(scores)) + np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     below, above = place, place + 1  # the segments that end and begin at each point
     inner = np.ones(len(scores) + len(starts) - 1, bool)
@@ -230,7 +224,10 @@ def _curves(scores: Float64, values: Float64, starts: Array) -> Table:
     right[below], high[below] = scores, values
     width[inner] = (right - left)[inner]
     rise[inner] = (high - value)[inner]
-    return Table(Search.among(scores, starts), value, (np.where(inner, left, 0.0), width, rise))
+    left[~inner] = 0
+    with np.errstate(over="ignore"):  # between scores that are next to 0
+        slope = np.minimum(rise / width, np.finfo(float).max)
+    return Table(Search.among(scores, starts), value + strict * left, (left, slope + strict))
 
 
 def _bins(edges: Float64, values: Float64) -> Table:

@@ -49,7 +49,7 @@ class TorchCalibrator(Module):  # type: ignore[misc]
         self.note = recipe.note
         self.is_log_exact = recipe.table is None and recipe.finish == "nothing"
         self.scores = scores_module(recipe.scores)
-        self.table = torch.nn.Identity() if recipe.table is None else TableModule(recipe.table, recipe.strict)
+        self.table = torch.nn.Identity() if recipe.table is None else TableModule(recipe.table)
 
     def extra_repr(self) -> str:
         """What printing the module tells beside its parts."""

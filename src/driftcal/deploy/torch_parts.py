@@ -51,13 +51,13 @@ def only_finite(values: Tensor, z: Tensor) -> Tensor:
 class TableModule(Buffers):
     """Values of a table for scores of any shape (…, classes)."""
 
-    def __init__(self, table: Table, strict: float = 0.0) -> None:
+    def __init__(self, table: Table) -> None:
         super().__init__()
         search = table.search
         self.keep(sorted=search.sorted, start=search.start, above=search.above, below=search.below, value=table.value)
         self.has_line = table.line is not None
-        left, width, rise = table.line or (np.zeros(1),) * 3
-        self.keep(left=left, width=width, rise=rise, strict=strict)
+        left, slope = table.line or (np.zeros(1),) * 2
+        self.keep(left=left, slope=slope)
 
     def forward(self, p: Tensor) -> Tensor:
         """The values."""
@@ -66,5 +66,5 @@ class TableModule(Buffers):
             at = at + torch.where(self.sorted[at] < p, self.above[step], self.below[step])
         values = self.value[at]
         if self.has_line:
-            values = values + (p - self.left[at]) / self.width[at] * self.rise[at] + self.strict * p
+            values = values + self.slope[at] * (p - self.left[at])
         return values
