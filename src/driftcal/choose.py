@@ -166,10 +166,11 @@ def _entrants(
             f"The rarest class has {rarest} validation rows, fewer than {ROWS_PER_CLASS}: maps of their own for each class (IR, VS and the "
             "like) were left out, because with so few they cost accuracy."
         )
-    if "dirichlet" in names and len(levels) * len(labels) * n_classes**2 > MATRIX_WORK:
+    rows, numbers = len(levels) * len(labels), n_classes**2
+    if "dirichlet" in names and rows >= numbers > MATRIX_WORK / rows:  # with fewer rows it has a diagonal only
         names.remove("dirichlet")
         reasons.append(
-            f"DIRICHLET was left out: {n_classes}² numbers on {len(levels) * len(labels)} rows take longer than all others together."
+            f"DIRICHLET was left out: {n_classes}² numbers on {rows} rows take longer than all others together."
         )
     names = [name for name in names if not CALIBRATORS[name].needs_features or name in seen.methods]
     if seen.why_not:

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 
 from driftcal.calibrators import dirichlet, make_calibrator
 from driftcal.calibrators.dirichlet import GRID, LEAST_LOG, grid_step, to_grid
-from driftcal.deploy import append_to_onnx, to_onnx
+from driftcal.deploy import append_to_onnx, to_onnx, to_torch
 from driftcal.deploy.onnx_file import open_session
 from driftcal.deploy.onnx_product import matrix_digits
 
@@ -62,7 +62,7 @@ def test_digits_add_up_to_any_matrix_on_the_grid(matrix):
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
 def test_a_large_matrix_is_multiplied_in_integers(kind):
-    calibrator = fitted("dirichlet", 1000)
+    calibrator = fitted("dirichlet", 1000, penalty=0.1)
     export = to_onnx(calibrator, logits=kind)
     onnx.checker.check_model(export.model, full_check=True)
     assert [(entry.domain, entry.version) for entry in export.model.opset_import] == [("", 17)]
@@ -95,7 +95,7 @@ def test_the_larger_the_matrix_the_more_digits_of_a_row(size, digits):
 
 
 def test_a_matrix_off_the_grid_and_a_small_one_are_multiplied_as_they_are():
-    calibrator = copy.deepcopy(fitted("dirichlet", 1000))
+    calibrator = copy.deepcopy(fitted("dirichlet", 1000, penalty=0.1))
     calibrator.matrix_[3, 5] *= 1 + 1e-12
     export = to_onnx(calibrator)
     assert "MatMul" in operators(export)
@@ -107,12 +107,20 @@ def test_a_matrix_off_the_grid_and_a_small_one_are_multiplied_as_they_are():
 
 @pytest.mark.parametrize("opset", [13, 18])
 def test_at_the_end_of_older_and_newer_models(opset, tmp_path):
-    calibrator, logits = fitted("dirichlet", 1000), rows(1000, 500, 100)
+    calibrator, logits = fitted("dirichlet", 1000, penalty=0.1), rows(1000, 500, 100)
     path = append_to_onnx(echo(tmp_path / "net.onnx", 1000, opset=opset), calibrator, tmp_path / "out.onnx").path
     session = open_session(path.read_bytes())
     for part in (logits[:0], logits[:1], logits):
         found = session.run(["probabilities"], {"x": part})[0]
         assert np.abs(found - calibrator.predict_proba(part)).max(initial=0.0) < 1e-9
+
+
+def test_torch_multiplies_it_as_it_is():
+    torch = pytest.importorskip("torch")
+    calibrator, logits = fitted("dirichlet", 1000, penalty=0.1), rows(1000, 500, 100)
+    with torch.no_grad():
+        found = to_torch(calibrator)(torch.from_numpy(logits)).numpy()
+    assert np.abs(found - calibrator.predict_proba(logits)).max() < 1e-9
 
 
 def test_rounding_to_the_grid_costs_a_fit_next_to_nothing(monkeypatch):
@@ -123,7 +131,7 @@ def test_rounding_to_the_grid_costs_a_fit_next_to_nothing(monkeypatch):
     x = np.maximum(log_softmax(logits, axis=1), LEAST_LOG)
 
     def fit():
-        found = make_calibrator("dirichlet").fit(logits, y)
+        found = make_calibrator("dirichlet", penalty=0.1).fit(logits, y)
         w, b = found.matrix_, found.intercepts_
         nll = -log_softmax(x @ w.T + b, axis=1)[np.arange(len(y)), y].mean()
         assert found.fit_report_.after == pytest.approx(nll, rel=1e-13)

@@ -12,14 +12,16 @@ from scipy.linalg import cholesky, solve_triangular
 from driftcal.calibrators.base import Calibrator, FitReport
 from driftcal.calibrators.descent import SLOPE_PROMISE, descend, descend_convex
 from driftcal.calibrators.temperature import certify
-from driftcal.calibrators.vector import nll_before, positive, temperature_or_not
+from driftcal.calibrators.vector import fit_line, nll_before, positive, temperature_or_not, vector_kernel
 from driftcal.numerics import log_softmax, softmax, softmax_kernel
 from driftcal.rows import Rows
 from driftcal.types import Float64, Labels, Logits, Weights
 
 #: The log of the least probability that float64 holds: what a class without a chance is taken for.
 LEAST_LOG = -708.0
-#: Of the penalty on the off-diagonal, this share holds the diagonal at 1: classes without tuning rows need it.
+#: Times C²/n, what holds the off-diagonal and the intercepts where no penalty is given; C/n holds the diagonal, as in SVS.
+HOLD = 10.0
+#: Of a given penalty on the off-diagonal, this share holds the diagonal at 1: classes without tuning rows need it.
 DIAGONAL = 1e-2
 #: Up to so many classes (420 numbers) the curvature in all pairs of numbers is cheaper than many passes without it.
 FEW_CLASSES = 20
@@ -34,13 +36,18 @@ GRID = (GRID_BASE // 2 - 1) * sum(GRID_BASE**k for k in range(GRID_DIGITS))
 class DirichletCalibration(Calibrator):
     """Any linear map of log-probabilities: q = softmax(W·log p + b), with p = softmax(z).
 
-    W and b minimise the negative log-likelihood plus off-diagonal and intercept regularisation (ODIR):
-    λ·(mean of w_ij² over i ≠ j + mean of b_i²), and 1 % of λ on the mean of (w_ii − 1)², which gives classes without
-    tuning rows an answer. Convex: Newton's method finds the one optimum, beyond 20 classes L-BFGS, beyond 50 to some
-    1e-9 of the loss (1e-8 with fewer rows than numbers), W off the diagonal rounded to 1e-6 of its largest number: exports then
-    multiply integers. Takes C² + C numbers and a product of n×C and C×C matrices in each pass: meant for tens of classes,
-    slow for a thousand. Can change which class is on top.
-    Kull et al. 2019 (Beyond temperature scaling), sections 3 and 4.
+    W and b minimise the negative log-likelihood plus off-diagonal and intercept regularisation (ODIR), which holds them at the
+    one best temperature as far as the rows cannot tell: (10·C²/n)·(Σ w_ij² over i ≠ j + Σ b_i²) + (C/n)·Σ (w_ii − 1/T)². With
+    fewer than C² rows W is a diagonal, `matrix_` then has C numbers, and b is held by C/n too: off the diagonal so few
+    rows say nothing. Weights count rows: n is their sum.
+
+    A number as `penalty` is the published form, whatever the rows: λ·(mean of w_ij² + mean of b_i²), W held at the identity (and
+    1 % of λ on the mean of (w_ii − 1)², for classes without rows). The right λ differs by orders of magnitude from case to case.
+
+    Convex: Newton's method finds the one optimum, beyond 20 classes L-BFGS, beyond 50 to some 1e-9 of the loss (1e-8 with fewer
+    rows than numbers), W off the diagonal rounded to 1e-6 of its largest number: exports then multiply integers. Each pass is
+    a product of n×C and C×C matrices: meant for tens of classes. Can change which class is on top.
+    Kull et al. 2019 (Beyond temperature scaling), sections 3 and 4; how the penalty grows as rows get fewer follows Berta et al. 2025.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -52,23 +59,21 @@ class DirichletCalibration(Calibrator):
     """
 
     keeps_accuracy = False
+    counts_rows = True
     fitted = ("matrix_", "intercepts_")
 
-    def __init__(self, *, penalty: float = 0.1, classes: Sequence[Any] | None = None) -> None:
+    def __init__(self, *, penalty: float | None = None, classes: Sequence[Any] | None = None) -> None:
         self.penalty = penalty
         self.classes = classes
 
     def _fit(self, rows: Rows) -> FitReport:
         before = nll_before(rows)
         n = rows.n_classes
-        strength = positive(self.penalty, "penalty", 0.1)
-        pull = np.full((n, n + 1), strength / (n * (n - 1)))
-        pull[np.arange(n), np.arange(n)] = DIAGONAL * strength / n
-        pull[:, -1] = strength / n
-        centre = np.eye(n, n + 1)
-
         beta, passes = temperature_or_not(rows, None)
-        start = (beta if passes else 1.0) * centre
+        start = (beta if passes else 1.0) * np.eye(n, n + 1)
+        if self.penalty is None and rows.count < n * n:
+            return self._fit_diagonal(rows, before, np.diag(start), passes)
+        pull, centre = self._hold(rows, start)
 
         def slope_of(matrix: Float64) -> tuple[float, Float64]:
             sums = rows.sums(_matrix_sums, (n + 1, n + 1), matrix) / rows.weight
@@ -84,11 +89,37 @@ class DirichletCalibration(Calibrator):
         certify("nll", before, after)
         return FitReport("nll", before, after, passes + asked + 2)
 
+    def _hold(self, rows: Rows, start: Float64) -> tuple[Float64, Float64]:
+        """What each number of (W, b) is pulled to, and how strongly: the second and the first."""
+        n = rows.n_classes
+        if self.penalty is None:
+            off = intercept = HOLD * n * n / rows.count
+            diagonal, centre = n / rows.count, start
+        else:
+            strength = positive(self.penalty, "penalty", 0.1)
+            off, intercept, diagonal = strength / (n * (n - 1)), strength / n, DIAGONAL * strength / n
+            centre = np.eye(n, n + 1)
+        pull = np.full((n, n + 1), off)
+        pull[:, -1] = intercept
+        np.fill_diagonal(pull, diagonal)
+        return pull, centre
+
+    def _fit_diagonal(self, rows: Rows, before: float, diagonal: Float64, passes: int) -> FitReport:
+        n = rows.n_classes
+        start = np.concatenate([diagonal, np.zeros(n)])
+        found, after, asked = fit_line(rows, 1.0, start, start, n / rows.count, "Dirichlet calibration")
+        self.matrix_, self.intercepts_ = np.split(found, 2)
+        certify("nll", before, after)
+        return FitReport("nll", before, after, passes + asked + 1)
+
     def _map(self, logits: Logits, out: Float64) -> None:
+        if self.matrix_.ndim == 1:
+            vector_kernel(logits, 1.0, self.matrix_, self.intercepts_, out)
+            return
         softmax_kernel(_scores(logits, np.column_stack([self.matrix_, self.intercepts_]))[1], 1.0, out)
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
-        return {"matrix_": (self.n_features_in_, self.n_features_in_)}
+        return {"matrix_": (self.n_features_in_,) * (1 if self.matrix_.ndim == 1 else 2)}
 
 
 def grid_step(matrix: Float64) -> float:

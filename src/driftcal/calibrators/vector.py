@@ -46,13 +46,13 @@ class VectorScaling(Calibrator):
         beta, passes = temperature_or_not(rows, None)
         start = np.concatenate([np.full(rows.n_classes, beta), np.zeros(rows.n_classes)])
         centre = np.concatenate([np.ones(rows.n_classes), np.zeros(rows.n_classes)])
-        found, after, asked = _fit_line(rows, 1.0, start, centre, pull, "vector scaling")
+        found, after, asked = fit_line(rows, 1.0, start, centre, pull, "vector scaling")
         self.slopes_, self.intercepts_ = np.split(found, 2)
         certify("nll", before, after)
         return FitReport("nll", before, after, passes + asked + 1)
 
     def _map(self, logits: Logits, out: Float64) -> None:
-        _vector_kernel(logits, 1.0, self.slopes_, self.intercepts_, out)
+        vector_kernel(logits, 1.0, self.slopes_, self.intercepts_, out)
 
 
 class StructuredVectorScaling(Calibrator):
@@ -91,13 +91,13 @@ class StructuredVectorScaling(Calibrator):
         self.temperature_ = 1 / beta
         start = np.concatenate([np.ones(rows.n_classes), np.zeros(rows.n_classes)])
         pull = rows.n_classes / rows.count
-        found, after, asked = _fit_line(rows, beta, start, start, pull, "structured vector scaling")
+        found, after, asked = fit_line(rows, beta, start, start, pull, "structured vector scaling")
         self.slopes_, self.intercepts_ = np.split(found, 2)
         certify("nll", before, after, bound=self.t_max is None)
         return FitReport("nll", before, after, passes + asked + 1, warnings=warnings)
 
     def _map(self, logits: Logits, out: Float64) -> None:
-        _vector_kernel(logits, 1 / self.temperature_, self.slopes_, self.intercepts_, out)
+        vector_kernel(logits, 1 / self.temperature_, self.slopes_, self.intercepts_, out)
 
 
 def nll_before(rows: Rows) -> float:
@@ -127,7 +127,7 @@ def temperature_or_not(rows: Rows, t_max: float | None) -> tuple[float, int]:
     return beta, report.passes
 
 
-def _fit_line(
+def fit_line(
     rows: Rows, beta: float, start: Float64, centre: Float64, pull: float, what: str
 ) -> tuple[Float64, float, int]:
     """Slopes and intercepts side by side, the negative log-likelihood they reach without the pull, and the passes."""
@@ -203,7 +203,7 @@ def _vector_sums(
 
 
 @kernel
-def _vector_kernel(logits: Logits, beta: float, slopes: Float64, intercepts: Float64, out: Float64) -> None:
+def vector_kernel(logits: Logits, beta: float, slopes: Float64, intercepts: Float64, out: Float64) -> None:
     """Rows of softmax(a ⊙ log softmax(beta·z) + b); a masked class gets exactly 0."""
     x = np.empty(logits.shape[1])
     for i in range(logits.shape[0]):

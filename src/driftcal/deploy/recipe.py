@@ -180,6 +180,8 @@ def recipe_of(calibrator: Calibrator) -> Recipe:
             return Recipe(n, keeps, Stretched(1.0, calibrator.slopes_, calibrator.intercepts_))
         case StructuredVectorScaling():
             return Recipe(n, keeps, Stretched(1 / calibrator.temperature_, calibrator.slopes_, calibrator.intercepts_))
+        case DirichletCalibration() if calibrator.matrix_.ndim == 1:
+            return Recipe(n, keeps, Stretched(1.0, calibrator.matrix_, calibrator.intercepts_))
         case DirichletCalibration():
             matrix = np.ascontiguousarray(calibrator.matrix_.T)
             return Recipe(n, keeps, Mixed(matrix, calibrator.intercepts_, LEAST_LOG))
