@@ -36,14 +36,14 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from benchmarks.speed.exported import CONTROL, OWN, Exported, make, with_switch
+from benchmarks.speed.exported import CONTROL, OWN, VARIANTS, Exported, make, with_switch
 from benchmarks.speed.measure import machine
 from driftcal.calibrators import CALIBRATORS
 
 #: Rows, threads (0: all cores), openings and pairs of runs after each.
 SETTINGS = {
-    "batch 1, one thread": (1, 1, 3, 100),
-    "batch 1, all cores": (1, 0, 3, 200),
+    "batch 1, one thread": (1, 1, 3, 200),
+    "batch 1, all cores": (1, 0, 3, 400),
 }
 #: What is clocked within runs, of how many.
 WITHIN_RUNS, CLOCKED = "batch 64, all cores", 12
@@ -172,13 +172,13 @@ def table(lines: list[dict[str, Any]], where: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=20_000, help="tuning rows")
-    parser.add_argument("--calibrators", default=",".join(CALIBRATORS))
+    parser.add_argument("--calibrators", nargs="+", default=[*CALIBRATORS, *VARIANTS], metavar="NAME")
     parser.add_argument("--folder", type=Path, help="where calibrated models are kept for the next time")
     parser.add_argument("--prepare", action="store_true", help="make the calibrated models only")
     parser.add_argument("--dry", action="store_true", help="print, write nothing")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as spare:
-        exported = make(given.calibrators.split(","), given.rows, given.folder or Path(spare))
+        exported = make(given.calibrators, given.rows, given.folder or Path(spare))
         if given.prepare:
             return
         lines = measure([Exported(CONTROL, exported[0].path, 0.0), *exported])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper, save
 
-CLASSES = 1_000
+CLASSES, FEATURES = 1_000, 1_280
 #: MobileNetV2, table 2: expansion, channels, repeats, stride
 BLOCKS = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
 
@@ -40,7 +40,7 @@ class Net:
 
 
 def mobilenet(path: Path) -> list[str]:
-    """MobileNetV2 for 224-pixel images, 3.5 million weights, into a file; the names of its stages' ends."""
+    """MobileNetV2 for 224-pixel images, 3.5 million weights, into a file; the names of its stages' ends and of what is classified."""
     net, ends = Net(), []
     x, width = net.conv("x", 3, 32, 3, 2), 32
     for expansion, channels, repeats, first in BLOCKS:
@@ -52,8 +52,8 @@ def mobilenet(path: Path) -> list[str]:
             x = net.node("Add", x, y) if stride == 1 and width == channels else y
             width = channels
         ends.append(x)
-    x = net.node("Flatten", net.node("GlobalAveragePool", net.conv(x, width, 1280, 1)))
-    net.nodes.append(helper.make_node("Gemm", [x, net.weight(1280, CLASSES), net.weight(CLASSES)], ["logits"]))
+    x = net.node("Flatten", net.node("GlobalAveragePool", net.conv(x, width, FEATURES, 1)))
+    net.nodes.append(helper.make_node("Gemm", [x, net.weight(FEATURES, CLASSES), net.weight(CLASSES)], ["logits"]))
     info = helper.make_tensor_value_info
     graph = helper.make_graph(
         net.nodes,
@@ -63,4 +63,4 @@ def mobilenet(path: Path) -> list[str]:
         net.weights,
     )
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return ends
+    return [*ends, x]

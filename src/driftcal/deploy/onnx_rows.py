@@ -18,6 +18,8 @@ from driftcal.deploy.recipe_rows import (
 from driftcal.numerics import MASKED
 from driftcal.types import Float64
 
+#: What shorter graphs may cost a probability.
+_LOST = 1e-7
 #: 1/T below which logits of 1e4 keep ten digits when they are scaled as they are.
 _SHARP = 100.0
 
@@ -31,7 +33,7 @@ def scale_by_row(nodes: Nodes, scores: ByRow, z: str, features: str, name: str |
     below = nodes("Sub", z, top)
     match scores:
         case ScaledByEntropy():
-            scaled = nodes("Div", below, _by_entropy(nodes, scores, nodes("ArgMax", z, axis=1, keepdims=1), top, below))
+            scaled = nodes("Div", below, _by_entropy(nodes, scores, z, top, below))
         case ScaledByNetwork():
             scaled = nodes("Mul", below, _by_network(nodes, scores, below, features))
         case ScaledByDistance():
@@ -53,17 +55,42 @@ def _by_regression(nodes: Nodes, scores: ScaledByRegression, features: str) -> s
     return nodes("Exp", nodes("Clip", minus_log_t, number(-scores.high), number(-scores.low)))
 
 
-def _by_entropy(nodes: Nodes, scores: ScaledByEntropy, best: str, top: str, below: str) -> str:
-    """T of each row, as a column; `best` is the place of the top."""
+def _by_entropy(nodes: Nodes, scores: ScaledByEntropy, z: str, top: str, below: str) -> str:
+    """T of each row, as a column."""
     finite = nodes("Max", below, number(MASKED))  # its product with 0 is 0
     powers = nodes("Exp", finite)
-    rest = row_sum(nodes, nodes("ScatterElements", powers, best, nodes("Sub", top, top), axis=1))
-    pull = nodes("Div", row_sum(nodes, nodes("Mul", powers, finite)), nodes("Add", rest, number(1)))
-    entropy = nodes("Max", nodes("Sub", log1p(nodes, rest), pull), number(np.exp(LEAST_LOG_ENTROPY)))
+    if lost_by_plain_sums(scores) < _LOST:
+        total = row_sum(nodes, powers)
+        log_total = nodes("Log", total)
+    else:
+        best = nodes("ArgMax", z, axis=1, keepdims=1)
+        rest = row_sum(nodes, nodes("ScatterElements", powers, best, nodes("Sub", top, top), axis=1))
+        total, log_total = nodes("Add", rest, number(1)), log1p(nodes, rest)
+    pull = nodes("Div", row_sum(nodes, nodes("Mul", powers, finite)), total)
+    entropy = nodes("Max", nodes("Sub", log_total, pull), number(np.exp(LEAST_LOG_ENTROPY)))
     # softplus(a) = log(e^a + e^0); it loses digits only where T is so small that a row is all or nothing anyway
     line = _linear(nodes, nodes("Log", entropy), np.array([[scores.slope, 0.0]]), np.array([scores.intercept, 0.0]))
     temperature = nodes.reduce("ReduceLogSumExp", line)
     return nodes("Max", temperature, number(np.exp(LEAST_ARGUMENT)))
+
+
+def lost_by_plain_sums(scores: ScaledByEntropy) -> float:
+    """How far a probability can be off, at most, if the top's 1 is part of the sum of exponentials.
+
+    Only in rows that are next to certain does the sum then lack digits of what the others add to 1, and with it the entropy H those
+    of one of its two terms, at most all of them. Most of all that matters where the others are equally far below the top, by a
+    gap g with H = (C − 1)·e^−g·(1 + g).
+    """
+    others, log_h = scores.n_classes - 1, np.linspace(LEAST_LOG_ENTROPY, -10, 2_000)
+    gap = 10 - log_h
+    for _ in range(20):
+        gap = np.log(others * (1 + gap)) - log_h
+    term = np.minimum(2 / (1 + gap), scores.n_classes * 2.0**-52 / np.exp(log_h))  # what may lack, as a share of H
+    a = np.maximum(scores.slope * log_h + scores.intercept, LEAST_ARGUMENT)
+    temperature = np.logaddexp(a, 0)
+    steepness = abs(scores.slope) * np.exp(a - temperature) / temperature  # of log T in log H
+    away = np.minimum(1, others * np.exp(-gap / temperature))
+    return float((away * gap / temperature * steepness * term).max())
 
 
 def _by_network(nodes: Nodes, scores: ScaledByNetwork, below: str, features: str) -> str:

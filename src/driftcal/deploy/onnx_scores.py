@@ -114,15 +114,16 @@ def _others(nodes: Nodes, p: str) -> str:
 def _logs(nodes: Nodes, z: str, *, finite: bool, underflows: bool = False) -> tuple[str, str]:
     """log p_c and log Σ_{k≠c} p_k without cancellation; MASKED for masked classes, and where all others are.
 
-    One operator less if they may be −inf: then nothing may multiply them by 0. One round of exponentials less if the second
-    `underflows`: it is then −inf, or lacks digits, beyond `_LARGEST_ODDS`.
+    One operator less if they may be −inf: then nothing may multiply them by 0. Less work if they may come from probabilities, which
+    `underflows`: both are then −inf, or lack digits, beyond `_LARGEST_ODDS`.
     """
+    if underflows:
+        p = nodes("Softmax", z, axis=1)
+        return nodes("Log", p), nodes("Log", _others(nodes, p))
     log_p = nodes("LogSoftmax", z, axis=1)
     if finite:
         log_p = nodes("Max", log_p, number(MASKED))
     p = nodes("Exp", log_p)
-    if underflows:
-        return log_p, nodes("Log", _others(nodes, p))
     # one class at most, also when 1/2 is rounded up, and the only one for which 1 − p loses digits
     leads = nodes("Greater", p, number(0.6))
     rest = nodes.reduce("ReduceLogSumExp", nodes("Where", leads, number(MASKED), log_p))

@@ -25,10 +25,11 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class ScaledByEntropy:
-    """softmax(z / T), T = softplus(slope·log H + intercept) with the entropy H of softmax(z)."""
+    """softmax(z / T), T = softplus(slope·log H + intercept) with the entropy H of softmax(z) over so many classes."""
 
     slope: float
     intercept: float
+    n_classes: int
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,10 @@ def row_scores(calibrator: Calibrator) -> ByRow:
     """What a calibrator does to a row."""
     match calibrator:
         case EntropyTemperatureScaling():
-            log_most = math.log(math.log(calibrator.n_features_in_))  # of the greatest entropy
-            return ScaledByEntropy(calibrator.slope_, calibrator.intercept_ - calibrator.slope_ * log_most)
+            n, slope = calibrator.n_features_in_, calibrator.slope_
+            return ScaledByEntropy(
+                slope, calibrator.intercept_ - slope * math.log(math.log(n)), n
+            )  # relative to the greatest
         case ParameterizedTemperatureScaling():
             low, high = calibrator.feature_low_, calibrator.feature_high_
             return ScaledByNetwork(
