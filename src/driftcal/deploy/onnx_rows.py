@@ -20,6 +20,8 @@ from driftcal.types import Float64
 
 #: What shorter graphs may cost a probability.
 _LOST = 1e-7
+#: log H of a row whose top has 0.9999 or more of the probability.
+_CERTAIN = -10.0
 #: 1/T below which logits of 1e4 keep ten digits when they are scaled as they are.
 _SHARP = 100.0
 
@@ -28,12 +30,14 @@ def scale_by_row(nodes: Nodes, scores: ByRow, z: str, features: str, name: str |
     """softmax(z / T) with the T that `scores` gives each row; `features` are layers side by side whose rows have length 1."""
     if isinstance(scores, ScaledByRegression) and np.exp(-scores.low) <= _SHARP:
         return nodes("Softmax", nodes("Mul", z, _by_regression(nodes, scores, features)), axis=1, name=name)
+    if isinstance(scores, ScaledByEntropy) and (floor := plain_entropy_from(scores)) is not None:
+        return nodes("Softmax", nodes("Div", z, _by_plain_entropy(nodes, scores, z, floor)), axis=1, name=name)
     # relative to the top first: a very sharp row would leave no digits for differences
     top = nodes.reduce("ReduceMax", z)
     below = nodes("Sub", z, top)
     match scores:
         case ScaledByEntropy():
-            scaled = nodes("Div", below, _by_entropy(nodes, scores, z, top, below))
+            scaled = nodes("Div", below, _by_entropy(nodes, scores, nodes("ArgMax", z, axis=1, keepdims=1), top, below))
         case ScaledByNetwork():
             scaled = nodes("Mul", below, _by_network(nodes, scores, below, features))
         case ScaledByDistance():
@@ -55,34 +59,53 @@ def _by_regression(nodes: Nodes, scores: ScaledByRegression, features: str) -> s
     return nodes("Exp", nodes("Clip", minus_log_t, number(-scores.high), number(-scores.low)))
 
 
-def _by_entropy(nodes: Nodes, scores: ScaledByEntropy, z: str, top: str, below: str) -> str:
-    """T of each row, as a column."""
+def _by_entropy(nodes: Nodes, scores: ScaledByEntropy, best: str, top: str, below: str) -> str:
+    """T of each row, as a column; `best` is the place of the top."""
     finite = nodes("Max", below, number(MASKED))  # its product with 0 is 0
     powers = nodes("Exp", finite)
-    if lost_by_plain_sums(scores) < _LOST:
-        total = row_sum(nodes, powers)
-        log_total = nodes("Log", total)
-    else:
-        best = nodes("ArgMax", z, axis=1, keepdims=1)
-        rest = row_sum(nodes, nodes("ScatterElements", powers, best, nodes("Sub", top, top), axis=1))
-        total, log_total = nodes("Add", rest, number(1)), log1p(nodes, rest)
-    pull = nodes("Div", row_sum(nodes, nodes("Mul", powers, finite)), total)
-    entropy = nodes("Max", nodes("Sub", log_total, pull), number(np.exp(LEAST_LOG_ENTROPY)))
-    # softplus(a) = log(e^a + e^0); it loses digits only where T is so small that a row is all or nothing anyway
-    line = _linear(nodes, nodes("Log", entropy), np.array([[scores.slope, 0.0]]), np.array([scores.intercept, 0.0]))
-    temperature = nodes.reduce("ReduceLogSumExp", line)
+    rest = row_sum(nodes, nodes("ScatterElements", powers, best, nodes("Sub", top, top), axis=1))
+    pull = nodes("Div", row_sum(nodes, nodes("Mul", powers, finite)), nodes("Add", rest, number(1)))
+    temperature = _of_entropy(nodes, scores, nodes("Sub", log1p(nodes, rest), pull), LEAST_LOG_ENTROPY)
     return nodes("Max", temperature, number(np.exp(LEAST_ARGUMENT)))
 
 
-def lost_by_plain_sums(scores: ScaledByEntropy) -> float:
-    """How far a probability can be off, at most, if the top's 1 is part of the sum of exponentials.
+def _by_plain_entropy(nodes: Nodes, scores: ScaledByEntropy, z: str, floor: float) -> str:
+    """T of each row, as a column, from −Σ p·log p, whose terms have one sign."""
+    log_p = nodes("Max", nodes("LogSoftmax", z, axis=1), number(MASKED))
+    return _of_entropy(nodes, scores, nodes.reduce("ReduceL1", nodes("Mul", nodes("Exp", log_p), log_p)), floor)
 
-    Only in rows that are next to certain does the sum then lack digits of what the others add to 1, and with it the entropy H those
-    of one of its two terms, at most all of them. Most of all that matters where the others are equally far below the top, by a
-    gap g with H = (C − 1)·e^−g·(1 + g).
+
+def _of_entropy(nodes: Nodes, scores: ScaledByEntropy, entropy: str, floor: float) -> str:
+    """softplus(slope·log H + intercept), log H no less than `floor`."""
+    log_h = nodes("Log", nodes("Max", entropy, number(np.exp(floor))))
+    # softplus(a) = log(e^a + e^0); it loses digits only where T is so small that a row is all or nothing anyway
+    line = _linear(nodes, log_h, np.array([[scores.slope, 0.0]]), np.array([scores.intercept, 0.0]))
+    return nodes.reduce("ReduceLogSumExp", line)
+
+
+def plain_entropy_from(scores: ScaledByEntropy) -> float | None:
+    """The least log H that needs telling apart if the entropy may be plain; None if it may not.
+
+    Where T grows with H, rows below it are certain, with this T and with any smaller one.
     """
-    others, log_h = scores.n_classes - 1, np.linspace(LEAST_LOG_ENTROPY, -10, 2_000)
-    gap = 10 - log_h
+    least = np.log(np.expm1(1 / _SHARP))  # its softplus
+    if scores.slope > 0:
+        floor = max((least - scores.intercept) / scores.slope, LEAST_LOG_ENTROPY)
+        harmless = floor <= _CERTAIN
+    else:
+        floor, harmless = LEAST_LOG_ENTROPY, scores.slope * np.log(np.log(scores.n_classes)) + scores.intercept >= least
+    return floor if harmless and lost_by_plain_sums(scores) < _LOST else None
+
+
+def lost_by_plain_sums(scores: ScaledByEntropy) -> float:
+    """How far a probability can be off, at most, if the entropy is −Σ p·log p.
+
+    Only in rows that are next to certain does log p of the top lack digits, at most all of them, and with it the entropy H one of
+    its two terms. Most of all that matters where the others are equally far below the top, by a gap g with
+    H = (C − 1)·e^−g·(1 + g).
+    """
+    others, log_h = scores.n_classes - 1, np.linspace(LEAST_LOG_ENTROPY, _CERTAIN, 2_000)
+    gap = -_CERTAIN - log_h
     for _ in range(20):
         gap = np.log(others * (1 + gap)) - log_h
     term = np.minimum(2 / (1 + gap), scores.n_classes * 2.0**-52 / np.exp(log_h))  # what may lack, as a share of H
@@ -115,4 +138,6 @@ def _by_network(nodes: Nodes, scores: ScaledByNetwork, below: str, features: str
         x = nodes("Tanh", _linear(nodes, x, weights, shifts))
     log_scale = float(np.log(scores.scale))
     minus_g = _linear(nodes, x, -last, log_scale - end)
-    return nodes("Exp", nodes("Clip", minus_g, number(log_scale - LARGEST), number(log_scale + LARGEST)))
+    if np.abs(last).sum() + np.abs(end).sum() > LARGEST:  # tanh is no more than 1
+        minus_g = nodes("Clip", minus_g, number(log_scale - LARGEST), number(log_scale + LARGEST))
+    return nodes("Exp", minus_g)

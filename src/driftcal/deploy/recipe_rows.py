@@ -82,9 +82,8 @@ def row_scores(calibrator: Calibrator) -> ByRow:
     match calibrator:
         case EntropyTemperatureScaling():
             n, slope = calibrator.n_features_in_, calibrator.slope_
-            return ScaledByEntropy(
-                slope, calibrator.intercept_ - slope * math.log(math.log(n)), n
-            )  # relative to the greatest
+            shift = slope * math.log(math.log(n))  # the fit's entropies are shares of the greatest
+            return ScaledByEntropy(slope, calibrator.intercept_ - shift, n)
         case ParameterizedTemperatureScaling():
             low, high = calibrator.feature_low_, calibrator.feature_high_
             return ScaledByNetwork(
