@@ -22,9 +22,9 @@ import numpy as np
 import torch
 
 from benchmarks.speed.measure import machine
-from driftcal import ece
 from driftcal.calibrators import make_calibrator
 from driftcal.errors import DidNotConverge
+from driftcal.metrics import expected_calibration_error, negative_log_likelihood
 
 AT_HOME, ELSEWHERE = ("numpy", "scipy", "sklearn", "pandas"), ("torch", "sympy")
 TOKENS, CLASSES, WORDS, BEFORE = 1_500_000, 1_000, 6_000, 8
@@ -105,8 +105,8 @@ def cells(name: str, penalty: float | None, tuning: Rows, tests: list[Rows]) -> 
     found = []
     for logits, labels in tests:
         p = calibrator.predict_proba(logits)
-        loss = -np.log(np.maximum(p[np.arange(len(p)), labels], 1e-300)).mean()
-        found.append(f"{loss:.3f} / {ece(p, labels):.3f}")
+        loss, error = negative_log_likelihood(labels, p), expected_calibration_error(labels, p)
+        found.append(f"{loss:.3f} / {error:.3f}")
     return found
 
 
