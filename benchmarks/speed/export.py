@@ -43,7 +43,7 @@ from driftcal.calibrators import CALIBRATORS
 #: Rows, threads (0: all cores), openings and pairs of runs after each.
 SETTINGS = {
     "batch 1, one thread": (1, 1, 3, 200),
-    "batch 1, all cores": (1, 0, 3, 400),
+    "batch 1, all cores": (1, 0, 3, 1_000),
 }
 #: What is clocked within runs, of how many.
 WITHIN_RUNS, CLOCKED = "batch 64, all cores", 12

@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 
 from driftcal.calibrators import dirichlet, make_calibrator
 from driftcal.calibrators.dirichlet import GRID, LEAST_LOG, grid_step, to_grid
-from driftcal.deploy import append_to_onnx, to_onnx, to_torch
+from driftcal.deploy import append_to_onnx, to_onnx
 from driftcal.deploy.onnx_file import open_session
 from driftcal.deploy.onnx_product import matrix_digits
 
@@ -113,14 +113,6 @@ def test_at_the_end_of_older_and_newer_models(opset, tmp_path):
     for part in (logits[:0], logits[:1], logits):
         found = session.run(["probabilities"], {"x": part})[0]
         assert np.abs(found - calibrator.predict_proba(part)).max(initial=0.0) < 1e-9
-
-
-def test_torch_multiplies_it_as_it_is():
-    torch = pytest.importorskip("torch")
-    calibrator, logits = fitted("dirichlet", 1000, penalty=0.1), rows(1000, 500, 100)
-    with torch.no_grad():
-        found = to_torch(calibrator)(torch.from_numpy(logits)).numpy()
-    assert np.abs(found - calibrator.predict_proba(logits)).max() < 1e-9
 
 
 def test_rounding_to_the_grid_costs_a_fit_next_to_nothing(monkeypatch):

@@ -51,8 +51,8 @@ class DirichletCalibration(Calibrator):
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
-    >>> logits = rng.normal(size=(900, 3)) * 2
-    >>> y = np.argmax(logits @ [[1, 0, 0.5], [0, 1, 0], [0, 0, 1]] + rng.gumbel(size=(900, 3)), axis=1)
+    >>> logits = rng.normal(size=(9000, 3)) * 2
+    >>> y = np.argmax(logits @ [[1, 0, 0.5], [0, 1, 0], [0, 0, 1]] + rng.gumbel(size=(9000, 3)), axis=1)
     >>> matrix = DirichletCalibration().fit(logits, y).matrix_
     >>> bool(abs(matrix[2, 0] - matrix[1, 0] - 0.5) < 0.2)  # the first class' score speaks for the third
     True
