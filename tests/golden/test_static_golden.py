@@ -6,6 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from driftcal.calibrators import make_calibrator
+from driftcal.errors import DidNotConverge, InputError
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +175,20 @@ def test_dirichlet_of_fewer_rows_than_numbers_is_a_diagonal(data):
     assert (
         make_calibrator("dirichlet").fit(*(np.concatenate([part, part[:1]]) for part in (logits, y))).matrix_.ndim == 2
     )
+
+
+def test_a_penalty_that_does_not_settle_is_named(data, monkeypatch):
+    def never(*_, **__):
+        raise DidNotConverge("it did not settle")
+
+    monkeypatch.setattr("driftcal.calibrators.dirichlet.descend", never)
+    logits, y, _ = data
+    with pytest.raises(DidNotConverge, match=r"5² numbers .* with 0\.1 it did not settle\. Raise it, or leave it out"):
+        make_calibrator("dirichlet", penalty=0.1).fit(logits, y)
+    with pytest.raises(DidNotConverge, match=r"^it did not settle$"):
+        make_calibrator("dirichlet").fit(logits, y)
+    with pytest.raises(InputError, match=r"positive number; it is 0\. The default is None"):
+        make_calibrator("dirichlet", penalty=0).fit(logits, y)
 
 
 def test_dirichlet_with_few_rows_is_no_worse_than_temperature_scaling():

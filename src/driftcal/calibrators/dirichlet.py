@@ -13,6 +13,7 @@ from driftcal.calibrators.base import Calibrator, FitReport
 from driftcal.calibrators.descent import SLOPE_PROMISE, descend, descend_convex
 from driftcal.calibrators.temperature import certify
 from driftcal.calibrators.vector import fit_line, nll_before, positive, temperature_or_not, vector_kernel
+from driftcal.errors import DidNotConverge
 from driftcal.numerics import log_softmax, softmax, softmax_kernel
 from driftcal.rows import Rows
 from driftcal.types import Float64, Labels, Logits, Weights
@@ -80,10 +81,15 @@ class DirichletCalibration(Calibrator):
             away = matrix - centre
             return float(sums[-1, 0] + (pull * away**2).sum()), sums[:-1] + 2 * pull * away
 
-        if n <= FEW_CLASSES:
-            matrix, value, asked = _by_curvature(rows, slope_of, start, pull)
-        else:
-            matrix, value, asked = _by_slope(rows, slope_of, start, pull)
+        try:
+            matrix, value, asked = (_by_curvature if n <= FEW_CLASSES else _by_slope)(rows, slope_of, start, pull)
+        except DidNotConverge as stuck:
+            if self.penalty is None:
+                raise
+            raise DidNotConverge(
+                f"Dirichlet calibration needs a penalty that holds its {n}² numbers as firmly as {rows.count:.0f} rows demand; with {self.penalty:g} it "
+                "did not settle. Raise it, or leave it out: by default it goes by the rows."
+            ) from stuck
         self.matrix_, self.intercepts_ = matrix[:, :-1].copy(), matrix[:, -1].copy()
         after = value - float((pull * (matrix - centre) ** 2).sum())
         certify("nll", before, after)
@@ -96,7 +102,7 @@ class DirichletCalibration(Calibrator):
             off = intercept = HOLD * n * n / rows.count
             diagonal, centre = n / rows.count, start
         else:
-            strength = positive(self.penalty, "penalty", 0.1)
+            strength = positive(self.penalty, "penalty", "None, which goes by the rows")
             off, intercept, diagonal = strength / (n * (n - 1)), strength / n, DIAGONAL * strength / n
             centre = np.eye(n, n + 1)
         pull = np.full((n, n + 1), off)

@@ -111,7 +111,7 @@ def nll_before(rows: Rows) -> float:
     return found
 
 
-def positive(value: Any, name: str, usual: float) -> float:
+def positive(value: Any, name: str, usual: float | str) -> float:
     """A parameter that must be a positive number."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
         raise InputError(f"{name} must be a positive number; it is {value!r}. The default is {usual}.")
