@@ -111,8 +111,8 @@ def cells(name: str, penalty: float | None, tuning: Rows, tests: list[Rows]) -> 
 
 
 def line(classes: int, tuning: Rows, tests: list[Rows]) -> str:
-    """A line of the table: TS, SVS, VS, Dirichlet calibration as it is and with a penalty of 0.1, on each test."""
-    methods: list[tuple[str, float | None]] = [("ts", None), ("svs", None), ("vs", None), ("dirichlet", None)]
+    """A line of the table: each calibrator as it is, and Dirichlet calibration with a penalty of 0.1, on each test."""
+    methods: list[tuple[str, float | None]] = [(name, None) for name in ("ts", "svs", "vs", "beta", "dirichlet")]
     found = [cells(*method, tuning, tests) for method in methods]
     published = cells("dirichlet", 0.1, tuning, tests) if classes <= MOST_FOR_A_PENALTY else ["–"] * len(tests)
     rows = len(tuning[0])
@@ -139,7 +139,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--golden", type=Path, help="a folder with the recorded logits, cifar10_resnet20.npz")
     given = parser.parse_args()
-    head = "| classes | rows | rows / C² | TS | SVS | VS | Dirichlet | Dirichlet, penalty 0.1 |\n" + "| --- " * 8 + "|"
+    head = (
+        "| classes | rows | rows / C² | TS | SVS | VS | beta | Dirichlet | Dirichlet, penalty 0.1 |\n"
+        + "| --- " * 9
+        + "|"
+    )
     sections = []
     if given.golden:
         lines = "\n".join([head, *recorded(given.golden)])

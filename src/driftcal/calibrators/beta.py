@@ -42,12 +42,12 @@ class BetaCalibration(Calibrator):
     counts_rows = True
     fitted = ("curves_",)
 
-    def __init__(self, *, decay: float = 0.1, classes: Sequence[Any] | None = None) -> None:
+    def __init__(self, *, decay: float = 1.0, classes: Sequence[Any] | None = None) -> None:
         self.decay = decay
         self.classes = classes
 
     def _fit(self, rows: Rows) -> FitReport:
-        pull = positive(self.decay, "decay", 0.1) / rows.count
+        pull = positive(self.decay, "decay", 1.0) / rows.count
         found, passes = for_each_column(rows, LOG_ODDS, lambda column: _fit_curve(column, pull, rows.weight))
         self.curves_ = np.array([curve.numbers for curve in found])
         before, after = (math.fsum(getattr(curve, name) for curve in found) for name in ("before", "after"))

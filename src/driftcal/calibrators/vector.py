@@ -21,7 +21,7 @@ class VectorScaling(Calibrator):
     """A factor and a constant for each class: q = softmax(a ⊙ log p + b), with p = softmax(z).
 
     a and b minimise the negative log-likelihood plus (`decay`/n)·(‖a − 1‖² + ‖b‖²): the prior of a model that is right
-    as it is, worth a fraction of a row, decides for classes without tuning rows. On log p and not on z, so that a
+    as it is, worth about a row, decides for classes without tuning rows. On log p and not on z, so that a
     constant added to a row changes nothing. Convex, so L-BFGS finds the one optimum. Can change which class is on top.
     Weights count rows: n is their sum. Guo et al. 2017, section 4.2.
 
@@ -36,13 +36,13 @@ class VectorScaling(Calibrator):
     counts_rows = True
     fitted = ("slopes_", "intercepts_")
 
-    def __init__(self, *, decay: float = 0.1, classes: Sequence[Any] | None = None) -> None:
+    def __init__(self, *, decay: float = 1.0, classes: Sequence[Any] | None = None) -> None:
         self.decay = decay
         self.classes = classes
 
     def _fit(self, rows: Rows) -> FitReport:
         before = nll_before(rows)
-        pull = positive(self.decay, "decay", 0.1) / rows.count
+        pull = positive(self.decay, "decay", 1.0) / rows.count
         beta, passes = temperature_or_not(rows, None)
         start = np.concatenate([np.full(rows.n_classes, beta), np.zeros(rows.n_classes)])
         centre = np.concatenate([np.ones(rows.n_classes), np.zeros(rows.n_classes)])
