@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, helper, load, numpy_helper
 
-from benchmarks.speed.mobilenet import BLOCKS, CLASSES, FEATURES, mobilenet
+from benchmarks.speed.mobilenet import CLASSES, mobilenet
 from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
 from driftcal.calibrators.dirichlet import to_grid
 from driftcal.deploy import append_to_onnx
@@ -59,15 +59,15 @@ def make(names: list[str], rows: int, folder: Path) -> list[Exported]:
     """The calibrated models, files in `folder`; what lies there already is taken as it is."""
     folder.mkdir(parents=True, exist_ok=True)
     plain, found = folder / "net.onnx", {}
-    *stages, classified = mobilenet(plain)
-    data = _tuning_data(rows)
+    layers, data = mobilenet(plain), _tuning_data(rows)
     for name in names:
         path, note = folder / f"{name}.onnx", folder / f"{name}.json"
         if not note.exists():
             started = time.perf_counter()
-            inside = [classified] if name == "md-ts" else stages[-STAGES:]
-            layers = inside if CALIBRATORS[VARIANTS.get(name, name)].needs_features else None
-            export = append_to_onnx(plain, fitted(name, *data), path, layers=layers)
+            inside = _inside(name, layers)
+            export = append_to_onnx(
+                plain, fitted(name, *data, list(inside.values())), path, layers=list(inside) or None
+            )
             note.write_text(json.dumps({"difference": export.difference}))
             print(f"{name}: tuned and appended in {time.perf_counter() - started:.0f} s", flush=True)
         export = Exported(name, path, json.loads(note.read_text())["difference"])
@@ -111,8 +111,16 @@ def with_switch(path: Path) -> bytes:
     return switched
 
 
-def fitted(name: str, logits: np.ndarray, labels: np.ndarray) -> Calibrator:
-    """The calibrator, tuned on three levels where it needs them."""
+def _inside(name: str, layers: dict[str, int]) -> dict[str, int]:
+    """Those of the model's layers that a calibrator looks at."""
+    *stages, classified = layers.items()
+    if not CALIBRATORS[VARIANTS.get(name, name)].needs_features:
+        return {}
+    return dict([classified] if name == "md-ts" else stages[-STAGES:])
+
+
+def fitted(name: str, logits: np.ndarray, labels: np.ndarray, widths: list[int]) -> Calibrator:
+    """The calibrator, tuned on three levels where it needs them, and on random features where it looks at layers so wide."""
     rows, kind, beside = len(logits), VARIANTS.get(name, name), {}
     if name == MATRIX:
         calibrator: Any = make_calibrator(kind)
@@ -124,8 +132,7 @@ def fitted(name: str, logits: np.ndarray, labels: np.ndarray) -> Calibrator:
     if CALIBRATORS[kind].needs_levels:
         beside["levels"] = np.arange(rows) % 3
     if CALIBRATORS[kind].needs_features:
-        stages = [channels for _, channels, *_ in BLOCKS[-STAGES:]]
-        rng, widths = np.random.default_rng(2), [FEATURES] if name == "md-ts" else stages
+        rng = np.random.default_rng(2)
         beside["features"] = [rng.normal(size=(rows, width)) for width in widths]
         if CALIBRATORS[kind].needs_reference:
             beside["reference"] = [rng.normal(size=(REFERENCE, width)) for width in widths]

@@ -39,9 +39,9 @@ class Net:
         return self.node("Clip", x, "zero", "six") if relu else x
 
 
-def mobilenet(path: Path) -> list[str]:
-    """MobileNetV2 for 224-pixel images, 3.5 million weights, into a file; the names of its stages' ends and of what is classified."""
-    net, ends = Net(), []
+def mobilenet(path: Path) -> dict[str, int]:
+    """MobileNetV2 for 224-pixel images, 3.5 million weights, into a file; its stages' ends and what is classified, and how wide they are."""
+    net, ends = Net(), {}
     x, width = net.conv("x", 3, 32, 3, 2), 32
     for expansion, channels, repeats, first in BLOCKS:
         for stride in [first] + [1] * (repeats - 1):
@@ -51,7 +51,7 @@ def mobilenet(path: Path) -> list[str]:
             y = net.conv(y, inner, channels, 1, relu=False)
             x = net.node("Add", x, y) if stride == 1 and width == channels else y
             width = channels
-        ends.append(x)
+        ends[x] = width
     x = net.node("Flatten", net.node("GlobalAveragePool", net.conv(x, width, FEATURES, 1)))
     net.nodes.append(helper.make_node("Gemm", [x, net.weight(FEATURES, CLASSES), net.weight(CLASSES)], ["logits"]))
     info = helper.make_tensor_value_info
@@ -63,4 +63,4 @@ def mobilenet(path: Path) -> list[str]:
         net.weights,
     )
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return [*ends, x]
+    return {**ends, x: FEATURES}
