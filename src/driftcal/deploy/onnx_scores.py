@@ -26,8 +26,10 @@ from driftcal.numerics import MASKED
 FLOOR = 1e-300
 #: Times a slope below this, even the log-odds of masked classes are next to nothing; infinite ones would not be.
 _FLAT_SLOPE = 1e-100
-#: Log-odds that probabilities can say before they underflow, and what makes a sigmoid all or nothing: e^-60.
+#: Log-odds that exponentials can say before they underflow, and what makes a sigmoid all or nothing: e^-60.
 _LARGEST_ODDS, _CERTAIN = 700.0, 60.0
+#: By how much the operator Tanh may be off, and what all classes' share of that may cost a probability.
+_TANH_OFF, _LOST = 2.0**-50, 1e-7
 #: Times this, all logits that are not masked have the same exponential.
 _FLAT = 1e-300
 
@@ -68,16 +70,18 @@ def add_scores(
                 odds = _log_odds(nodes, z)
             else:
                 odds = nodes("Sub", *_logs(nodes, z, finite=bool((np.abs(scores.slopes) < _FLAT_SLOPE).any())))
-            return _sigmoid(nodes, nodes("Add", nodes("Mul", odds, scores.slopes), scores.intercepts), short)
+            part = _part(short)
+            m = nodes("Add", nodes("Mul", odds, part * scores.slopes), part * scores.intercepts)
+            return _sigmoid(nodes, m, short)
         case BetaCurves():
             short = to_be_normalised and keeps_mass(scores)
             # where the rest underflows, the top class takes all: the others' curves are next to nothing and its own is not
             underflows = short and bool((_LARGEST_ODDS * scores.a - np.abs(scores.c) > _CERTAIN).all())
             log_p, log_rest = _logs(nodes, z, finite=False, underflows=underflows)
             # next to nothing instead of 0, times which an infinite logarithm would be no number
-            a, b = np.maximum(scores.a, _FLAT), np.maximum(scores.b, _FLAT)
-            bent = nodes("Add", nodes("Mul", log_p, a), nodes("Mul", log_rest, -b))
-            return _sigmoid(nodes, nodes("Add", bent, scores.c), short)
+            a, b, part = np.maximum(scores.a, _FLAT), np.maximum(scores.b, _FLAT), _part(short)
+            bent = nodes("Sub", nodes("Mul", log_p, part * a), nodes("Mul", log_rest, part * b))
+            return _sigmoid(nodes, nodes("Add", bent, part * scores.c), short)
         case TopCurve():
             return _top_curve(nodes, scores, z, name)
 
@@ -101,9 +105,9 @@ def are_masked(nodes: Nodes, z: str) -> str:
 
 
 def _log_odds(nodes: Nodes, z: str) -> str:
-    """log p_c − log Σ_{k≠c} p_k from the probabilities: infinite beyond `_LARGEST_ODDS`, where they underflow."""
-    p = nodes("Softmax", z, axis=1)
-    return nodes("Log", nodes("Div", p, _others(nodes, p)))
+    """log p_c − log Σ_{k≠c} p_k: infinite for a class whose lead is beyond `_LARGEST_ODDS`, where the others underflow."""
+    below = nodes("Sub", z, nodes.reduce("ReduceMax", z))
+    return nodes("Sub", below, nodes("Log", _others(nodes, nodes("Exp", below))))
 
 
 def _others(nodes: Nodes, p: str) -> str:
@@ -114,12 +118,13 @@ def _others(nodes: Nodes, p: str) -> str:
 def _logs(nodes: Nodes, z: str, *, finite: bool, underflows: bool = False) -> tuple[str, str]:
     """log p_c and log Σ_{k≠c} p_k without cancellation; MASKED for masked classes, and where all others are.
 
-    One operator less if they may be −inf: then nothing may multiply them by 0. Less work if they may come from probabilities, which
-    `underflows`: both are then −inf, or lack digits, beyond `_LARGEST_ODDS`.
+    One operator less if they may be −inf: then nothing may multiply them by 0. Less work if what comes from probabilities may be
+    −inf, or lack digits, where it `underflows`: beyond `_LARGEST_ODDS`.
     """
     if underflows:
-        p = nodes("Softmax", z, axis=1)
-        return nodes("Log", p), nodes("Log", _others(nodes, p))
+        # in less time than the operator LogSoftmax takes
+        log_p = nodes("Sub", z, nodes.reduce("ReduceLogSumExp", z))
+        return log_p, nodes("Log", _others(nodes, nodes("Exp", log_p)))
     log_p = nodes("LogSoftmax", z, axis=1)
     if finite:
         log_p = nodes("Max", log_p, number(MASKED))
@@ -151,10 +156,7 @@ def _top_curve(nodes: Nodes, scores: TopCurve, z: str, name: str | None) -> str:
 
 
 def keeps_mass(scores: Scores) -> bool:
-    """Whether sigmoids give masked classes 0 and the top class, whose p is 1/n at least, never next to nothing.
-
-    The operator Sigmoid, right to 1e-16, is then all they need.
-    """
+    """Whether sigmoids give masked classes 0 and the top class, whose p is 1/n at least, never so little that `_TANH_OFF` matters."""
     match scores:
         case Sigmoids():
             slopes, least = scores.slopes, scores.intercepts - scores.slopes * np.log(max(1, len(scores.slopes) - 1))
@@ -163,12 +165,20 @@ def keeps_mass(scores: Scores) -> bool:
             slopes, least = scores.a, scores.c - scores.a * np.log(n) - scores.b * np.log1p(-1 / n)
         case _:
             return False
-    return bool((slopes > 1e-6).all() and (least > -16).all())
+    return bool((slopes > 1e-6).all() and (least > np.log(len(slopes) * _TANH_OFF / _LOST)).all())
 
 
-def _sigmoid(nodes: Nodes, m: str, keeps_mass: bool) -> str:
-    """e^m / (1 + e^m): unless mass is kept anyway the lower tail has its digits down to FLOOR, unlike in the operator Sigmoid."""
-    if keeps_mass:
-        return nodes("Sigmoid", m)
+def _part(short: bool) -> float:
+    """What `_sigmoid` is to be given of its argument."""
+    return 0.5 if short else 1.0
+
+
+def _sigmoid(nodes: Nodes, m: str, short: bool) -> str:
+    """e^m / (1 + e^m), whose lower tail has its digits down to FLOOR.
+
+    Where mass is kept anyway, twice that from half of m, 1 + tanh(m/2), in less time than the operator Sigmoid takes.
+    """
+    if short:
+        return nodes("Add", nodes("Tanh", m), number(1))
     e = nodes("Exp", nodes("Clip", m, number(np.log(FLOOR)), number(-np.log(FLOOR))))
     return nodes("Div", e, nodes("Add", e, number(1)))
