@@ -208,7 +208,7 @@ def test_beta_is_logistic_regression_on_two_logarithms(data):
     from sklearn.linear_model import LogisticRegression
 
     logits, y, w = data
-    cal = make_calibrator("beta", decay=1e-7).fit(logits, y, sample_weight=w)
+    cal = make_calibrator("beta", decay=1e-7, tied_below=1).fit(logits, y, sample_weight=w)
     p = softmax(logits, axis=1)
     raw = np.empty_like(p)
     for c in range(5):
@@ -224,6 +224,34 @@ def test_beta_is_logistic_regression_on_two_logarithms(data):
         raw[:, c] = 1 / (1 + np.exp(-(cal.curves_[c, 0] * x[:, 0] + cal.curves_[c, 1] * x[:, 1] + cal.curves_[c, 2])))
     assert (cal.curves_[:, :2] >= 0).all()
     np.testing.assert_allclose(cal.predict_proba(logits), raw / raw.sum(axis=1, keepdims=True), atol=1e-12)
+
+
+def test_beta_of_few_rows_is_logistic_regression_on_log_odds(data):
+    from sklearn.linear_model import LogisticRegression
+
+    logits, y, w = data
+    own = np.bincount(y, w, minlength=5)
+    few = own < np.sort(own)[2]
+    tied = make_calibrator("beta", decay=1e-7, tied_below=np.sort(own)[2]).fit(logits, y, sample_weight=w)
+    free = make_calibrator("beta", decay=1e-7, tied_below=1).fit(logits, y, sample_weight=w)
+    np.testing.assert_array_equal(tied.curves_[~few], free.curves_[~few])
+    assert few.sum() == 2
+    p = softmax(logits, axis=1)
+    for c in np.flatnonzero(few):
+        x = (np.log(p[:, c]) - np.log1p(-p[:, c]))[:, None]
+        model = LogisticRegression(C=1e9, tol=1e-10, max_iter=10_000).fit(x, y == c, sample_weight=w)
+        np.testing.assert_allclose(
+            tied.curves_[c], [model.coef_[0, 0], model.coef_[0, 0], model.intercept_[0]], atol=2e-3
+        )
+
+
+def test_beta_counts_a_class_rows_whatever_their_weights_sum_to(data):
+    logits, y, _ = data
+    shares = make_calibrator("beta").fit(logits, y, sample_weight=np.full(len(y), 1 / len(y)))
+    twice = make_calibrator("beta").fit(logits[:300], y[:300], sample_weight=np.full(300, 2.0))
+    np.testing.assert_allclose(shares.curves_, make_calibrator("beta").fit(logits, y).curves_, rtol=1e-9)
+    repeated = make_calibrator("beta").fit(np.repeat(logits[:300], 2, axis=0), np.repeat(y[:300], 2))
+    np.testing.assert_allclose(twice.curves_, repeated.curves_, rtol=1e-9)
 
 
 def test_the_spline_keeps_the_answer_where_its_curve_gives_the_top_class_too_little():

@@ -21,6 +21,8 @@ from driftcal.types import Float64, Labels, Logits, Weights
 
 #: The curve of a model that is right as it is.
 AS_IT_IS = np.array([1.0, 1.0, 0.0])
+#: a, b and c from the numbers that are sought: three, or two where a = b.
+_FREE, _TIED = np.eye(3), np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 
 
 class BetaCalibration(Calibrator):
@@ -29,7 +31,9 @@ class BetaCalibration(Calibrator):
     a, b and c minimise the negative log-likelihood of "is the class" plus (`decay`/n)·((a − 1)² + (b − 1)² + c²): the
     prior of a model that is right as it is, which decides where a threshold separates a class' rows or there are none.
     Unlike Platt's, the curve can bend both ways at 0 and at 1 and can be the identity. A coefficient that would be
-    negative is 0. Weights count rows: n is their sum. Kull, Silva Filho and Flach 2017 (Beta calibration), section 4.
+    negative is 0. A class that has fewer than `tied_below` rows of its own gets a = b, which few rows cannot tell apart
+    (the authors' family "am"). Weights count rows: n is their sum. Kull, Silva Filho and Flach 2017 (Beta calibration),
+    section 4.
 
     >>> import numpy as np
     >>> logits = np.log([[0.9, 0.1]] * 4 + [[0.6, 0.4]] * 4)
@@ -42,13 +46,19 @@ class BetaCalibration(Calibrator):
     counts_rows = True
     fitted = ("curves_",)
 
-    def __init__(self, *, decay: float = 1.0, classes: Sequence[Any] | None = None) -> None:
+    def __init__(self, *, decay: float = 1.0, tied_below: float = 100, classes: Sequence[Any] | None = None) -> None:
         self.decay = decay
+        self.tied_below = tied_below
         self.classes = classes
 
     def _fit(self, rows: Rows) -> FitReport:
         pull = positive(self.decay, "decay", 1.0) / rows.count
-        found, passes = for_each_column(rows, LOG_ODDS, lambda column: _fit_curve(column, pull, rows.weight))
+        few = rows.class_weights * (rows.count / rows.weight) < positive(self.tied_below, "tied_below", 100)
+
+        def fit(column: Column) -> _Curve:
+            return _fit_curve(column, pull, rows.weight, _TIED if few[column.number] else _FREE)
+
+        found, passes = for_each_column(rows, LOG_ODDS, fit)
         self.curves_ = np.array([curve.numbers for curve in found])
         before, after = (math.fsum(getattr(curve, name) for curve in found) for name in ("before", "after"))
         certify("negative log-likelihood", before, after)
@@ -69,35 +79,30 @@ class _Curve:
     after: float
 
 
-def _fit_curve(column: Column, pull: float, weight: float) -> _Curve:
-    """a, b and c of one class; coefficients that would be negative are held at 0."""
+def _fit_curve(column: Column, pull: float, weight: float, basis: Float64) -> _Curve:
+    """a, b and c of one class, `basis` @ what is sought; coefficients that would be negative are held at 0."""
 
     def sums(curve: Float64) -> Float64:
         return _curve_sums(column.scores, column.labels, column.weights, column.number, curve) / weight
 
-    free = np.ones(3, bool)
     while True:
-        held = np.where(free, AS_IT_IS, 0.0)
 
-        def surface(part: Float64, held: Float64 = held, free: Any = free) -> tuple[float, Float64, Float64]:
-            curve = held.copy()
-            curve[free] = part
+        def surface(part: Float64, basis: Float64 = basis) -> tuple[float, Float64, Float64]:
+            curve = basis @ part
             found, away = sums(curve), curve - AS_IT_IS
             bend = np.array(
                 [[found[4], found[5], found[6]], [found[5], found[7], found[8]], [found[6], found[8], found[9]]]
             )
             bend += 2 * pull * np.eye(3)
             slope = found[1:4] + 2 * pull * away
-            return float(found[0] + pull * away @ away), slope[free], bend[np.ix_(free, free)]
+            return float(found[0] + pull * away @ away), basis.T @ slope, basis.T @ bend @ basis
 
-        part, _, _ = descend(surface, held[free], f"beta calibration of class number {column.number}")
-        curve = held.copy()
-        curve[free] = part
-        negative = free & (curve < 0)
-        negative[2] = False
-        if not negative.any():
+        start = np.append(np.ones(basis.shape[1] - 1), 0.0)
+        part, _, _ = descend(surface, start, f"beta calibration of class number {column.number}")
+        if (part[:-1] >= 0).all():
+            curve = basis @ part
             return _Curve(curve, float(sums(AS_IT_IS)[0]), float(sums(curve)[0]))
-        free[int(np.argmin(np.where(negative, curve, 0.0)))] = False
+        basis = np.delete(basis, np.argmin(part[:-1]), axis=1)
 
 
 @kernel

@@ -187,7 +187,8 @@ def recipe_of(calibrator: Calibrator) -> Recipe:
             return Recipe(n, keeps, Mixed(matrix, calibrator.intercepts_, LEAST_LOG))
         case BetaCalibration():
             a, b, c = (column.copy() for column in calibrator.curves_.T)
-            return Recipe(n, keeps, BetaCurves(a, b, c), finish="normalise")
+            bent = Sigmoids(a, c) if (a == b).all() else BetaCurves(a, b, c)
+            return Recipe(n, keeps, bent, finish="normalise")
         case SplineCalibration():
             points = calibrator.spline_scores_
             curve = _curves(points, calibrator.spline_values_, np.array([0, len(points)]))
