@@ -11,6 +11,10 @@ The figure is the median over all pairs of runs of (with − without), over the 
 several times, one after the other. The interval is 95 % of the medians of 2,000 bootstrap samples of the pairs. The first
 row is a model whose switch stays off: what is measured of it is noise.
 
+A switch is an operator of its own, and what lies behind it is planned on its own, so a third figure does without: the calibration
+alone, as a model that is fed what the network gives, runs right after the network, in turn with a model that only hands on
+logits; (with − without) is set against the network's runs in between ("apart").
+
 Runs of 64 images scatter by more than calibration costs. So there it is measured within each run of the exported model, by
 onnxruntime's own clock: operators run one after the other, and what a run takes from the end of the network's last operator
 to its own end (with the calibration's operators that came before, if it looks inside), over the rest of the same run, is what
@@ -36,18 +40,20 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from benchmarks.speed.exported import CONTROL, OWN, VARIANTS, Exported, make, with_switch
+from benchmarks.speed.exported import CONTROL, NETWORK, OWN, VARIANTS, Exported, apart, make, with_switch
 from benchmarks.speed.measure import machine
 from driftcal.calibrators import CALIBRATORS
 
 #: Rows, threads (0: all cores), openings and pairs of runs after each.
 SETTINGS = {
     "batch 1, one thread": (1, 1, 3, 200),
-    "batch 1, all cores": (1, 0, 3, 1_000),
+    "batch 1, all cores": (1, 0, 3, 1_500),
 }
+#: The calibration alone, after the network: openings and pairs of runs after each.
+APART, APART_OPENINGS, APART_PAIRS = "batch 1, all cores, apart", 3, 400
 #: What is clocked within runs, of how many.
 WITHIN_RUNS, CLOCKED = "batch 64, all cores", 12
-COLUMNS = (*SETTINGS, WITHIN_RUNS)
+COLUMNS = (*SETTINGS, APART, WITHIN_RUNS)
 SAMPLES = 2_000
 HERE = Path(__file__).parent
 
@@ -80,6 +86,24 @@ def pairs(model: bytes, setting: str, rng: np.random.Generator, switches: tuple[
         for k in rng.permutation(2):
             found[i, k] = seconds(switches[k])
     return found
+
+
+def after_network(path: Path, rng: np.random.Generator) -> np.ndarray:
+    """Seconds of the network, and of the network and what calibration adds to handing on logits, (pairs, 2), after one opening."""
+    calibrated, plain, given = apart(path)
+    network, x = session(path.with_name(NETWORK).read_bytes(), 0), rng.random((1, 3, 224, 224), np.float32)
+    opened = [session(plain, 0), session(calibrated, 0)]
+    found = np.empty((2 + APART_PAIRS, 2))
+    for i in range(len(found)):
+        taken = np.empty(2)
+        for k in rng.permutation(2):
+            started = time.perf_counter()
+            network.run(None, {"x": x})
+            ended = time.perf_counter()
+            opened[k].run(None, given)
+            taken[k], found[i, 0] = time.perf_counter() - ended, ended - started
+        found[i, 1] = found[i, 0] + taken[1] - taken[0]
+    return found[2:]  # the first two plan their memory
 
 
 def clocked(path: Path, rng: np.random.Generator) -> np.ndarray:
@@ -124,7 +148,10 @@ def measure(exported: Sequence[Exported]) -> list[dict[str, Any]]:
         print(f"{number} of {len(steps)}, {passed / 60:.1f} min: {setting}, {model.name} {told:+.1%}", flush=True)
     for model in exported:
         if model.name != CONTROL:
+            found[model.name, APART] = [after_network(model.path, rng) for _ in range(APART_OPENINGS)]
             found[model.name, WITHIN_RUNS] = [clocked(model.path, rng)]
+            told = "; ".join(f"{c} {summary(np.concatenate(found[model.name, c]))['added']:+.2%}" for c in COLUMNS)
+            print(f"{model.name}: {told}", flush=True)
     lines = []
     for model in exported:
         line: dict[str, Any] = {"calibrator": model.name, "alike": model.alike, "bound": model.bound}

@@ -3,9 +3,10 @@
 Tuned on 20,000 random rows of 1,000 classes. DAC and DAC-PTS read the ends of the model's last three stages, 96, 160 and 320
 channels, and compare with 3,000 training rows; MD-TS reads the 1,280 features that are classified, as its authors do.
 
-Two calibrators are measured in a second, dearer form: MD-TS that reads the three stages, and Dirichlet calibration with a
-matrix, which its default gives to 1,000 classes from a million tuning rows on. That one's million numbers take long to tune and
-are made up, on the grid of a fit: latency does not depend on their values.
+Three calibrators are measured in a second, dearer form: MD-TS that reads the three stages, beta calibration with three numbers a
+class, which its default gives to a class with 100 rows of its own, and Dirichlet calibration with a matrix, which its default
+gives to 1,000 classes from a million tuning rows on. That one's million numbers take long to tune and are made up, on the grid
+of a fit: latency does not depend on their values.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 from onnx import TensorProto, helper, load, numpy_helper
 
 from benchmarks.speed.mobilenet import CLASSES, mobilenet
@@ -29,11 +31,13 @@ from driftcal.deploy.onnx_graph import OUTPUTS
 STAGES, REFERENCE = 3, 3_000
 #: Isotonic and binned ones, and the spline, which is read from a table just as these are.
 TABLES = {"ts-ir", "ir", "irm", "hb", "pbmc", "spline", "ladder-irm"}
-#: Dearer forms of two calibrators.
-MATRIX, STAGED = "dirichlet, matrix", "md-ts, three stages"
-VARIANTS = {MATRIX: "dirichlet", STAGED: "md-ts"}
+#: Dearer forms of three calibrators.
+MATRIX, STAGED, FREE = "dirichlet, matrix", "md-ts, three stages", "beta, three numbers"
+VARIANTS = {MATRIX: "dirichlet", STAGED: "md-ts", FREE: "beta"}
 #: The first model, whose switch stays off: what is measured of it is noise.
 CONTROL = "nothing"
+#: The file of the model without calibration, beside the others.
+NETWORK = "net.onnx"
 #: How the names of the calibration's operators and constants begin; the network's do not.
 OWN = ("driftcal/", *OUTPUTS)
 #: No bound: calibrators that keep training rows are neither parametric nor binned.
@@ -58,7 +62,7 @@ class Exported:
 def make(names: list[str], rows: int, folder: Path) -> list[Exported]:
     """The calibrated models, files in `folder`; what lies there already is taken as it is."""
     folder.mkdir(parents=True, exist_ok=True)
-    plain, found = folder / "net.onnx", {}
+    plain, found = folder / NETWORK, {}
     layers, data = mobilenet(plain), _tuning_data(rows)
     for name in names:
         path, note = folder / f"{name}.onnx", folder / f"{name}.json"
@@ -99,16 +103,45 @@ def with_switch(path: Path) -> bytes:
         "If", ["switch"], [f"if_{name}" for name in names],
         then_branch=then, else_branch=helper.make_graph(empty, "off", [], off),
     )  # fmt: skip
-    nodes = [node for node in graph.node if not node.name.startswith(OWN)]
-    weights = [part for part in graph.initializer if not part.name.startswith(OWN)]
     inputs = [*graph.input, helper.make_tensor_value_info("switch", TensorProto.BOOL, [])]
     kept = [value for name, value in outputs.items() if name not in names]
     ends = [helper.make_tensor_value_info(f"if_{n}", outputs[n].type.tensor_type.elem_type, None) for n in names]
-    whole = helper.make_graph([*nodes, switch], graph.name, inputs, [*kept, *ends], weights)
-    switched: bytes = helper.make_model(
-        whole, opset_imports=model.opset_import, ir_version=model.ir_version
-    ).SerializeToString()
-    return switched
+    nodes, weights = _network(graph)
+    return _written(model, [*nodes, switch], inputs, [*kept, *ends], weights)
+
+
+def apart(path: Path) -> tuple[bytes, bytes, dict[str, np.ndarray]]:
+    """A model of the calibration's operators alone, one that only hands on logits, and what the network gives both for an image."""
+    model = load(path)
+    graph, info = model.graph, helper.make_tensor_value_info
+    own = [node for node in graph.node if node.name.startswith(OWN)]
+    constants = [part for part in graph.initializer if part.name.startswith(OWN)]
+    known = {part.name for part in constants} | {name for node in own for name in node.output}
+    read = sorted({name for node in own for name in node.input} - known)
+    nodes, weights = _network(graph)
+    ends = [info(name, TensorProto.FLOAT, None) for name in read]
+    network = onnxruntime.InferenceSession(_written(model, nodes, list(graph.input), ends, weights))
+    values = network.run(read, {"x": np.random.default_rng(0).random((1, 3, 224, 224), np.float32)})
+    given = {"given" if name == "logits" else name: value for name, value in zip(read, values, strict=True)}
+    inputs = [info(name, TensorProto.FLOAT, value.shape) for name, value in given.items()]
+    hand_on = helper.make_node("Identity", ["given"], ["logits"])
+    logits = [value for value in graph.output if value.name == "logits"]
+    calibration = _written(model, [hand_on, *own], inputs, list(graph.output), constants)
+    return calibration, _written(model, [hand_on], inputs, logits, []), given
+
+
+def _network(graph: Any) -> tuple[list[Any], list[Any]]:
+    """The operators and weights that are not the calibration's."""
+    nodes = [node for node in graph.node if not node.name.startswith(OWN)]
+    return nodes, [part for part in graph.initializer if not part.name.startswith(OWN)]
+
+
+def _written(model: Any, nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: list[Any]) -> bytes:
+    """Another graph as a model like this one."""
+    graph = helper.make_graph(nodes, model.graph.name, inputs, outputs, weights)
+    made = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    written: bytes = made.SerializeToString()
+    return written
 
 
 def _inside(name: str, layers: dict[str, int]) -> dict[str, int]:
@@ -136,7 +169,8 @@ def fitted(name: str, logits: np.ndarray, labels: np.ndarray, widths: list[int])
         beside["features"] = [rng.normal(size=(rows, width)) for width in widths]
         if CALIBRATORS[kind].needs_reference:
             beside["reference"] = [rng.normal(size=(REFERENCE, width)) for width in widths]
-    return make_calibrator(kind).fit(logits, labels, **beside)
+    params: dict[str, Any] = {"tied_below": 1} if name == FREE else {}
+    return make_calibrator(kind, **params).fit(logits, labels, **beside)
 
 
 def _tuning_data(rows: int) -> tuple[np.ndarray, np.ndarray]:
