@@ -95,11 +95,13 @@ def test_pts_learns_a_temperature_that_depends_on_the_row():
 def test_vector_scaling_is_scipys_optimum(name, decay, data):
     logits, y, w = data
     cal = make_calibrator(name, **({"decay": decay} if name == "vs" else {})).fit(logits, y, sample_weight=w)
+    temperature = make_calibrator("ts").fit(logits, y, sample_weight=w).temperature_
     x = log_softmax(logits / getattr(cal, "temperature_", 1.0), axis=1)
+    centre = 1 / temperature if name == "vs" else 1.0
 
     def loss(line):
         a, b = np.split(line, 2)
-        return nll(a * x + b, y, w) + decay / w.sum() * (((a - 1) ** 2).sum() + (b**2).sum())
+        return nll(a * x + b, y, w) + decay / w.sum() * (((a - centre) ** 2).sum() + (b**2).sum())
 
     wanted = minimize(loss, np.repeat([1.0, 0.0], 5), method="BFGS", options={"gtol": 1e-7})
     found = np.concatenate([cal.slopes_, cal.intercepts_])
@@ -110,7 +112,7 @@ def test_vector_scaling_is_scipys_optimum(name, decay, data):
     )
     assert cal.fit_report_.after == pytest.approx(nll(cal.slopes_ * x + cal.intercepts_, y, w), rel=1e-12)
     if name == "svs":
-        assert cal.temperature_ == make_calibrator("ts").fit(logits, y, sample_weight=w).temperature_
+        assert cal.temperature_ == temperature
 
 
 @pytest.mark.parametrize("few", [20, 1])  # Newton's method, and L-BFGS as for many classes
@@ -243,6 +245,30 @@ def test_beta_of_few_rows_is_logistic_regression_on_log_odds(data):
         np.testing.assert_allclose(
             tied.curves_[c], [model.coef_[0, 0], model.coef_[0, 0], model.intercept_[0]], atol=2e-3
         )
+
+
+@pytest.mark.parametrize("decay", [1.0, 300.0])
+def test_beta_is_pulled_to_what_suits_all_classes(decay, data):
+    logits, y, w = data
+    cal = make_calibrator("beta", decay=decay, tied_below=1).fit(logits, y, sample_weight=w)
+    p = softmax(logits, axis=1)
+    u, v, hit = np.log(p), -np.log1p(-p), np.eye(5)[y] > 0
+
+    def loss(m, hit):
+        return (w * np.logaddexp(0, np.where(hit, -m, m)).T).sum() / w.sum()
+
+    scale = min(2.0 ** np.arange(-8, 2), key=lambda s: loss(s * (u + v), hit))
+    assert scale == 0.5
+    for c in range(5):
+
+        def held(curve, c=c):
+            away = curve - [scale, scale, 0]
+            return loss(curve[0] * u[:, c] + curve[1] * v[:, c] + curve[2], hit[:, c]) + decay / w.sum() * away @ away
+
+        wanted = minimize(
+            held, [0.5, 0.5, 0], bounds=[(0, None), (0, None), (None, None)], options={"ftol": 1e-15, "gtol": 1e-9}
+        )
+        assert held(cal.curves_[c]) <= wanted.fun + 1e-9
 
 
 def test_beta_counts_a_class_rows_whatever_their_weights_sum_to(data):

@@ -21,6 +21,8 @@ from driftcal.types import Float64, Labels, Logits, Weights
 
 #: The curve of a model that is right as it is.
 AS_IT_IS = np.array([1.0, 1.0, 0.0])
+#: One of them, as a and b of all classes, is what curves are pulled to.
+SCALES: Float64 = 2.0 ** np.arange(-8.0, 2.0)
 #: a, b and c from the numbers that are sought: three, or two where a = b.
 _FREE, _TIED = np.eye(3), np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 
@@ -28,8 +30,9 @@ _FREE, _TIED = np.eye(3), np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 class BetaCalibration(Calibrator):
     """A beta curve per class against the rest: σ(a·ln p − b·ln(1 − p) + c) with a, b ≥ 0, normalised.
 
-    a, b and c minimise the negative log-likelihood of "is the class" plus (`decay`/n)·((a − 1)² + (b − 1)² + c²): the
-    prior of a model that is right as it is, which decides where a threshold separates a class' rows or there are none.
+    a, b and c minimise the negative log-likelihood of "is the class" plus (`decay`/n)·((a − s)² + (b − s)² + c²): a prior
+    worth about a row, which decides where a threshold separates a class' rows or there are none. s, a power of two, is what
+    suits all classes best as their only number.
     Unlike Platt's, the curve can bend both ways at 0 and at 1 and can be the identity. A coefficient that would be
     negative is 0. A class that has fewer than `tied_below` rows of its own gets a = b, which few rows cannot tell apart
     (the authors' family "am"). Weights count rows: n is their sum. Kull, Silva Filho and Flach 2017 (Beta calibration),
@@ -53,16 +56,18 @@ class BetaCalibration(Calibrator):
 
     def _fit(self, rows: Rows) -> FitReport:
         pull = positive(self.decay, "decay", 1.0) / rows.count
+        tried, passes = for_each_column(rows, LOG_ODDS, _scale_losses)
+        centre = SCALES[int(np.argmin(np.sum(tried, axis=0)))] * AS_IT_IS
         few = rows.class_weights * (rows.count / rows.weight) < positive(self.tied_below, "tied_below", 100)
 
         def fit(column: Column) -> _Curve:
-            return _fit_curve(column, pull, rows.weight, _TIED if few[column.number] else _FREE)
+            return _fit_curve(column, pull, rows.weight, _TIED if few[column.number] else _FREE, centre)
 
-        found, passes = for_each_column(rows, LOG_ODDS, fit)
+        found, more = for_each_column(rows, LOG_ODDS, fit)
         self.curves_ = np.array([curve.numbers for curve in found])
         before, after = (math.fsum(getattr(curve, name) for curve in found) for name in ("before", "after"))
         certify("negative log-likelihood", before, after)
-        return FitReport("nll one against rest, summed over classes", before, after, passes)
+        return FitReport("nll one against rest, summed over classes", before, after, passes + more)
 
     def _map(self, logits: Logits, out: Float64) -> None:
         _beta_kernel(logits, self.curves_, out)
@@ -79,8 +84,13 @@ class _Curve:
     after: float
 
 
-def _fit_curve(column: Column, pull: float, weight: float, basis: Float64) -> _Curve:
-    """a, b and c of one class, `basis` @ what is sought; coefficients that would be negative are held at 0."""
+def _scale_losses(column: Column) -> Float64:
+    """The loss of one class for each of SCALES."""
+    return _scale_sums(column.scores, column.labels, column.weights, column.number, SCALES)
+
+
+def _fit_curve(column: Column, pull: float, weight: float, basis: Float64, centre: Float64) -> _Curve:
+    """a, b and c of one class, `basis` @ what is sought, pulled to `centre`; coefficients that would be negative are held at 0."""
 
     def sums(curve: Float64) -> Float64:
         return _curve_sums(column.scores, column.labels, column.weights, column.number, curve) / weight
@@ -89,7 +99,7 @@ def _fit_curve(column: Column, pull: float, weight: float, basis: Float64) -> _C
 
         def surface(part: Float64, basis: Float64 = basis) -> tuple[float, Float64, Float64]:
             curve = basis @ part
-            found, away = sums(curve), curve - AS_IT_IS
+            found, away = sums(curve), curve - centre
             bend = np.array(
                 [[found[4], found[5], found[6]], [found[5], found[7], found[8]], [found[6], found[8], found[9]]]
             )
@@ -97,7 +107,7 @@ def _fit_curve(column: Column, pull: float, weight: float, basis: Float64) -> _C
             slope = found[1:4] + 2 * pull * away
             return float(found[0] + pull * away @ away), basis.T @ slope, basis.T @ bend @ basis
 
-        start = np.append(np.ones(basis.shape[1] - 1), 0.0)
+        start = np.append(np.full(basis.shape[1] - 1, centre[0]), 0.0)
         part, _, _ = descend(surface, start, f"beta calibration of class number {column.number}")
         if (part[:-1] >= 0).all():
             curve = basis @ part
@@ -110,6 +120,20 @@ def _logs(x: float) -> tuple[float, float]:
     """ln p and −ln(1 − p) from the log-odds x."""
     small = math.log1p(exp(max(-abs(x), MASKED)))
     return (-small, x + small) if x >= 0 else (x - small, small)
+
+
+@kernel
+def _scale_sums(x: Float64, labels: Labels, weights: Weights, c: int, scales: Float64) -> Float64:
+    """The negative log-likelihood of σ(scale·x) for each scale."""
+    sums = np.zeros(scales.shape[0])
+    for i in range(x.shape[0]):
+        if abs(x[i]) >= -MASKED:  # masked, or the only class: not a curve's business
+            continue
+        against = -x[i] if labels[i] == c else x[i]
+        for k in range(scales.shape[0]):
+            m = scales[k] * against
+            sums[k] += weights[i] * (max(m, 0.0) + math.log1p(exp(max(-abs(m), MASKED))))
+    return sums
 
 
 @kernel

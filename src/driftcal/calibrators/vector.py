@@ -20,10 +20,10 @@ from driftcal.types import Float64, Labels, Logits, Weights
 class VectorScaling(Calibrator):
     """A factor and a constant for each class: q = softmax(a ⊙ log p + b), with p = softmax(z).
 
-    a and b minimise the negative log-likelihood plus (`decay`/n)·(‖a − 1‖² + ‖b‖²): the prior of a model that is right
-    as it is, worth about a row, decides for classes without tuning rows. On log p and not on z, so that a
-    constant added to a row changes nothing. Convex, so L-BFGS finds the one optimum. Can change which class is on top.
-    Weights count rows: n is their sum. Guo et al. 2017, section 4.2.
+    a and b minimise the negative log-likelihood plus (`decay`/n)·(‖a − 1/T‖² + ‖b‖²), with the T of temperature scaling, or 1
+    where no T is best: a prior worth about a row, which decides for classes without tuning rows. On log p and not on z, so
+    that a constant added to a row changes nothing. Convex, so L-BFGS finds the one optimum. Can change which class is on
+    top. Weights count rows: n is their sum. Guo et al. 2017, section 4.2.
 
     >>> import numpy as np
     >>> logits = np.log([[0.8, 0.2]] * 5 + [[0.2, 0.8]] * 5)  # right 3 times out of 5, then 5 times out of 5
@@ -44,8 +44,10 @@ class VectorScaling(Calibrator):
         before = nll_before(rows)
         pull = positive(self.decay, "decay", 1.0) / rows.count
         beta, passes = temperature_or_not(rows, None)
-        start = np.concatenate([np.full(rows.n_classes, beta), np.zeros(rows.n_classes)])
-        centre = np.concatenate([np.ones(rows.n_classes), np.zeros(rows.n_classes)])
+        centre, start = (
+            np.concatenate([np.full(rows.n_classes, scale), np.zeros(rows.n_classes)])
+            for scale in (beta if passes and beta > 0 else 1.0, beta)
+        )
         found, after, asked = fit_line(rows, 1.0, start, centre, pull, "vector scaling")
         self.slopes_, self.intercepts_ = np.split(found, 2)
         certify("nll", before, after)
