@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pytest
 from export_cases import ADAPTIVE, NAMES, NEED_FEATURES, WIDTHS, fitted, fitted_inside, rows
+from scipy.special import expit
 
 from driftcal.calibrators import CALIBRATORS, make_calibrator
 from driftcal.deploy import onnx_file, onnx_rows, to_onnx
 from driftcal.deploy.onnx_file import open_session
+from driftcal.deploy.onnx_scores import _least_mass
 from driftcal.deploy.recipe import recipe_of
 
 pytest.importorskip("onnx")
@@ -72,14 +74,15 @@ def test_steep_lines_of_entropy(slope, intercept):
 @pytest.mark.parametrize(
     ("a", "b", "short"),
     [
-        (0.0, 0.0, False),
-        (0.0, 1.0, False),
+        (0.0, 0.0, True),
+        (0.0, 1.0, True),
         (1.0, 0.0, True),
         (1.0, 1e-3, True),
         (0.1, 30.0, True),
         (30.0, 30.0, False),
-        (1e-3, 2.0, False),
+        (1e-3, 2.0, True),
         (1e-3, 0.0, False),
+        (1e-3, 1e-3, False),
     ],
 )
 @pytest.mark.parametrize("c", [0.0, -40.0])
@@ -94,6 +97,26 @@ def test_flat_and_steep_beta_curves(a, b, short, c):
     long = "CumSum" not in {node.op_type for node in export.model.graph.node}
     assert long == (not short or c < 0)
     assert np.abs(run(export, logits) - calibrator.predict_proba(logits)).max() < 1e-9
+
+
+@pytest.mark.parametrize("n_classes", [2, 10, 1000])
+def test_no_row_of_sigmoids_has_less_than_foretold(n_classes):
+    rng = np.random.default_rng(n_classes)
+    for size in (1e-3, 0.3, 1.0, 3.0):
+        powers, constants = size * rng.uniform(size=n_classes) * 2, rng.normal(size=n_classes) * 3 - 3
+        least = _least_mass(powers, constants)
+        for spread in (0.0, 0.1, 1.0, 10.0, 100.0):
+            logits = spread * rng.normal(size=(50, n_classes))
+            logits[rng.random(logits.shape) < 0.3] = -np.inf
+            logits[:, 0] = np.maximum(logits[:, 0], 0)
+            with np.errstate(divide="ignore"):
+                odds = logits - np.log(np.exp(logits) @ (1 - np.eye(n_classes)))
+            q = np.where(np.isneginf(logits), 0, expit(np.where(np.isneginf(logits), 0, powers * odds) + constants))
+            assert (q.sum(axis=1) >= least * (1 - 1e-12)).all()
+    # alike, their least sum is that of equal shares
+    assert _least_mass(np.full(n_classes, 1.5), np.full(n_classes, -2.0)) == pytest.approx(
+        expit(-2) * n_classes**-0.5, rel=0.01
+    )
 
 
 @pytest.mark.parametrize("n_classes", [2, 10, 300])

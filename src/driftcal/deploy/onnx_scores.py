@@ -20,14 +20,15 @@ from driftcal.deploy.recipe import (
 )
 from driftcal.deploy.recipe_rows import ScaledByDistance, ScaledByEntropy, ScaledByNetwork, ScaledByRegression
 from driftcal.numerics import MASKED
+from driftcal.types import Float64
 
 #: Values to be normalised are not let below this. It adds nothing to a row that has mass, and a row without any needs no
 #: special case: five operators less.
 FLOOR = 1e-300
-#: Times a slope below this, even the log-odds of masked classes are next to nothing; infinite ones would not be.
-_FLAT_SLOPE = 1e-100
-#: Log-odds that exponentials can say before they underflow, and what makes a sigmoid all or nothing: e^-60.
-_LARGEST_ODDS, _CERTAIN = 700.0, 60.0
+#: Slopes below this are those of classes without rows: flat, but for rounding.
+_FLAT_SLOPE = 1e-30
+#: Log-odds that exponentials can say before they underflow; a class is certain if what lacks is e^-25, next to nothing if it has e^-60.
+_LARGEST_ODDS, _CERTAIN, _NOTHING = 700.0, 25.0, 60.0
 #: By how much the operator Tanh may be off, and what all classes' share of that may cost a probability.
 _TANH_OFF, _LOST = 2.0**-50, 1e-7
 #: Times this, all logits that are not masked have the same exponential.
@@ -66,17 +67,21 @@ def add_scores(
             return _softmax_of_open(nodes, mixed, z, name)
         case Sigmoids():
             short = to_be_normalised and keeps_mass(scores)
-            if short and (_LARGEST_ODDS * scores.slopes - np.abs(scores.intercepts) > _CERTAIN).all():
-                odds = _log_odds(nodes, z)
+            flat, slopes, part = np.abs(scores.slopes) < _FLAT_SLOPE, scores.slopes, _part(short)
+            if short:  # a positive slope takes masked classes, at −inf, to 0
+                slopes = np.where(flat, _FLAT, slopes)
+            if short and (flat | (_LARGEST_ODDS * slopes + scores.intercepts > _CERTAIN)).all():
+                odds = _log_odds(nodes, z, finite=bool(flat.any()))
             else:
-                odds = nodes("Sub", *_logs(nodes, z, finite=bool((np.abs(scores.slopes) < _FLAT_SLOPE).any())))
-            part = _part(short)
-            m = nodes("Add", nodes("Mul", odds, part * scores.slopes), part * scores.intercepts)
+                odds = nodes("Sub", *_logs(nodes, z, finite=not short and bool(flat.any())))
+            m = nodes("Add", nodes("Mul", odds, part * slopes), part * scores.intercepts)
             return _sigmoid(nodes, m, short)
         case BetaCurves():
             short = to_be_normalised and keeps_mass(scores)
-            # where the rest underflows, the top class takes all: the others' curves are next to nothing and its own is not
-            underflows = short and bool((_LARGEST_ODDS * scores.a - np.abs(scores.c) > _CERTAIN).all())
+            # where the rest underflows, the top class is certain, or takes all because the others are next to nothing
+            certain = (_LARGEST_ODDS * scores.b + scores.c > _CERTAIN).all()
+            nothing = (_LARGEST_ODDS * scores.a - scores.c > _NOTHING).all()
+            underflows = short and bool(certain or nothing)
             log_p, log_rest = _logs(nodes, z, finite=False, underflows=underflows)
             # next to nothing instead of 0, times which an infinite logarithm would be no number
             a, b, part = np.maximum(scores.a, _FLAT), np.maximum(scores.b, _FLAT), _part(short)
@@ -104,10 +109,11 @@ def are_masked(nodes: Nodes, z: str) -> str:
     return nodes("Equal", z, number(-np.inf))
 
 
-def _log_odds(nodes: Nodes, z: str) -> str:
-    """log p_c − log Σ_{k≠c} p_k: infinite for a class whose lead is beyond `_LARGEST_ODDS`, where the others underflow."""
+def _log_odds(nodes: Nodes, z: str, *, finite: bool) -> str:
+    """log p_c − log Σ_{k≠c} p_k; for a class whose lead is beyond `_LARGEST_ODDS`, where the others underflow, +inf or no more than `finite`."""
     below = nodes("Sub", z, nodes.reduce("ReduceMax", z))
-    return nodes("Sub", below, nodes("Log", _others(nodes, nodes("Exp", below))))
+    others = nodes("Log", _others(nodes, nodes("Exp", below)))
+    return nodes("Sub", below, nodes("Max", others, number(-_LARGEST_ODDS)) if finite else others)
 
 
 def _others(nodes: Nodes, p: str) -> str:
@@ -156,16 +162,28 @@ def _top_curve(nodes: Nodes, scores: TopCurve, z: str, name: str | None) -> str:
 
 
 def keeps_mass(scores: Scores) -> bool:
-    """Whether sigmoids give masked classes 0 and the top class, whose p is 1/n at least, never so little that `_TANH_OFF` matters."""
+    """Whether sigmoids give masked classes 0 and no row so little in all that `_TANH_OFF` matters."""
     match scores:
         case Sigmoids():
-            slopes, least = scores.slopes, scores.intercepts - scores.slopes * np.log(max(1, len(scores.slopes) - 1))
+            powers, constants = scores.slopes, scores.intercepts
         case BetaCurves():
-            n = max(2, len(scores.a))
-            slopes, least = scores.a, scores.c - scores.a * np.log(n) - scores.b * np.log1p(-1 / n)
+            powers, constants = scores.a, scores.c
         case _:
             return False
-    return bool((slopes > 1e-6).all() and (least > np.log(len(slopes) * _TANH_OFF / _LOST)).all())
+    if (powers < -_FLAT_SLOPE).any() or (constants < -30).any():
+        return False
+    return _least_mass(powers, constants) > len(powers) * _TANH_OFF / (2 * _LOST)
+
+
+def _least_mass(powers: Float64, constants: Float64) -> float:
+    """No more than what sigmoids of any row sum to: σ(power·log-odds + constant) is at least σ(constant)·p^max(power, 1).
+
+    The least sum of these over all p that sum to 1 is, by duality, no less than λ + Σ min over p of (term − λ·p) for any λ.
+    """
+    power, weight = np.maximum(powers, 1.0), 1 / (1 + np.exp(-constants))
+    price = np.geomspace(weight.min() / len(power), weight.max() * power.max(), 400)[:, None]
+    p = np.exp(np.minimum(0, np.log(price / (weight * power)) / np.maximum(power - 1, 1e-12)))
+    return float((price[:, 0] + (weight * p**power - price * p).sum(axis=1)).max())
 
 
 def _part(short: bool) -> float:
