@@ -110,7 +110,7 @@ def are_masked(nodes: Nodes, z: str) -> str:
 
 
 def _log_odds(nodes: Nodes, z: str, *, finite: bool) -> str:
-    """log p_c − log Σ_{k≠c} p_k; for a class whose lead is beyond `_LARGEST_ODDS`, where the others underflow, +inf or no more than `finite`."""
+    """log p_c − log Σ_{k≠c} p_k; beyond `_LARGEST_ODDS`, where the others underflow, it is +inf, or that if it must be `finite`."""
     below = nodes("Sub", z, nodes.reduce("ReduceMax", z))
     others = nodes("Log", _others(nodes, nodes("Exp", below)))
     return nodes("Sub", below, nodes("Max", others, number(-_LARGEST_ODDS)) if finite else others)
