@@ -202,6 +202,11 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return hasattr(self, "classes_")
 
 
+#: A row that sums to less than the first has next to no mass; its classes then have the second at least. Just above what underflows,
+#: where an exponential function has few digits left.
+NO_MASS, FLOOR = 1e-280, 1e-300
+
+
 @kernel
 def mask(logits: Logits, out: Float64) -> None:
     """Give masked classes exactly 0."""
@@ -213,18 +218,22 @@ def mask(logits: Logits, out: Float64) -> None:
 
 @kernel
 def finish(logits: Logits, out: Float64) -> None:
-    """Give masked classes exactly 0 and let rows sum to 1; a row without mass becomes uniform over the others."""
+    """Give masked classes exactly 0 and let rows sum to 1.
+
+    In a row with next to no mass the others get FLOOR at least, so that one without any becomes uniform over them.
+    """
     for i in range(out.shape[0]):
         total = 0.0
-        finite = 0
         for c in range(out.shape[1]):
             if logits[i, c] == -np.inf:
                 out[i, c] = 0.0
-            else:
-                finite += 1
             total += out[i, c]
+        if total < NO_MASS:
+            total = 0.0
+            for c in range(out.shape[1]):
+                if logits[i, c] > -np.inf:
+                    out[i, c] = max(out[i, c], FLOOR)
+                    total += out[i, c]
         for c in range(out.shape[1]):
             if total > 0:
                 out[i, c] /= total
-            elif logits[i, c] > -np.inf:
-                out[i, c] = 1.0 / finite

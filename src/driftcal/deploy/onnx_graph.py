@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from driftcal.calibrators.base import FLOOR
 from driftcal.deploy.onnx_features import add_unit
 from driftcal.deploy.onnx_nodes import Nodes, look_up, number
-from driftcal.deploy.onnx_scores import FLOOR, add_scores, are_masked, keeps_mass
+from driftcal.deploy.onnx_scores import add_scores, are_masked, keeps_mass
 from driftcal.deploy.recipe import Recipe
 
 #: What a calibrated model answers beside its own outputs.
@@ -46,7 +47,7 @@ def add_calibration(
 
 
 def _finish(nodes: Nodes, recipe: Recipe, z: str, values: str, name: str) -> str:
-    """Masked classes get 0 and rows sum to 1; a row of FLOORs, which has no mass, becomes uniform by itself."""
+    """Masked classes get 0 and rows sum to 1. FLOOR adds nothing to a row that has mass; one of FLOORs becomes uniform by itself."""
     if recipe.finish == "nothing":
         return values
     if recipe.finish == "mask":

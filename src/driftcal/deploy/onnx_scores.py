@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from driftcal.calibrators.base import FLOOR
 from driftcal.calibrators.spline import AHEAD
 from driftcal.deploy.onnx_nodes import Nodes, look_up, number, row_sum
 from driftcal.deploy.onnx_product import add_product
@@ -22,9 +23,6 @@ from driftcal.deploy.recipe_rows import ScaledByDistance, ScaledByEntropy, Scale
 from driftcal.numerics import MASKED
 from driftcal.types import Float64
 
-#: Values to be normalised are not let below this. It adds nothing to a row that has mass, and a row without any needs no
-#: special case: five operators less.
-FLOOR = 1e-300
 #: Slopes below this are those of classes without rows: flat, but for rounding.
 _FLAT_SLOPE = 1e-30
 #: Log-odds that exponentials can say before they underflow; a class is certain if what lacks is e^-25, next to nothing if it has e^-60.

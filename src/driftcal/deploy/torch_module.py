@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from driftcal.calibrators import Calibrator
+from driftcal.calibrators.base import FLOOR, NO_MASS
 from driftcal.deploy.recipe import Recipe, recipe_of
 from driftcal.deploy.torch_features import TorchFeatureCalibrator
 from driftcal.deploy.torch_parts import TableModule, only_finite, scripted
@@ -45,6 +46,7 @@ class TorchCalibrator(Module):  # type: ignore[misc]
 
     def __init__(self, recipe: Recipe) -> None:
         super().__init__()
+        self.no_mass, self.floor = NO_MASS, FLOOR
         self.n_classes, self.keeps_accuracy, self.finish = recipe.n_classes, recipe.keeps_accuracy, recipe.finish
         self.note = recipe.note
         self.is_log_exact = recipe.table is None and recipe.finish == "nothing"
@@ -72,8 +74,8 @@ class TorchCalibrator(Module):  # type: ignore[misc]
         if self.finish == "mask":
             return p
         total = p.sum(-1, keepdim=True)
-        ones = open_classes.to(p.dtype)
-        return torch.where(total > 0, p, ones) / torch.where(total > 0, total, ones.sum(-1, keepdim=True))
+        p = torch.where((total < self.no_mass) & open_classes, torch.clamp(p, min=self.floor), p)
+        return p / p.sum(-1, keepdim=True)
 
     @scripted
     def log_proba(self, logits: Tensor) -> Tensor:
