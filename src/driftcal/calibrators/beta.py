@@ -56,9 +56,9 @@ class BetaCalibration(Calibrator):
 
     def _fit(self, rows: Rows) -> FitReport:
         pull = positive(self.decay, "decay", 1.0) / rows.count
+        few = rows.class_weights * (rows.count / rows.weight) < positive(self.tied_below, "tied_below", 100)
         tried, passes = for_each_column(rows, LOG_ODDS, _scale_losses)
         centre = SCALES[int(np.argmin(np.sum(tried, axis=0)))] * AS_IT_IS
-        few = rows.class_weights * (rows.count / rows.weight) < positive(self.tied_below, "tied_below", 100)
 
         def fit(column: Column) -> _Curve:
             return _fit_curve(column, pull, rows.weight, _TIED if few[column.number] else _FREE, centre)

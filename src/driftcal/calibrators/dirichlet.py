@@ -113,7 +113,7 @@ class DirichletCalibration(Calibrator):
     def _fit_diagonal(self, rows: Rows, before: float, diagonal: Float64, passes: int) -> FitReport:
         n = rows.n_classes
         start = np.concatenate([diagonal, np.zeros(n)])
-        found, after, asked = fit_line(rows, 1.0, start, start, n / rows.count, "Dirichlet calibration")
+        found, after, asked = fit_line(rows, 1.0, start, n / rows.count, "Dirichlet calibration")
         self.matrix_, self.intercepts_ = np.split(found, 2)
         certify("nll", before, after)
         return FitReport("nll", before, after, passes + asked + 1)

@@ -44,11 +44,8 @@ class VectorScaling(Calibrator):
         before = nll_before(rows)
         pull = positive(self.decay, "decay", 1.0) / rows.count
         beta, passes = temperature_or_not(rows, None)
-        centre, start = (
-            np.concatenate([np.full(rows.n_classes, scale), np.zeros(rows.n_classes)])
-            for scale in (beta if passes and beta > 0 else 1.0, beta)
-        )
-        found, after, asked = fit_line(rows, 1.0, start, centre, pull, "vector scaling")
+        start = np.concatenate([np.full(rows.n_classes, beta if passes else 1.0), np.zeros(rows.n_classes)])
+        found, after, asked = fit_line(rows, 1.0, start, pull, "vector scaling")
         self.slopes_, self.intercepts_ = np.split(found, 2)
         certify("nll", before, after)
         return FitReport("nll", before, after, passes + asked + 1)
@@ -93,7 +90,7 @@ class StructuredVectorScaling(Calibrator):
         self.temperature_ = 1 / beta
         start = np.concatenate([np.ones(rows.n_classes), np.zeros(rows.n_classes)])
         pull = rows.n_classes / rows.count
-        found, after, asked = fit_line(rows, beta, start, start, pull, "structured vector scaling")
+        found, after, asked = fit_line(rows, beta, start, pull, "structured vector scaling")
         self.slopes_, self.intercepts_ = np.split(found, 2)
         certify("nll", before, after, bound=self.t_max is None)
         return FitReport("nll", before, after, passes + asked + 1, warnings=warnings)
@@ -129,21 +126,19 @@ def temperature_or_not(rows: Rows, t_max: float | None) -> tuple[float, int]:
     return beta, report.passes
 
 
-def fit_line(
-    rows: Rows, beta: float, start: Float64, centre: Float64, pull: float, what: str
-) -> tuple[Float64, float, int]:
-    """Slopes and intercepts side by side, the negative log-likelihood they reach without the pull, and the passes."""
+def fit_line(rows: Rows, beta: float, start: Float64, pull: float, what: str) -> tuple[Float64, float, int]:
+    """Slopes and intercepts side by side, the negative log-likelihood they reach without the pull to `start`, and the passes."""
     n = rows.n_classes
 
     def sums(line: Float64) -> Float64:
         return rows.sums(_vector_sums, 4 * n + 1, beta, line[:n], line[n:]) / rows.weight
 
     def slope_of(line: Float64) -> tuple[float, Float64]:
-        found, away = sums(line), line - centre
+        found, away = sums(line), line - start
         return float(found[-1] + pull * away @ away), found[: 2 * n] + 2 * pull * away
 
     found, value, asked = descend_convex(slope_of, start, sums(start)[2 * n : -1] + 2 * pull, what)
-    away = found - centre
+    away = found - start
     return found, value - pull * float(away @ away), asked + 1
 
 
