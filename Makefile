@@ -60,7 +60,7 @@ theory: $(VENV)/.dev  ## slow statistical checks
 	$(BIN)/python -m pytest -m theory tests
 
 bench: $(VENV)/.bench  ## speed beside the peers; ten minutes to half an hour
-	$(BIN)/python -m benchmarks.speed.calibrators
+	$(BIN)/python -m benchmarks.speed.calibrator_fits
 	$(BIN)/python -m benchmarks.speed.shifts
 
 $(VENV)/.docs: $(VENV)/.base

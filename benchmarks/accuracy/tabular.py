@@ -1,6 +1,6 @@
 """What tuning on noise does for tables: scikit-learn's classifiers on feature matrices, under the suite `tabular`.
 
-    python -m benchmarks.drift.tables          # about 6 minutes; writes TABLES.md beside this file
+    python -m benchmarks.accuracy.tabular          # about 6 minutes; writes tabular.md beside this file
 
 Three data sets, split 40/30/30 into training, validation and test rows; four classifiers each. A cell is the ECE (15 bins) in
 domain / the mean over seven drifts, each pooled over its six levels. -P is the paper's tuning on ten levels of noise, -C the
@@ -79,13 +79,13 @@ def main() -> None:
     head = ["", *(column.upper() if column not in ("base", "auto") else column for column in COLUMNS)]
     table = [head, ["---"] * len(head), *lines]
     body = "\n".join(f"| {' | '.join(row)} |" for row in table)
-    kept = (Path(__file__).parent / "TABLES.md").read_text().split("\n## ", 1)[1:] if _there() else []
+    kept = (Path(__file__).parent / "tabular.md").read_text().split("\n## ", 1)[1:] if _there() else []
     text = f"# Tables under drift\n\n{__doc__.split(chr(10), 1)[1].strip()}\n\n{body}\n\n{machine()}\n"
-    (Path(__file__).parent / "TABLES.md").write_text("\n## ".join([text, *kept]))
+    (Path(__file__).parent / "tabular.md").write_text("\n## ".join([text, *kept]))
 
 
 def _there() -> bool:
-    return (Path(__file__).parent / "TABLES.md").exists()
+    return (Path(__file__).parent / "tabular.md").exists()
 
 
 if __name__ == "__main__":

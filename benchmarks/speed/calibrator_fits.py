@@ -1,7 +1,7 @@
 """driftcal's calibrators and metrics beside their peers on the same logits, alternating in one run.
 
-python -m benchmarks.speed.calibrators            # about 25 minutes, most of it the peers' at 1,000 classes
-python -m benchmarks.speed.calibrators --rounds 1 --only ts,metrics
+python -m benchmarks.speed.calibrator_fits            # about 25 minutes, most of it the peers' at 1,000 classes
+python -m benchmarks.speed.calibrator_fits --rounds 1 --only ts,metrics
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def metrics_row(logits: np.ndarray, labels: np.ndarray, rounds: int) -> dict[str
 
     return alternate(
         {
-            "driftcal": lambda: driftcal.metrics.Statistics.of(logits, labels),
+            "driftcal": lambda: driftcal.metrics.Statistics.of(labels, logits),
             "netcal, scikit-learn, numpy": by_peers,
             **({"torch.softmax alone": lambda: torch.softmax(tensor, dim=1)} if logits.shape[1] == 1000 else {}),
         },
@@ -207,7 +207,7 @@ def main() -> None:
             sys.stdout, kept = silence, sys.stdout  # peers print
             try:
                 if task == "metrics":
-                    driftcal.metrics.Statistics.of(*small)
+                    driftcal.metrics.Statistics.of(small[1], small[0])
                     table = metrics_row(logits, labels, max(options.rounds, 15))
                 else:
                     driftcal.make_calibrator(task).fit(*small)

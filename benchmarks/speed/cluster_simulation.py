@@ -1,7 +1,7 @@
-"""A billion predictions on up to a thousand workers, simulated event by event: ``python -m benchmarks.speed.simulate``.
+"""A billion predictions on up to a thousand workers, simulated event by event: ``python -m benchmarks.speed.cluster_simulation``.
 
-The closed formula of `driftcal.planning` beside a simulation of what it leaves out: tasks that vary, slow machines, workers
-that die, a driver that hands out one task at a time. Writes SIMULATION.md beside it; nothing here is measured.
+The closed formula of `driftcal.pipeline.scaling` beside a simulation of what it leaves out: tasks that vary, slow machines, workers
+that die, a driver that hands out one task at a time. Writes cluster_simulation.md beside it; nothing here is measured.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from driftcal.planning import FIT_PASSES, Assumptions, Probe, Workload, estimate
+from driftcal.pipeline.scaling import FIT_PASSES, Assumptions, Probe, Workload, estimate
 
 #: 50 conditions of 20 million images, 1,000 classes; 200 images/s per worker (a small GPU), 150 kB per image.
 WORK = Workload(rows=20_000_000, conditions=50, classes=1000, batch=256, fits=1)
@@ -77,7 +77,7 @@ def main() -> None:
         )
     text = f"""# A billion predictions, simulated
 
-    python -m benchmarks.speed.simulate
+    python -m benchmarks.speed.cluster_simulation
 
 {WORK.inputs:,} forward passes ({WORK.rows:,} images under {WORK.conditions:g} conditions) of {WORK.classes:,} classes:
 {4 * WORK.scores / 1e12:.0f} TB of logits. Nothing in this table is measured. Assumed: {1 / PROBE.seconds_per_input:g} images/s per worker, {PROBE.input_bytes / 1e3:.0f} kB per image,
@@ -88,7 +88,7 @@ task, tasks of {TASK_SECONDS:g} s with a spread of {SPREAD:g} (log), one worker 
 | workers | collect | fit TS | together | of ideal | formula of `driftcal plan` | workers lost | twins | cost |
 |---:|---:|---:|---:|---:|---:|---:|---:|---:|
 """ + "\n".join(lines)
-    (Path(__file__).parent / "SIMULATION.md").write_text(text + "\n")
+    (Path(__file__).parent / "cluster_simulation.md").write_text(text + "\n")
     print(text)
 
 

@@ -1,7 +1,7 @@
 """What an engine costs and what a second worker brings, in one run: ``python -m benchmarks.speed.engines FOLDER``.
 
 Tasks of a second each, in a bare loop, through `here` and through Ray; a network's forward pass over a source through one
-and through two Ray workers; a fit over stored logits. Ratios come from one run, in turns. Writes ENGINES.md beside it.
+and through two Ray workers; a fit over stored logits. Ratios come from one run, in turns. Writes engines.md beside it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 
 from benchmarks.speed.measure import PeakMemory, machine
 from driftcal import open_model
+from driftcal.cache import CacheKey, LogitCache
 from driftcal.calibrators import make_calibrator
-from driftcal.collect import Collector
+from driftcal.data import from_arrays
 from driftcal.engines import open_engine
-from driftcal.perturb import get_shift
-from driftcal.sharded import Stored, stack
-from driftcal.sources import from_arrays
-from driftcal.store import Key, Store
+from driftcal.engines.remote_passes import StoredLogits, stack
+from driftcal.pipeline.collect import Collector
+from driftcal.shifts import get_shift
 
 TASKS = 4
 ROUNDS = 5
@@ -98,7 +98,7 @@ def forward(folder: Path, engines: dict[str, object]) -> dict[str, float]:
     source = from_arrays(rng.random((IMAGES, 32, 32, 3), np.float32), np.arange(IMAGES) % 10)
     model, store, shift = (
         open_model("benchmarks.speed.engines:make_net", batch_size=32),
-        Store(folder),
+        LogitCache(folder),
         get_shift("gaussian"),
     )
     collectors = {
@@ -119,15 +119,15 @@ def fits(folder: Path, engine: object) -> list[tuple[str, int, float, float, flo
     """(method, rows, seconds on an array, seconds on workers, memory of the caller there)."""
     found = []
     for n in (800, 20_000, 200_000):  # the first loads what every fit loads, and is not shown
-        rng, store, parts, arrays = np.random.default_rng(0), Store(folder / str(n)), [], []
+        rng, store, parts, arrays = np.random.default_rng(0), LogitCache(folder / str(n)), [], []
         labels = rng.integers(0, 100, n // 8)
         for k in range(8):
             logits = rng.standard_normal((n // 8, 100), np.float32) * 2
             logits[np.arange(len(labels)), labels] += 4 - k / 3
-            key = Key("m", "s", level=k)
+            key = CacheKey("m", "s", level=k)
             store.put(key, logits=logits, labels=labels)
             arrays.append(logits)
-            parts.append(Stored(store, key, len(labels), 100, engine))
+            parts.append(StoredLogits(store, key, len(labels), 100, engine))
         whole, everywhere = np.concatenate(arrays), np.tile(labels, 8)
         del arrays
         for method in ("ts", "ets", "ir", "irm"):
@@ -180,7 +180,7 @@ def main(folder: Path) -> None:
 """
     text += "\n".join(f"| {m} | {n:,} | {near:.2f} s | {far:.2f} s | {mb:.1f} MB |" for m, n, near, far, mb in lines)
     text += f"\n\nThe logits are {20_000 * 400 / 1e6:.0f} MB and {200_000 * 400 / 1e6:.0f} MB. TS and ETS bring back a few numbers per pass; IR and IRM sort the true class' score of every row in the caller, whatever the number of classes.\n"
-    (Path(__file__).parent / "ENGINES.md").write_text(text)
+    (Path(__file__).parent / "engines.md").write_text(text)
     print(text)
 
 

@@ -1,6 +1,6 @@
 """What calibration adds to the latency of a MobileNetV2-sized ONNX model with 1,000 classes, at batch 1 and 64.
 
-    python -m benchmarks.speed.export
+    python -m benchmarks.speed.export_latency
 
 Each calibrator is appended to the model as `driftcal export` does it, and its operators then move behind a switch (the
 operator If), so that one and the same opened model runs with and without them: in turn, on the same input, in an order
@@ -22,8 +22,8 @@ calibration adds; the clock's own work counts as calibration's. (With one image 
 
 "within" is read from the intervals: yes if all lie below the bound, no if any lies above it, and otherwise cannot tell.
 
-Bounds: 2 % for parametric calibrators, 5 % for isotonic and binned ones. Writes EXPORT.md and export.json beside this file;
-EXPORT.md keeps what is written below its table. With ``--folder`` the calibrated models are kept for the next time.
+Bounds: 2 % for parametric calibrators, 5 % for isotonic and binned ones. Writes export_latency.md and export_latency.json beside this file;
+export_latency.md keeps what is written below its table. With ``--folder`` the calibrated models are kept for the next time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from benchmarks.speed.exported import CONTROL, NETWORK, OWN, VARIANTS, Exported, apart, make, with_switch
+from benchmarks.speed.export_models import CONTROL, NETWORK, OWN, VARIANTS, Exported, apart, make, with_switch
 from benchmarks.speed.measure import machine
 from driftcal.calibrators import CALIBRATORS
 
@@ -58,11 +58,11 @@ SAMPLES = 2_000
 HERE = Path(__file__).parent
 
 
-def session(model: bytes, threads: int, profile: Path | None = None) -> Any:
+def session(model: bytes, threads: int, drift_reference: Path | None = None) -> Any:
     """Threads that wait in a loop would take the cores from whoever else is here."""
     options = onnxruntime.SessionOptions()
-    if profile is not None:
-        options.enable_profiling, options.profile_file_prefix = True, str(profile)
+    if drift_reference is not None:
+        options.enable_profiling, options.profile_file_prefix = True, str(drift_reference)
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -175,7 +175,7 @@ def within(line: dict[str, Any]) -> str:
 
 
 def table(lines: list[dict[str, Any]], where: str) -> str:
-    """The lines as EXPORT.md shows them."""
+    """The lines as export_latency.md shows them."""
     rows = [["calibrator", "bound", *COLUMNS, "within"]]
     rows.append(["---"] * len(rows[0]))
     for line in lines:
@@ -191,7 +191,7 @@ def table(lines: list[dict[str, Any]], where: str) -> str:
         for setting, (_, _, openings, rounds) in SETTINGS.items()
     )
     return (
-        f"# Latency of exported calibrators\n\nMade by `python -m benchmarks.speed.export`; {where}.\n"
+        f"# Latency of exported calibrators\n\nMade by `python -m benchmarks.speed.export_latency`; {where}.\n"
         f"Added to the plain model's latency, with 95 % intervals. The plain model takes, {nets}.\n\n{body}\n"
     )
 
@@ -212,9 +212,9 @@ def main() -> None:
     where = f"onnxruntime {version('onnxruntime')}, {machine()}"
     print(table(lines, where))
     if not given.dry:
-        kept = (HERE / "EXPORT.md").read_text().split("\n## ", 1)[1:]
-        (HERE / "EXPORT.md").write_text("\n## ".join([table(lines, where), *kept]))
-        (HERE / "export.json").write_text(json.dumps({"where": where, "lines": lines}, indent=1) + "\n")
+        kept = (HERE / "export_latency.md").read_text().split("\n## ", 1)[1:]
+        (HERE / "export_latency.md").write_text("\n## ".join([table(lines, where), *kept]))
+        (HERE / "export_latency.json").write_text(json.dumps({"where": where, "lines": lines}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -21,11 +21,11 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, load, numpy_helper
 
-from benchmarks.speed.mobilenet import CLASSES, mobilenet
+from benchmarks.speed.mobilenet_onnx import CLASSES, mobilenet
 from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
-from driftcal.calibrators.dirichlet import to_grid
-from driftcal.deploy import append_to_onnx
-from driftcal.deploy.onnx_graph import OUTPUTS
+from driftcal.calibrators.scaling.dirichlet import to_grid
+from driftcal.export import append_to_onnx
+from driftcal.export.onnx.graph import OUTPUTS
 
 #: Layers that calibrators look at, and training rows that they compare with.
 STAGES, REFERENCE = 3, 3_000

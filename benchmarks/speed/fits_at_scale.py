@@ -1,6 +1,6 @@
 """Fits and metrics on memory maps from 10,000 to 1,000,000 rows × 1,000 classes: seconds and anonymous memory.
 
-    python -m benchmarks.speed.scale FOLDER      # needs 4 GB of disk; about 8 minutes
+    python -m benchmarks.speed.fits_at_scale FOLDER      # needs 4 GB of disk; about 8 minutes
 
 Every measurement is a process of its own, so that one does not inherit the memory of another. The map is read once
 beforehand: whether its pages are in memory or on a disk is not what is measured.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.speed.calibrators import make_logits
+from benchmarks.speed.calibrator_fits import make_logits
 from benchmarks.speed.measure import machine
 
 CLASSES = 1000
@@ -53,7 +53,7 @@ def measure(folder: Path, rows: int, task: str) -> None:
 
     def run(z: np.ndarray, y: np.ndarray) -> None:
         if task == "metrics":
-            driftcal.metrics.evaluate(z, y)
+            driftcal.metrics.evaluate(y, z)
         else:
             driftcal.make_calibrator(task).fit(z, y)
 
@@ -85,7 +85,7 @@ def main() -> None:
     )
     print("|---|" + "---:|" * (len(ROWS) + 2))
     for task in TASKS:
-        command = [sys.executable, "-m", "benchmarks.speed.scale", str(options.folder), "--one"]
+        command = [sys.executable, "-m", "benchmarks.speed.fits_at_scale", str(options.folder), "--one"]
         # sizes take turns, so that a slow minute of the machine is one of all
         found: list[list[dict[str, float]]] = [[] for _ in ROWS]
         for _ in range(RUNS):

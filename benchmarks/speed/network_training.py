@@ -1,6 +1,6 @@
 """One training step of the paper's CIFAR-10 networks: our torch modules beside the same networks of Keras on torch.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.speed.networks [NETWORK …]
+    OMP_NUM_THREADS=1 python -m benchmarks.speed.network_training [NETWORK …]
 
 Processor time on one thread, so that other work on the machine counts little; the two take turns, medians are printed.
 """
@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from driftcal.bench.networks import NETWORKS, make_network
-from driftcal.models.keras3 import import_keras
+from driftcal.models.keras import import_keras
+from driftcal.paper.networks import make_network
 
 _KERAS = {"mobilenetv2": "MobileNetV2", "densenet121": "DenseNet121", "resnet50": "ResNet50", "vgg19": "VGG19"}
 
@@ -65,7 +65,7 @@ def milliseconds(steps: Sequence[Callable[[], object]], repeats: int) -> list[fl
 def main() -> None:
     """Print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("networks", nargs="*", default=list(NETWORKS), help="all of them if left out")
+    parser.add_argument("networks", nargs="*", default=list(_KERAS), help="all of them if left out")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=5)
     wish = parser.parse_args()

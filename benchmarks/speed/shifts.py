@@ -9,7 +9,7 @@ alternate between the two sides; a shift's figure is the median over rounds of t
 float32, the peers one image at a time, as they work. At 32 pixels both use the 224-pixel parameters, the only ones
 imagecorruptions has.
 
-Writes SHIFTS.md and shifts.json beside this file.
+Writes shifts.md and shifts.json beside this file.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from scipy.ndimage import affine_transform
 from sklearn.datasets import load_sample_images
 
 import driftcal
-from driftcal.perturb.affine import AFFINE, affine_map
-from driftcal.perturb.corruption import CORRUPTIONS
+from driftcal.shifts.affine import AFFINE, affine_map
+from driftcal.shifts.corruptions.corruption import CORRUPTIONS
 
 SIZES = {32: (500, 4), 224: (32, 1)}  # side -> images in our batch, images given to the peer
 
@@ -149,7 +149,7 @@ def main() -> None:
         "seconds": round(time.perf_counter() - begin),
     }
     (arguments.output / "shifts.json").write_text(json.dumps({**record, "rows": rows}, indent=1) + "\n")
-    (arguments.output / "SHIFTS.md").write_text(as_markdown(rows, record))
+    (arguments.output / "shifts.md").write_text(as_markdown(rows, record))
 
 
 if __name__ == "__main__":

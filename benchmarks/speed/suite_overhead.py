@@ -1,11 +1,11 @@
 """The whole CIFAR-10 affine sweep of a ResNet-20 beside its bare forward passes, in one run.
 
-    python -m benchmarks.speed.sweep --weights cifar10_resnet20.safetensors --cifar10 FOLDER
+    python -m benchmarks.speed.suite_overhead --weights cifar10_resnet20.safetensors --cifar10 FOLDER
 
 FOLDER holds CIFAR-10 in any published form. The sweep is 90 conditions (82 distinct ones: level 0 is shared) × 5,000 test images: reading,
 shifting, normalising, the model, storing logits on disk, 11 tuned calibrators, and all metrics of every calibrator and condition,
 without bootstrap intervals. Bare means onnxruntime alone on batches that lie normalised in memory. Bare passes are timed
-between shifts of the sweep, so that both see the same machine. Writes SWEEP.md and sweep.json beside this file.
+between shifts of the sweep, so that both see the same machine. Writes suite_overhead.md and suite_overhead.json beside this file.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ import time
 from pathlib import Path
 
 import driftcal
-from driftcal.bench.cases import Wish, open_cases
-from driftcal.bench.settings import OURS
-from driftcal.bench.sweep import run_sweep
-from driftcal.bench.workbench import PAPER, Workbench
-from driftcal.metrics import METRICS
-from driftcal.metrics.evaluation import evaluate_probabilities
-from driftcal.perturb.custom import Custom
-from driftcal.store import Store
+from driftcal.cache import LogitCache
+from driftcal.metrics import METRICS, evaluate
+from driftcal.paper.cases import Wish, open_cases
+from driftcal.paper.settings import OURS
+from driftcal.paper.sweep import run_sweep
+from driftcal.paper.workbench import PAPER, Workbench
+from driftcal.shifts.custom import Custom
 
 
 def measure(given: argparse.Namespace) -> dict[str, float]:
@@ -33,9 +32,9 @@ def measure(given: argparse.Namespace) -> dict[str, float]:
     (case,) = open_cases(wish)
     shifts = case.shifts[: given.shifts]
     with tempfile.TemporaryDirectory() as folder:
-        tuning = Workbench([case], OURS, Store(given.ladder or folder), draws=0)
-        contenders = tuning.contenders(case, PAPER)  # the ladder and the fits come before the sweep
-        bench = Workbench([case], OURS, Store(given.store or folder), draws=0)
+        tuning = Workbench([case], OURS, LogitCache(given.ladder or folder), draws=0)
+        candidates = tuning.candidates(case, PAPER)  # the ladder and the fits come before the sweep
+        bench = Workbench([case], OURS, LogitCache(given.store or folder), draws=0)
         collector, model = bench.collector(case, case.test), case.model
         batches = [model.preprocessing(inputs) for inputs, _, _ in case.test.batches(model.batch_size)]
 
@@ -48,26 +47,26 @@ def measure(given: argparse.Namespace) -> dict[str, float]:
         shifts[0](case.test.inputs()[:2], 1)  # compiled before the clock runs
         warm = collector.logits(shifts[0], 0)
         untouched = Custom("untouched", lambda inputs, level: inputs, (0,))
-        run_sweep(collector, contenders, [untouched], suite="none", n_bins=15, draws=0)
-        evaluate_probabilities(case.test.labels, contenders[0].calibrator.predict_proba(warm))
+        run_sweep(collector, candidates, [untouched], suite="none", n_bins=15, draws=0)
+        evaluate(case.test.labels, candidates[0].calibrator.predict_proba(warm), score_type="probabilities")
         bare()
         swept, bare_seconds, bare_passes, conditions = 0.0, 0.0, 0, 0
         for shift in shifts:
             bare_seconds += bare()
             bare_passes += 1
             begun = time.perf_counter()
-            run_sweep(collector, contenders, [shift], suite="affine", n_bins=15, draws=0)
+            run_sweep(collector, candidates, [shift], suite="affine", n_bins=15, draws=0)
             swept += time.perf_counter() - begun
             conditions += len(shift.levels) - 1
         swept += bare_seconds / bare_passes  # the clean pass, made above before the clock ran
         begun = time.perf_counter()
-        for contender in contenders:
-            evaluate_probabilities(case.test.labels, contender.calibrator.predict_proba(warm))
+        for candidate in candidates:
+            evaluate(case.test.labels, candidate.calibrator.predict_proba(warm), score_type="probabilities")
         every = time.perf_counter() - begun
     passes = conditions + 1
     forward = bare_seconds / bare_passes * passes
     return {
-        "images": len(case.test), "shifts": len(shifts), "passes": passes, "calibrators": len(contenders),
+        "images": len(case.test), "shifts": len(shifts), "passes": passes, "calibrators": len(candidates),
         "bare_seconds": forward, "sweep_seconds": swept, "ratio": swept / forward,
         "seconds_per_bare_pass": bare_seconds / bare_passes,
         "sixteen_metrics_seconds": every, "ratio_with_all_sixteen": (swept + every * passes) / forward,
@@ -90,8 +89,8 @@ def main() -> None:
         "version": driftcal.__version__,
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
     }
-    (given.output / "sweep.json").write_text(json.dumps(record, indent=1) + "\n")
-    (given.output / "SWEEP.md").write_text(as_markdown(found))
+    (given.output / "suite_overhead.json").write_text(json.dumps(record, indent=1) + "\n")
+    (given.output / "suite_overhead.md").write_text(as_markdown(found))
     print(as_markdown(found))
 
 
@@ -102,7 +101,7 @@ ResNet-20 on CIFAR-10, {found["images"]:,.0f} test images, {found["shifts"]:.0f}
 {found["calibrators"]:.0f} calibrators, no bootstrap intervals. One run; bare passes (onnxruntime alone, batches normalised beforehand) are \
 timed between the shifts.
 
-    python -m benchmarks.speed.sweep --weights cifar10_resnet20.safetensors --cifar10 FOLDER
+    python -m benchmarks.speed.suite_overhead --weights cifar10_resnet20.safetensors --cifar10 FOLDER
 
 | | seconds | ratio |
 |---|---:|---:|

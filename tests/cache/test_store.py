@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from driftcal import files
+from driftcal.cache import CacheKey, LogitCache
 from driftcal.errors import StoreError
-from driftcal.store import Key, Store
+from driftcal.io import files
 
-KEY = Key(model="m" * 64, source="s" * 64, split="test", shift="gaussian", level=0.01, seed=3, batch_size=8)
+KEY = CacheKey(model="m" * 64, source="s" * 64, split="test", shift="gaussian", level=0.01, seed=3, batch_size=8)
 N = 50
 LOGITS = np.random.default_rng(0).normal(size=(N, 5)).astype(np.float32)
 LABELS = np.arange(N) % 5
@@ -40,11 +40,11 @@ def check(entry):
 
 
 def test_what_goes_in_comes_out(tmp_path):
-    store = Store(tmp_path / "store")
+    store = LogitCache(tmp_path / "store")
     assert store.get(KEY) is None
     assert KEY not in store
     check(store.put(KEY, logits=LOGITS, labels=LABELS, indices=INDICES))
-    again = Store(tmp_path / "store")
+    again = LogitCache(tmp_path / "store")
     check(again.get(KEY))
     assert isinstance(again.get(KEY).logits.base, np.memmap)
     assert list(again.keys()) == [KEY]
@@ -71,9 +71,9 @@ def test_what_goes_in_comes_out(tmp_path):
     )
 )
 def test_keys_round_trip_through_json(values):
-    key = Key(**values)
-    assert Key.from_dict(key.to_dict()) == key
-    assert hash(Key.from_dict(key.to_dict())) == hash(key)
+    key = CacheKey(**values)
+    assert CacheKey.from_dict(key.to_dict()) == key
+    assert hash(CacheKey.from_dict(key.to_dict())) == hash(key)
     assert len(key.digest) == 64
 
 
@@ -82,17 +82,17 @@ def test_every_field_makes_another_key():
         {"model": "x"}, {"source": "x"}, {"split": "x"}, {"shift": "x"}, {"level": 0.02}, {"level": "0.01"},
         {"seed": 4}, {"batch_size": 9}, {"extra": {"clip": False}},
     ]  # fmt: skip
-    keys = {KEY.digest, *(Key.from_dict({**KEY.to_dict(), **change}).digest for change in changes)}
+    keys = {KEY.digest, *(CacheKey.from_dict({**KEY.to_dict(), **change}).digest for change in changes)}
     assert len(keys) == len(changes) + 1
     with pytest.raises(StoreError, match="plain JSON"):
-        _ = Key("m", "s", extra={"a": np.zeros(2)}).digest
+        _ = CacheKey("m", "s", extra={"a": np.zeros(2)}).digest
     with pytest.raises(StoreError, match="plain JSON"):
-        _ = Key("m", "s", level=float("nan")).digest
+        _ = CacheKey("m", "s", level=float("nan")).digest
 
 
 def test_a_file_under_the_wrong_name_is_not_believed(tmp_path):
-    store = Store(tmp_path)
-    other = Key(model="other", source="s", batch_size=8)
+    store = LogitCache(tmp_path)
+    other = CacheKey(model="other", source="s", batch_size=8)
     store.put(KEY, logits=LOGITS, labels=LABELS)
     os.rename(store.file(KEY), store.file(other))
     assert store.get(other) is None
@@ -102,10 +102,10 @@ def test_a_file_under_the_wrong_name_is_not_believed(tmp_path):
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_any_cut_and_any_order_end_in_the_same_bytes(tmp_path_factory, data):
-    whole = Store(tmp_path_factory.mktemp("whole"))
+    whole = LogitCache(tmp_path_factory.mktemp("whole"))
     whole.put(KEY, logits=LOGITS, labels=LABELS, indices=INDICES)
     expected = whole.file(KEY).read_bytes()
-    store = Store(tmp_path_factory.mktemp("parts"))
+    store = LogitCache(tmp_path_factory.mktemp("parts"))
     batches = list(range(0, N, 8))
     cuts = sorted(data.draw(st.sets(st.sampled_from(batches[1:]))))
     edges = [0, *cuts, N]
@@ -122,7 +122,7 @@ def test_any_cut_and_any_order_end_in_the_same_bytes(tmp_path_factory, data):
 
 
 def test_missing_rows_are_listed(tmp_path):
-    store = Store(tmp_path)
+    store = LogitCache(tmp_path)
     assert store.missing(KEY, N) == [(0, N)]
     put_rows(store, 8, 24)
     put_rows(store, 40, N)
@@ -140,7 +140,7 @@ def test_missing_rows_are_listed(tmp_path):
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_damage_is_the_same_as_absence(tmp_path_factory, data):
-    store = Store(tmp_path_factory.mktemp("store"))
+    store = LogitCache(tmp_path_factory.mktemp("store"))
     store.put(KEY, logits=LOGITS, labels=LABELS, indices=INDICES)
     put_rows(store, 0, 16)
     path = data.draw(st.sampled_from([store.file(KEY), *store._parts_folder(KEY).iterdir()]))
@@ -151,7 +151,7 @@ def test_damage_is_the_same_as_absence(tmp_path_factory, data):
         place = data.draw(st.integers(0, len(content) - 1))
         content[place] ^= data.draw(st.integers(1, 255))
     path.write_bytes(content)
-    fresh = Store(store.path)
+    fresh = LogitCache(store.path)
     found = fresh.get(KEY)
     if path == store.file(KEY):
         if found is not None:  # a flipped blank or version text in the header changes no row
@@ -166,18 +166,18 @@ def test_damage_is_the_same_as_absence(tmp_path_factory, data):
 
 @pytest.mark.parametrize("word", [b"start", b"stop", b"key", b"seed", b"digest"])
 def test_a_damaged_word_of_the_header_is_the_same_as_absence(tmp_path, word):
-    store = Store(tmp_path)
+    store = LogitCache(tmp_path)
     store.put(KEY, logits=LOGITS, labels=LABELS)
     put_rows(store, 0, 16)
     for path in (store.file(KEY), *store._parts_folder(KEY).iterdir()):
         path.write_bytes(path.read_bytes().replace(word, word[:-1] + b"!", 1))
-    fresh = Store(tmp_path)
+    fresh = LogitCache(tmp_path)
     assert fresh.parts(KEY) == []
     assert list(fresh.keys()) == ([KEY] if word in (b"start", b"stop") else [])
 
 
 def test_damage_is_seen_by_an_open_store_too(tmp_path):
-    store = Store(tmp_path)
+    store = LogitCache(tmp_path)
     store.put(KEY, logits=LOGITS, labels=LABELS)
     assert store.get(KEY) is not None
     content = store.file(KEY).read_bytes()
@@ -187,9 +187,9 @@ def test_damage_is_seen_by_an_open_store_too(tmp_path):
 
 
 def test_a_full_disk_raises_and_leaves_the_store_readable(tmp_path, monkeypatch):
-    store = Store(tmp_path)
+    store = LogitCache(tmp_path)
     put_rows(store, 0, 16)
-    other = Key(model="other", source="s", batch_size=8)
+    other = CacheKey(model="other", source="s", batch_size=8)
     store.put(other, logits=LOGITS, labels=LABELS)
 
     def full(descriptor):
@@ -202,14 +202,14 @@ def test_a_full_disk_raises_and_leaves_the_store_readable(tmp_path, monkeypatch)
         with pytest.raises(StoreError, match="No space left"):
             store.put(KEY, logits=LOGITS, labels=LABELS)
     assert not [name for _, _, names in os.walk(tmp_path) for name in names if name.endswith(".tmp")]
-    fresh = Store(tmp_path)
+    fresh = LogitCache(tmp_path)
     assert fresh.parts(KEY) == [(0, 16)]
     assert fresh.get(other) is not None
 
 
 def test_a_really_full_file_system(tmp_path):
     """A limit on file size stands in for the disk: the write itself fails half-way."""
-    store = Store(tmp_path)
+    store = LogitCache(tmp_path)
     big = np.zeros((4096, 64), np.float32)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -228,13 +228,13 @@ WRITER = textwrap.dedent(
     """
     import sys, time
     import numpy as np
-    from driftcal.store import Key, Store
+    from driftcal.cache import CacheKey, LogitCache
     path, pause = sys.argv[1], float(sys.argv[2])
-    store = Store(path)
+    store = LogitCache(path)
     n = 400
     logits = np.random.default_rng(1).normal(size=(n, 200)).astype(np.float32)
     for level in (0.1, 0.2):
-        key = Key("m", "s", level=level, batch_size=10)
+        key = CacheKey("m", "s", level=level, batch_size=10)
         for start, stop in store.missing(key, n):
             for at in range(start, stop, 10):
                 store.put_part(key, at, logits=logits[at:at + 10] + np.float32(level), labels=np.zeros(10))
@@ -284,7 +284,7 @@ def test_killed_writers_resume_to_the_same_bytes(tmp_path):
     assert contents(tmp_path / "killed") == expected
     for leftover in (tmp_path / "killed").rglob(".*.tmp"):
         os.utime(leftover, (0, 0))
-    Store(tmp_path / "killed")
+    LogitCache(tmp_path / "killed")
     assert not list((tmp_path / "killed").rglob(".*.tmp"))
     assert not [item for item in (tmp_path / "killed" / "parts").rglob("*") if item.is_file()]
 
@@ -297,18 +297,18 @@ def test_two_processes_on_one_store(tmp_path):
 
 
 def test_leftovers_of_living_writers_stay(tmp_path):
-    store = Store(tmp_path)
+    store = LogitCache(tmp_path)
     young, old = tmp_path / "logits" / ".a.1-x.tmp", tmp_path / "logits" / ".b.2-y.tmp"
     young.write_bytes(b"half")
     old.write_bytes(b"half")
     os.utime(old, (0, 0))
-    assert list(Store(store.path).keys()) == []
+    assert list(LogitCache(store.path).keys()) == []
     assert young.exists()
     assert not old.exists()
 
 
 def test_further_arrays_and_wrong_ones(tmp_path):
-    store = Store(tmp_path)
+    store = LogitCache(tmp_path)
     entry = store.put(KEY, logits=LOGITS, labels=LABELS, features=np.ones((N, 3, 2), np.float16), right=LABELS > 2)
     assert entry.arrays["features"].shape == (N, 3, 2)
     assert np.array_equal(entry.arrays["right"], LABELS > 2)
@@ -326,10 +326,10 @@ def test_further_arrays_and_wrong_ones(tmp_path):
 def test_places_that_are_no_store(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match="must be a folder that can be written"):
-        Store(tmp_path / "file")
-    Store(tmp_path / "new")
+        LogitCache(tmp_path / "file")
+    LogitCache(tmp_path / "new")
     (tmp_path / "new" / "store.json").write_text('{"version": 99}')
     with pytest.raises(StoreError, match=r"format 99, this driftcal reads up to 1. Update"):
-        Store(tmp_path / "new")
+        LogitCache(tmp_path / "new")
     (tmp_path / "new" / "store.json").write_text("half a mar")
-    Store(tmp_path / "new")
+    LogitCache(tmp_path / "new")

@@ -11,10 +11,10 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 from driftcal.calibrators import make_calibrator
-from driftcal.numerics import log_softmax, softmax
+from driftcal.core.numerics import log_softmax, softmax
 
 mpmath.mp.dps = 50
-PEERS = json.loads((Path(__file__).parent / "data" / "calibrators.json").read_text())
+PEERS = json.loads((Path(__file__).parents[1] / "data" / "golden" / "calibrators.json").read_text())
 
 
 def problem(n, n_classes, seed=0, scale=3.0, temperature=2.0):

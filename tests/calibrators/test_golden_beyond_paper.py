@@ -118,7 +118,7 @@ def test_vector_scaling_is_scipys_optimum(name, decay, data):
 @pytest.mark.parametrize("few", [20, 1])  # Newton's method, and L-BFGS as for many classes
 @pytest.mark.parametrize("penalty", [1e-3, 1.0])
 def test_dirichlet_is_scipys_optimum(penalty, few, data, monkeypatch):
-    monkeypatch.setattr("driftcal.calibrators.dirichlet.FEW_CLASSES", few)
+    monkeypatch.setattr("driftcal.calibrators.scaling.dirichlet.FEW_CLASSES", few)
     logits, y, w = data
     cal = make_calibrator("dirichlet", penalty=penalty).fit(logits, y, sample_weight=w)
     x = log_softmax(logits, axis=1)
@@ -140,7 +140,7 @@ def test_dirichlet_is_scipys_optimum(penalty, few, data, monkeypatch):
 
 @pytest.mark.parametrize("few", [20, 1])
 def test_dirichlet_without_a_penalty_is_held_by_rows(few, data, monkeypatch):
-    monkeypatch.setattr("driftcal.calibrators.dirichlet.FEW_CLASSES", few)
+    monkeypatch.setattr("driftcal.calibrators.scaling.dirichlet.FEW_CLASSES", few)
     logits, y, w = data
     cal = make_calibrator("dirichlet").fit(logits, y, sample_weight=w)
     t = make_calibrator("ts").fit(logits, y, sample_weight=w).temperature_
@@ -183,7 +183,7 @@ def test_a_penalty_that_does_not_settle_is_named(data, monkeypatch):
     def never(*_, **__):
         raise DidNotConverge("it did not settle")
 
-    monkeypatch.setattr("driftcal.calibrators.dirichlet.descend", never)
+    monkeypatch.setattr("driftcal.calibrators.scaling.dirichlet.descend", never)
     logits, y, _ = data
     with pytest.raises(DidNotConverge, match=r"5² numbers .* with 0\.1 it did not settle\. Raise it, or leave it out"):
         make_calibrator("dirichlet", penalty=0.1).fit(logits, y)

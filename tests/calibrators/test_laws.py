@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
+from driftcal.core.numerics import log_softmax, softmax
 from driftcal.errors import DidNotConverge, NoFiniteOptimum
-from driftcal.numerics import log_softmax, softmax
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if not kind.needs_features)
 KEEPERS = [name for name in NAMES if CALIBRATORS[name].keeps_accuracy]
@@ -208,20 +208,22 @@ def test_any_chunking_gives_the_same(name, seed):
 def test_many_blocks_threads_and_callers_at_once_give_the_same_bits(name, monkeypatch):
     from concurrent.futures import ThreadPoolExecutor
 
-    monkeypatch.setattr("driftcal.rows.BLOCK_SCORES", 256)
-    monkeypatch.setattr("driftcal.calibrators.filling._FEW", 64)
+    monkeypatch.setattr("driftcal.core.blocks.BLOCK_SCORES", 256)
+    monkeypatch.setattr("driftcal.calibrators.nonparametric.kernels.accumulate._FEW", 64)
     logits, y = problem(5, 1000, 6)
     found = []
     for threads in ("1", "2", "5"):
         monkeypatch.setenv("DRIFTCAL_THREADS", threads)
         found.append(fitted(name, logits, y))
-    monkeypatch.setattr("driftcal.calibrators.filling._MANY", 1)  # larger blocks add whole weights, in whatever order
+    monkeypatch.setattr(
+        "driftcal.calibrators.nonparametric.kernels.accumulate._MANY", 1
+    )  # larger blocks add whole weights, in whatever order
     with ThreadPoolExecutor(4) as pool:
         found += pool.map(lambda _: fitted(name, logits, y), range(4))
     for other in found[1:]:
         same_bits(found[0], other)
         assert np.array_equal(found[0].predict_proba(logits), other.predict_proba(logits))
-    monkeypatch.setattr("driftcal.rows.BLOCK_SCORES", 1 << 18)
+    monkeypatch.setattr("driftcal.core.blocks.BLOCK_SCORES", 1 << 18)
     agree(found[0], fitted(name, logits, y))
 
 
@@ -230,7 +232,7 @@ def test_a_score_seen_in_the_fit_falls_into_its_own_bin_when_predicted(name):
     logits, y = problem(8, 1003, 7)
     cal = fitted(name, logits.astype("f4"), y)
     if name in ("hb", "pbmc"):
-        from driftcal.calibrators.platt import platt_kernel
+        from driftcal.calibrators.scaling.platt import platt_kernel
 
         scores = softmax(logits.astype("f4")) if name == "hb" else np.empty(logits.shape)
         if name == "pbmc":

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from driftcal.calibrators import make_calibrator
-from driftcal.calibrators.rungs import rungs_of
+from driftcal.calibrators.levels import split_by_level
+from driftcal.core.dataset import LabelledLogits
 from driftcal.errors import InputError
-from driftcal.rows import Rows
 
 LOGITS = np.random.default_rng(0).normal(size=(12, 3))
 LABELS = np.arange(12) % 3
@@ -14,9 +14,9 @@ LABELS = np.arange(12) % 3
 
 def test_rungs_hold_the_rows_of_their_level_clean_first_in_any_order():
     levels = np.array([2, 0, 1] * 4)
-    rungs = rungs_of(Rows(LOGITS, LABELS, np.arange(12.0)), levels)
-    for level, rung in enumerate(rungs):
-        block = next(rung.blocks())
+    by_level = split_by_level(LabelledLogits(LOGITS, LABELS, np.arange(12.0)), levels)
+    for level, level_data in enumerate(by_level):
+        block = next(level_data.blocks())
         assert np.array_equal(block.logits, LOGITS[levels == level])
         assert np.array_equal(block.labels, LABELS[levels == level])
         assert np.array_equal(block.weights, np.arange(12.0)[levels == level])
@@ -24,15 +24,15 @@ def test_rungs_hold_the_rows_of_their_level_clean_first_in_any_order():
 
 def test_neighbouring_rows_are_not_copied():
     levels = np.repeat([0, 1, 2], 4)
-    for rung in rungs_of(Rows(LOGITS, LABELS), levels):
-        assert np.shares_memory(next(rung.blocks()).logits, LOGITS)
+    for level_data in split_by_level(LabelledLogits(LOGITS, LABELS), levels):
+        assert np.shares_memory(next(level_data.blocks()).logits, LOGITS)
 
 
 def test_without_levels_all_rows_are_clean_and_a_rung_without_weight_is_left_out():
-    rows = Rows(LOGITS, LABELS)
-    assert rungs_of(rows, None) == [rows]
+    rows = LabelledLogits(LOGITS, LABELS)
+    assert split_by_level(rows, None) == [rows]
     weights = np.repeat([1.0, 0.0, 1.0], 4)
-    assert len(rungs_of(Rows(LOGITS, LABELS, weights), np.repeat([0, 1, 2], 4))) == 2
+    assert len(split_by_level(LabelledLogits(LOGITS, LABELS, weights), np.repeat([0, 1, 2], 4))) == 2
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_without_levels_all_rows_are_clean_and_a_rung_without_weight_is_left_out
 )
 def test_levels_that_cannot_be_used_are_refused(levels, words):
     with pytest.raises(InputError, match=words):
-        rungs_of(Rows(LOGITS, LABELS), levels)
+        split_by_level(LabelledLogits(LOGITS, LABELS), levels)
 
 
 def test_a_source_of_chunks_is_gathered():
@@ -53,8 +53,8 @@ def test_a_source_of_chunks_is_gathered():
         def __iter__(self):
             return iter([(LOGITS[:5], LABELS[:5]), (LOGITS[5:], LABELS[5:])])
 
-    rungs = rungs_of(Rows(Chunks()), np.repeat([0, 1], 6))
-    assert np.array_equal(next(rungs[1].blocks()).logits, LOGITS[6:])
+    by_level = split_by_level(LabelledLogits(Chunks()), np.repeat([0, 1], 6))
+    assert np.array_equal(next(by_level[1].blocks()).logits, LOGITS[6:])
 
 
 def test_calibrators_that_do_not_need_levels_ignore_them():

@@ -12,9 +12,9 @@ from safetensors.numpy import load_file, save_file
 
 import driftcal
 from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
-from driftcal.calibrators.artefact import notes
+from driftcal.calibrators.serialization import notes
 from driftcal.errors import ArtefactError, InputError
-from driftcal.files import canonical_json, fingerprint
+from driftcal.io.files import canonical_json, fingerprint
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if not kind.needs_features)
 RNG = np.random.default_rng(0)
@@ -256,3 +256,18 @@ print("fine")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "fine\n"
+
+
+def test_further_calibrators_travel_in_the_same_file(tmp_path):
+    from driftcal.calibrators.serialization import load_others, save
+
+    rng = np.random.default_rng(3)
+    logits = rng.normal(size=(300, 4)) * 4
+    y = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    main, plain = make_calibrator("irm").fit(logits, y), make_calibrator("ts").fit(logits, y)
+    path = save(main, tmp_path / "both.safetensors", notes={"seed": 1}, others={"temperature_scaling": plain})
+    np.testing.assert_array_equal(driftcal.load(path).predict_proba(logits), main.predict_proba(logits))
+    others = load_others(path)
+    assert list(others) == ["temperature_scaling"]
+    np.testing.assert_array_equal(others["temperature_scaling"].predict_proba(logits), plain.predict_proba(logits))
+    assert load_others(main.save(tmp_path / "alone.safetensors")) == {}

@@ -8,8 +8,8 @@ import pytest
 
 from driftcal import make_calibrator, metrics
 from driftcal.calibrators import CALIBRATORS
+from driftcal.core.numerics import softmax
 from driftcal.errors import InputError, UnknownName
-from driftcal.numerics import softmax
 
 RNG = np.random.default_rng(8)
 Z = RNG.normal(size=(2000, 4)) * 2
@@ -30,7 +30,7 @@ def test_weights_that_are_shares_count_as_their_rows(name):
 
 def test_debiased_errors_of_shares_are_those_of_the_rows():
     shares = np.full(2000, 1 / 2000)
-    plain, shared = (metrics.evaluate(2 * Z, Y, per_class=True, sample_weight=w) for w in (None, shares))
+    plain, shared = (metrics.evaluate(Y, 2 * Z, per_class=True, sample_weight=w) for w in (None, shares))
     assert plain.debiased_ece > 0.01
     assert shared.debiased_ece == pytest.approx(plain.debiased_ece, rel=0.01)  # bins of shares may end a row earlier
     assert shared.marginal_debiased_ece == pytest.approx(plain.marginal_debiased_ece, rel=0.01)
@@ -64,10 +64,10 @@ def test_a_score_that_underflows_is_a_score():
 
 
 def test_evaluations_travel_and_statistics_sum_up():
-    found = metrics.evaluate(Z, Y, intervals=True, draws=10)
+    found = metrics.evaluate(Y, Z, intervals=True, n_resamples=10)
     for twin in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found)):
         assert twin.to_dict() == found.to_dict()
-    parts = [metrics.Statistics.of(Z[k::3], Y[k::3]) for k in range(3)]
+    parts = [metrics.Statistics.of(Y[k::3], Z[k::3]) for k in range(3)]
     assert sum(parts).accuracy == pytest.approx(found.accuracy, rel=1e-12)
     with pytest.raises(TypeError):
         1 + parts[0]
@@ -77,21 +77,21 @@ def test_evaluations_travel_and_statistics_sum_up():
     ("options", "error", "words"),
     [
         ({"method": "basis"}, UnknownName, "did you mean 'basic'"),
-        ({"groups": [1, 2]}, InputError, "groups must name the image of each row"),
-        ({"seed": None}, InputError, "seed must be a whole number"),
-        ({"draws": 10.0}, InputError, "draws must be at least 2"),
+        ({"groups": [1, 2]}, InputError, "groups must name the image of each sample"),
+        ({"random_state": None}, InputError, "random_state must be a whole number"),
+        ({"n_resamples": 10.0}, InputError, "n_resamples must be a whole number of at least 2"),
     ],
 )
 def test_options_are_checked_before_they_are_needed(options, error, words):
     with pytest.raises(error, match=words):
-        metrics.evaluate(Z, Y, **options)
+        metrics.evaluate(Y, Z, **options)
 
 
 def test_groups_of_a_diagram_are_counted():
-    with pytest.raises(InputError, match="groups must name the image of each row; there are 2000 rows"):
+    with pytest.raises(InputError, match="groups must name the image of each sample; there are 2000 samples"):
         metrics.prepare_reliability(Y, softmax(Z), groups=np.arange(3000))
     names = [None if i % 2 else "a" for i in range(2000)]
-    assert metrics.prepare_reliability(Y, softmax(Z), groups=names, draws=20).ece > 0
+    assert metrics.prepare_reliability(Y, softmax(Z), groups=names, n_resamples=20).ece > 0
 
 
 def test_scores_of_labels_in_every_form():
@@ -117,4 +117,4 @@ def test_a_few_huge_logits_do_not_hide_the_valley_of_the_others(name):
     y[:50] = rng.integers(0, 3, 50)
     fitted = make_calibrator(name).fit(z, y)
     assert 0.4 < fitted.temperature_ < 0.6
-    assert metrics.brier_score(y, fitted.predict_proba(z)) < metrics.evaluate(z, y).brier
+    assert metrics.brier_score(y, fitted.predict_proba(z)) < metrics.evaluate(y, z).brier

@@ -12,7 +12,7 @@ import pytest
 import driftcal
 from driftcal.calibrators import CALIBRATORS
 from driftcal.cli import app
-from driftcal.results import Results
+from driftcal.pipeline.results import Results
 
 EVALUATE = ("evaluate", "cli_net:make", "cal.safetensors", "test.npz", "--suite", "h-tuning")
 
@@ -36,7 +36,9 @@ def test_tune_evaluate_report_inspect(here, run):
     assert "IRM-P" in ran.out
     results = Results.load("run")
     assert [info.name for info in results.calibrators] == ["base", "irm-p"]
-    assert results.about["command"] == "driftcal evaluate cli_net:make cal.safetensors test.npz --suite h-tuning -o run"
+    assert (
+        results.metadata["command"] == "driftcal evaluate cli_net:make cal.safetensors test.npz --suite h-tuning -o run"
+    )
 
     ran = run("report", "run", "-o", "report.html", "--title", "Mine")
     assert (ran.code, ran.out) == (0, "report.html\n")
@@ -108,12 +110,12 @@ def test_evaluate_dry_run_predicts_the_passes_exactly(tuned, run):
 
 
 def test_after_a_partial_run_as_well(tuned, run):
-    from driftcal.collect import Collector
-    from driftcal.perturb import get_shift
-    from driftcal.store import Store
+    from driftcal.cache import LogitCache
+    from driftcal.pipeline.collect import Collector
+    from driftcal.shifts import get_shift
 
     source = driftcal.open_source("test.npz").labelled()
-    store = Store("run/store")
+    store = LogitCache("run/store")
     collector = Collector(driftcal.open_model("cli_net:make", batch_size=8), source, store=store)
     collector.logits(get_shift("saturate"), 2)
     collector.logits(get_shift("saturate"), 0)
@@ -197,7 +199,7 @@ def test_groups(tuned, run):
         == 0
     )
     assert Results.load("run").groups == ["north", "south"]
-    assert Results.load("run").about["group"] == "site"
+    assert Results.load("run").metadata["group"] == "site"
 
 
 @pytest.mark.parametrize(
@@ -242,7 +244,7 @@ def test_a_missing_extra_names_its_install_line(here, run, monkeypatch):
 
 
 def test_an_onnx_model_with_preprocessing(here, run):
-    from cli.conftest import make_onnx
+    from tiny_model import make_onnx
 
     weights = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
     make_onnx("net.onnx", weights)
@@ -301,10 +303,10 @@ def test_every_command_has_help_that_teaches(run):
 
 
 def test_help_lists_what_there_is(run):
-    from driftcal.choose import FOCUS
-    from driftcal.perturb import SUITES
-    from driftcal.perturb.solvers import SOLVERS
+    from driftcal.pipeline.select import FOCUS
     from driftcal.report import FORMATS
+    from driftcal.shifts import SUITES
+    from driftcal.shifts.levels.solvers import SOLVERS
 
     # names with a hyphen may be broken there
     told = {
@@ -324,7 +326,7 @@ def test_an_interruption_says_that_one_can_go_on(run, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("driftcal.perturb.catalogue.catalogue", stop)
+    monkeypatch.setattr("driftcal.shifts.catalogue.catalogue", stop)
     ran = run("shifts")
     assert (ran.code, ran.out) == (130, "")
     assert "interrupted" in ran.err

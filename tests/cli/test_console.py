@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from driftcal.cli import talk
-from driftcal.cli.talk import Talk
+from driftcal.cli import console
+from driftcal.cli.console import Talk
 
 
 class Terminal(io.StringIO):
@@ -24,7 +24,7 @@ def work(what="[red]shift[/red]"):
 
 
 def test_a_terminal_gets_a_bar_with_rate_and_remaining_time(monkeypatch):
-    monkeypatch.setattr(talk, "PATIENCE", 0.05)
+    monkeypatch.setattr(console, "PATIENCE", 0.05)
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TERM", "xterm")
@@ -44,7 +44,7 @@ def test_short_work_needs_no_bar(monkeypatch):
 
 
 def test_elsewhere_there_is_a_line_now_and_then(monkeypatch, capsys):
-    monkeypatch.setattr(talk, "EVERY", 0.1)
+    monkeypatch.setattr(console, "EVERY", 0.1)
     work()
     lines = capsys.readouterr().err.splitlines()
     assert 1 <= len(lines) <= 4
@@ -54,8 +54,8 @@ def test_elsewhere_there_is_a_line_now_and_then(monkeypatch, capsys):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_quiet_is_silent(monkeypatch, terminal):
-    monkeypatch.setattr(talk, "PATIENCE", 0.0)
-    monkeypatch.setattr(talk, "EVERY", 0.0)
+    monkeypatch.setattr(console, "PATIENCE", 0.0)
+    monkeypatch.setattr(console, "EVERY", 0.0)
     monkeypatch.setattr(sys, "stderr", Terminal() if terminal else io.StringIO())
     with Talk(quiet=True).progress("tune", 10) as bar:
         bar("clean", 10)

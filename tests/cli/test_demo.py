@@ -7,7 +7,7 @@ import pytest
 
 import driftcal
 from driftcal.calibrators import PAPER_CALIBRATORS
-from driftcal.results import Results
+from driftcal.pipeline.results import Results
 
 
 @pytest.fixture
@@ -25,9 +25,11 @@ def test_demo_ends_with_a_report(away, run):
     assert "gains under drift" in ran.out
     results = Results.load("out")
     names = [info.name for info in results.calibrators]
-    chosen = dict.fromkeys([*PAPER_CALIBRATORS, results.about["method"]])  # one beyond the paper may have been chosen
+    chosen = dict.fromkeys(
+        [*PAPER_CALIBRATORS, results.metadata["method"]]
+    )  # one beyond the paper may have been chosen
     assert sorted(names) == sorted(["base", *(n + p for n in chosen if n != "base" for p in ("", "-p"))])
-    assert results.about["command"] == "driftcal demo --rows 100 -o out"
+    assert results.metadata["command"] == "driftcal demo --rows 100 -o out"
     lines = {line.calibrator: line for line in results.summary()}
     for method in PAPER_CALIBRATORS:
         if method != "base":
@@ -39,7 +41,7 @@ def test_demo_ends_with_a_report(away, run):
     assert told["inputs"] == 0
     assert told["report"] == "out/report.html"
     again = json.loads(Path("out/results.json").read_bytes())
-    assert {**again, "about": {**again["about"], "command": "driftcal demo --rows 100 -o out"}} == json.loads(before)
+    assert {**again, "metadata": {**again["metadata"], "command": "driftcal demo --rows 100 -o out"}} == json.loads(before)
 
 
 def test_demo_dry_run_writes_nothing(away, run):
@@ -55,5 +57,5 @@ def test_demo_on_data_and_model_of_ones_own(here, run):
     told = json.loads(ran.out)
     assert len(told["summary"]) in (17, 19)  # with the chosen one, where it is not the paper's
     halves = driftcal.open_source("val.npz").split(30, seed=0)
-    data = Results.load("out").about["data"]
+    data = Results.load("out").metadata["data"]
     assert [data[name]["fingerprint"] for name in ("validation", "test")] == [half.fingerprint for half in halves]

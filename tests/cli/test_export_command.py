@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from cli.conftest import make_onnx
+from tiny_model import make_onnx
 
 pytest.importorskip("onnxruntime")
 
@@ -119,7 +119,7 @@ def test_a_dry_run_counts_the_looks_inside(onnx_tuned, run):
 
 
 def test_auto_looks_inside_where_it_is_shown(onnx_tuned, run, monkeypatch):
-    monkeypatch.setattr("driftcal.choose.CANDIDATES", ("ts",))
+    monkeypatch.setattr("driftcal.pipeline.select.CANDIDATES", ("ts",))
     ran = run(
         "tune", "model.onnx", "val.npz", "--levels", "2", "--layers", "flat,logits", "--reference", "val.npz", "--json",
     )  # fmt: skip

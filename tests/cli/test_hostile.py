@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from cli.conftest import make_data, make_onnx
+from tiny_model import make_data, make_onnx
 
-from driftcal.cli.talk import printable
-from driftcal.results import Results
+from driftcal.cli.console import printable
+from driftcal.pipeline.results import Results
 
 NASTY = [
     "<img src=x onerror=alert(1)>",
@@ -44,7 +44,7 @@ def test_nasty_file_names(here, run, name):
         f"run {name}",
     )
     assert ran.code == 0, ran.err
-    assert Results.load(f"run {name}").about["model"]["name"] == f"{name}.onnx"
+    assert Results.load(f"run {name}").metadata["model"]["name"] == f"{name}.onnx"
     ran = run("report", f"run {name}", "-o", f"{name}.html")
     assert ran.out == printable(f"{name}.html") + "\n"
     page = Path(f"{name}.html").read_text()
@@ -78,8 +78,8 @@ def test_nasty_class_names_and_groups(here, run):
 
 
 def test_markup_in_tables_is_text(capsys):
+    from driftcal.cli.console import Talk
     from driftcal.cli.tables import _add, _table
-    from driftcal.cli.talk import Talk
 
     table = _table("name", "number")
     for name in NASTY:

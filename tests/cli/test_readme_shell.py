@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from cli.conftest import make_onnx
+from tiny_model import make_onnx
 
 README = Path(__file__).parents[2] / "README.md"
 BLOCKS = [b for b in re.findall(r"^```sh\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL) if "driftcal " in b]

@@ -26,7 +26,7 @@ def files(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch):
-    monkeypatch.setattr("driftcal.deploy.recalibrate.DRAWS", 100)
+    monkeypatch.setattr("driftcal.pipeline.recalibrate.DRAWS", 100)
 
 
 def names(folder):
@@ -110,7 +110,7 @@ def test_labels_by_name_and_probabilities(files, run):
 
 
 def test_inputs_with_the_model(tuned, run):
-    from cli.conftest import make_data
+    from tiny_model import make_data
 
     make_data("new.npz", 80, 5)
     wish = (

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from driftcal.perturb import SHIFTS, SUITES
-from driftcal.perturb.contact_sheet import contact_sheet, read_image
+from driftcal.shifts import SHIFTS, SUITES
+from driftcal.shifts.contact_sheet import contact_sheet, read_image
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -9,9 +9,9 @@ from scipy.special import log_softmax as scipy_log_softmax
 from scipy.special import softmax as scipy_softmax
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from driftcal import numerics
-from driftcal.calibrators.descent import descend_convex
-from driftcal.numerics import log_odds_row, log_softmax, softmax
+from driftcal.core import numerics
+from driftcal.core.numerics import log_odds_row, log_softmax, softmax
+from driftcal.core.optimize import descend_convex
 
 mpmath.mp.dps = 40
 

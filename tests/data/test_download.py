@@ -10,9 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from driftcal import sources
+from driftcal import data
+from driftcal.data.download import DOWNLOADS, Download, fetch_archive
 from driftcal.errors import DataError, UnknownName
-from driftcal.sources.download import DOWNLOADS, Download, fetch_archive
 
 
 def tar(members):
@@ -141,9 +141,9 @@ def test_archives_cannot_write_outside(server, tmp_path):
 
 def test_names(tmp_path):
     with pytest.raises(UnknownName, match="data set to fetch 'cifar'"):
-        sources.fetch("cifar", tmp_path)
+        data.fetch("cifar", tmp_path)
     with pytest.raises(DataError, match=r"by hand from https://objectnet.dev"):
-        sources.fetch("objectnet", tmp_path)
+        data.fetch("objectnet", tmp_path)
     assert {download.file for download in DOWNLOADS.values()} >= {
         "CIFAR-10-C.tar",
         "cifar-10-binary.tar.gz",

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from driftcal import open_source
+from driftcal.data import cifar10_corruptions, imagenet_corruptions
 from driftcal.errors import DataError, InputError, UnknownName
-from driftcal.sources import cifar10_corruptions, imagenet_corruptions
 
 RNG = np.random.default_rng(5)
 

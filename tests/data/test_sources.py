@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftcal import open_source
+from driftcal.data import SOURCES, Source, from_arrays
 from driftcal.errors import DataError, ImagesError, InputError, LabelsError, UnknownName
-from driftcal.sources import SOURCES, Source, from_arrays
 
 X = np.random.default_rng(0).random((37, 4, 5, 3), np.float32)
 Y = np.arange(37) % 4
@@ -76,7 +76,7 @@ def test_kinds_of_arrays():
     assert grey.input_shape == (4, 4, 1)
     assert grey.kind == "images"
     assert (grey.inputs() == np.float32(51) / np.float32(255)).all()
-    table = from_arrays(np.arange(12).reshape(4, 3), ["b", "a", "b", "c"])
+    table = from_arrays(np.arange(12).reshape(4, 3), ["b", "a", "b", "c"], class_names="abc")
     assert table.kind == "features"
     assert table.class_names == ("a", "b", "c")
     assert table.labels.tolist() == [1, 0, 1, 2]
@@ -84,7 +84,7 @@ def test_kinds_of_arrays():
     assert ood.n_classes == 3
     assert (ood.unlabelled().labels == -1).all()
     assert len(ood.labelled()) + len(ood.unlabelled()) == 37
-    assert ood.describe()["out_of_distribution"] == 9
+    assert ood.metadata()["out_of_distribution"] == 9
 
 
 def test_memory_maps_stay_on_disk(tmp_path):
@@ -106,8 +106,8 @@ def test_memory_maps_stay_on_disk(tmp_path):
         (X[:0], Y[:0], ImagesError, "at least one row"),
         (np.full((4, 2), np.inf), np.arange(4), ImagesError, "row 0 holds NaN or infinity"),
         (X, Y[:-1], LabelsError, "37 rows and 36 labels"),
-        (X, Y + 0.5, LabelsError, "fractions"),
-        (X, X, LabelsError, "one label per row"),
+        (X, Y + 0.5, LabelsError, "sample 0 has 0.5"),
+        (X, X, LabelsError, "one label per sample"),
         (X, Y - 2, DataError, r"row 0 holds -2"),
     ],
 )
@@ -128,7 +128,7 @@ def test_errors_of_choices():
         next(source.batches(0))
     with pytest.raises(DataError, match=r"labels of arrays must be 0\.\.2.*row 3 holds 3"):
         from_arrays(X, Y, class_names=["a", "b", "c"])
-    with pytest.raises(LabelsError, match="'z' is not"):
+    with pytest.raises(LabelsError, match="sample 1 has 'z'"):
         from_arrays(X[:2], ["a", "z"], class_names=["a", "b"])
     with pytest.raises(InputError, match="one group per sample"):
         from_arrays(X, Y, groups=[1, 2])

@@ -16,19 +16,19 @@ import pytest
 import ray_tasks
 
 import driftcal
-import driftcal.rows
-import driftcal.sharded
+import driftcal.core.blocks
+import driftcal.engines.remote_passes
+from driftcal.cache import CacheKey, LogitCache
 from driftcal.calibrators import make_calibrator
-from driftcal.collect import Collector
 from driftcal.engines import Rules, open_engine
-from driftcal.engines.cluster import _connect
+from driftcal.engines.ray import _connect
+from driftcal.engines.remote_passes import RemotePasses, Segment, StoredLogits, StoredSamples, stack
 from driftcal.errors import EngineError, InputError, UnknownName, WorkFailed
-from driftcal.perturb import get_shift
-from driftcal.sharded import Stored, stack
-from driftcal.store import Key, Store
+from driftcal.pipeline.collect import Collector
+from driftcal.shifts import get_shift
 
-HERE = Path(__file__).parent
-sys.path.append(str(HERE.parent))
+HERE = Path(__file__).parents[1] / "helpers"
+sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.speed.measure import PeakMemory  # noqa: E402  (not a package that is installed)
 
 QUICK = Rules(patience=0.3, tries=2, deaths=3)
@@ -157,7 +157,7 @@ def digits():
 def labelled(source, net):
     answers = net.logits(source.inputs()).argmax(axis=1)
     answers[::5] = (answers[::5] + 1) % 10
-    return driftcal.sources.from_arrays(source.inputs(), answers, class_names=[str(k) for k in range(10)])
+    return driftcal.data.from_arrays(source.inputs(), answers, class_names=[str(k) for k in range(10)])
 
 
 def whole_run(folder, engine, digits, shards=None, order=None):
@@ -265,7 +265,7 @@ def test_a_corrupt_image_is_named_and_everything_else_is_kept(ray, tmp_path):
     bad = tmp_path / "photos" / "b" / "31.png"
     good = bad.read_bytes()
     bad.write_bytes(good[:60])
-    store = Store(tmp_path / "store")
+    store = LogitCache(tmp_path / "store")
     net = driftcal.open_model("ray_tasks:make", batch_size=4)
 
     def collector():
@@ -283,16 +283,16 @@ def test_a_corrupt_image_is_named_and_everything_else_is_kept(ray, tmp_path):
 
 
 def stored_parts(folder, engine, n=3000, n_classes=40, parts=8):
-    rng, store = np.random.default_rng(0), Store(folder)
+    rng, store = np.random.default_rng(0), LogitCache(folder)
     labels = rng.integers(0, n_classes, n)
     arrays, stored = [], []
     for k in range(parts):
         logits = rng.normal(size=(n, n_classes)).astype(np.float32) * 2
         logits[np.arange(n), labels] += 4 - k / 3
-        key = Key("m", "s", level=k)
+        key = CacheKey("m", "s", level=k)
         store.put(key, logits=logits, labels=labels)
         arrays.append(logits)
-        stored.append(Stored(store, key, n, n_classes, engine))
+        stored.append(StoredLogits(store, key, n, n_classes, engine))
     return arrays, stored, labels
 
 
@@ -313,11 +313,13 @@ def test_eight_shards_fit_what_one_array_fits(ray, tmp_path, method):
 
 @pytest.mark.parametrize("method", ["ts", "ets", "ir", "irm"])
 def test_more_lanes_than_eight_change_the_last_digits_only(tmp_path, monkeypatch, method):
-    monkeypatch.setattr(driftcal.rows, "BLOCK_SCORES", 1 << 12)
-    monkeypatch.setattr(driftcal.sharded, "MANY", 2)
+    monkeypatch.setattr(driftcal.core.blocks, "BLOCK_SCORES", 1 << 12)
+    monkeypatch.setattr(driftcal.engines.remote_passes, "MAX_BLOCKS_PER_TASK", 2)
     arrays, stored, labels = stored_parts(tmp_path, open_engine("here"), n=1000)
     one, spread = (make_calibrator(method).fit(*stack(parts, labels)) for parts in (arrays, stored))
-    assert len(stack(stored, labels)[0]._lanes()) > 30
+    first = stored[0]
+    samples = StoredSamples(first.cache, tuple(Segment(part.key, len(part)) for part in stored), first.shape[1])
+    assert len(RemotePasses(samples, first.engine).tasks()) > 30
     for name in one.fitted:
         np.testing.assert_allclose(getattr(spread, name), getattr(one, name), rtol=1e-9, atol=1e-9)
 
@@ -343,7 +345,7 @@ def test_an_interrupted_run_goes_on_where_it_was(ray, digits, expected, tmp_path
         ray._end(ray._idle.pop())
     address = cluster.get_runtime_context().gcs_address
     code = f"""
-import signal, sys; sys.path[:0] = [{str(HERE)!r}]
+import signal, sys; sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(HERE)!r}]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 import test_engines as t, driftcal, pathlib
 from driftcal.engines import open_engine
@@ -354,7 +356,7 @@ t.whole_run(pathlib.Path({str(tmp_path)!r}), engine, source.split(300, 200, seed
 """
     child = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parent}"},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])},
     )  # fmt: skip
     assert child.stdout.readline() == "ready\n", child.stderr.read()
     while not list((tmp_path / "store" / "logits").glob("*")) and child.poll() is None:

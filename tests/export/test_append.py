@@ -7,9 +7,10 @@ import pytest
 from export_cases import STATIC, fitted, rows, write_model
 
 import driftcal
-from driftcal.deploy import append, append_to_onnx
-from driftcal.deploy.onnx_file import open_session
 from driftcal.errors import ArtefactError, InputError, ModelError
+from driftcal.export import append_to_onnx
+from driftcal.export.onnx import append
+from driftcal.export.onnx.file import open_session
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -173,7 +174,7 @@ def test_probabilities_are_not_read_as_logits(tmp_path):
         for said in ({}, {"outputs": "logits"}):
             with pytest.raises(ModelError, match="these look like probabilities"):
                 append_to_onnx(path, calibrator, tmp_path / "no.onnx", **options, **said)
-        with pytest.raises(ModelError, match='outputs="probabilities" needs rows'):
+        with pytest.raises(ModelError, match='outputs="probabilities" needs values'):
             append_to_onnx(tmp_path / "net.onnx", calibrator, tmp_path / "no.onnx", **options, outputs="probabilities")
     assert not (tmp_path / "no.onnx").exists()
     # calibrators do not see what softmax loses: its logarithm is the logits but for a constant
@@ -229,7 +230,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path, monkeypat
         append_to_onnx(path, 3, tmp_path / "out.onnx")
     with pytest.raises(ModelError, match="no model file"):
         append_to_onnx(tmp_path / "none.onnx", fitted("ts", 5), tmp_path / "out.onnx")
-    monkeypatch.setattr(append, "recipe_of", lambda _: driftcal.deploy.recipe.recipe_of(fitted("ets", 5)))
+    monkeypatch.setattr(append, "export_map_of", lambda _: driftcal.export.maps.export_map_of(fitted("ets", 5)))
     with pytest.raises(ModelError, match="largest difference"):
         append_to_onnx(path, fitted("base", 5), tmp_path / "out.onnx")
     assert [item.name for item in tmp_path.iterdir()] == ["net.onnx"]

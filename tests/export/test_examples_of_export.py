@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from export_cases import fitted, rows
 
-from driftcal.deploy import to_onnx
+from driftcal.export import to_onnx
 
 pytest.importorskip("onnxruntime")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "deploy" / "mlflow_pyfunc.py"

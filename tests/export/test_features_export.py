@@ -6,14 +6,15 @@ from export_cases import NEED_FEATURES, WIDTHS, echo_inside, fitted, fitted_insi
 
 import driftcal
 from driftcal.calibrators import CALIBRATORS, make_calibrator
-from driftcal.deploy import append, append_to_onnx, onnx_file, to_onnx, to_torch
-from driftcal.deploy.onnx_features import add_means, add_unit
-from driftcal.deploy.onnx_file import OUTPUTS, open_session
-from driftcal.deploy.onnx_nodes import Nodes
-from driftcal.deploy.recipe import recipe_of
 from driftcal.errors import InputError, ModelError
+from driftcal.export import append_to_onnx, to_onnx, to_torch
+from driftcal.export.maps import export_map_of
+from driftcal.export.onnx import append, file
+from driftcal.export.onnx.features import add_means, add_unit
+from driftcal.export.onnx.file import OUTPUTS, open_session
+from driftcal.export.onnx.nodes import Nodes
 from driftcal.models.features import pooled
-from driftcal.models.onnx_runtime import widened
+from driftcal.models.onnx import widened
 
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
@@ -299,8 +300,8 @@ def test_a_graph_that_differs_is_not_written(tuned, tmp_path, monkeypatch):
     model, path, _, _ = tuned
     other = driftcal.load(tuned[2])
     other.temperature_ = 1.01 * other.temperature_
-    for module in (append, onnx_file):
-        monkeypatch.setattr(module, "recipe_of", lambda _: recipe_of(other))
+    for module in (append, file):
+        monkeypatch.setattr(module, "export_map_of", lambda _: export_map_of(other))
     with pytest.raises(ModelError, match="largest difference"):
         append_to_onnx(path, model, tmp_path / "out.onnx")
     with pytest.raises(ModelError, match="largest difference"):

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from export_cases import echo, fitted, rows
 
-from driftcal.deploy import append_to_onnx
+from driftcal.export import append_to_onnx
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks.speed.export import COLUMNS, session, summary, within
-from benchmarks.speed.exported import with_switch
+from benchmarks.speed.export_latency import COLUMNS, session, summary, within
+from benchmarks.speed.export_models import with_switch
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from export_cases import ADAPTIVE, NAMES, NEED_FEATURES, WIDTHS, fitted, fitted_
 from scipy.special import expit
 
 from driftcal.calibrators import CALIBRATORS, make_calibrator
-from driftcal.deploy import onnx_file, onnx_rows, to_onnx
-from driftcal.deploy.onnx_file import open_session
-from driftcal.deploy.onnx_scores import _least_mass
-from driftcal.deploy.recipe import recipe_of
+from driftcal.export import to_onnx
+from driftcal.export.maps import export_map_of
+from driftcal.export.onnx import file, samplewise
+from driftcal.export.onnx.file import open_session
+from driftcal.export.onnx.scores import _least_mass
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -24,11 +25,11 @@ def run(export, logits):
 def test_every_calibrator_is_exported():
     assert {name for name, kind in CALIBRATORS.items() if kind.needs_features} == set(NEED_FEATURES)
     for name in CALIBRATORS:
-        recipe = recipe_of(fitted(name, 5) if name in NAMES else fitted_inside(name, 5))
-        assert recipe.widths == (() if name in NAMES else WIDTHS)
-        assert recipe.n_classes == 5
-        assert recipe.keeps_accuracy == CALIBRATORS[name].keeps_accuracy
-        assert ("does not adapt" in recipe.note) == CALIBRATORS[name].adaptive
+        export_map = export_map_of(fitted(name, 5) if name in NAMES else fitted_inside(name, 5))
+        assert export_map.widths == (() if name in NAMES else WIDTHS)
+        assert export_map.n_classes == 5
+        assert export_map.keeps_accuracy == CALIBRATORS[name].keeps_accuracy
+        assert ("does not adapt" in export_map.note) == CALIBRATORS[name].adaptive
 
 
 @pytest.mark.parametrize("name", ADAPTIVE)
@@ -51,7 +52,7 @@ def test_what_adapts_is_exported_static_or_frozen(name, tmp_path):
 
 def test_a_torch_module_tells_that_it_does_not_adapt():
     pytest.importorskip("torch")
-    from driftcal.deploy import to_torch
+    from driftcal.export import to_torch
 
     assert "does not adapt" in repr(to_torch(fitted("ladder-ts", 5)))
     assert "adapt" not in repr(to_torch(fitted("ts", 5)))
@@ -61,7 +62,7 @@ def test_a_torch_module_tells_that_it_does_not_adapt():
 def test_steep_lines_of_entropy(slope, intercept):
     """Temperatures from 1e-26 to 1e4: where softplus and log1p need all their digits."""
     torch = pytest.importorskip("torch")
-    from driftcal.deploy import to_torch
+    from driftcal.export import to_torch
 
     calibrator = CALIBRATORS["hts"]()
     calibrator.__dict__.update(fitted("hts", 10).__dict__, slope_=slope, intercept_=intercept)
@@ -130,7 +131,7 @@ def test_the_entropy_of_a_certain_row_lacks_no_digits_that_matter(n_classes, slo
     level, alone = np.repeat(-gaps, n_classes, axis=1), np.full((1_000, n_classes), -1e3)
     level[:, 0], alone[:, :1], alone[:, 1:2] = 0, 0, -gaps
     logits = np.concatenate([level, alone])
-    wanted, lost = hts.predict_proba(logits), onnx_rows.lost_by_plain_sums(recipe_of(hts).scores)
+    wanted, lost = hts.predict_proba(logits), samplewise.lost_by_plain_sums(export_map_of(hts).scores)
 
     def difference():
         model = to_onnx(hts, logits="float64").model
@@ -138,14 +139,14 @@ def test_the_entropy_of_a_certain_row_lacks_no_digits_that_matter(n_classes, slo
         return np.abs(found - wanted).max(), any(node.op_type == "ScatterElements" for node in model.graph.node)
 
     seen, exact = difference()
-    assert exact == (onnx_rows.plain_entropy_from(recipe_of(hts).scores) is None)
+    assert exact == (samplewise.plain_entropy_from(export_map_of(hts).scores) is None)
     assert exact or lost < 1e-7
     assert seen <= 1e-7
     if slope > 1:  # T falls below what sure rows need while others are not sure yet
         assert exact
         return
-    monkeypatch.setattr(onnx_rows, "_LOST", np.inf)
-    monkeypatch.setattr(onnx_file, "prove", lambda *_: 0.0)
+    monkeypatch.setattr(samplewise, "_LOST", np.inf)
+    monkeypatch.setattr(file, "prove", lambda *_: 0.0)
     seen, exact = difference()
     assert not exact
     assert seen <= lost + 1e-12

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis.extra.numpy import arrays
 from scipy.special import log_softmax
 
-from driftcal.calibrators import dirichlet, make_calibrator
-from driftcal.calibrators.dirichlet import GRID, LEAST_LOG, grid_step, to_grid
-from driftcal.deploy import append_to_onnx, to_onnx
-from driftcal.deploy.onnx_file import open_session
-from driftcal.deploy.onnx_product import matrix_digits
+from driftcal.calibrators import make_calibrator
+from driftcal.calibrators.scaling import dirichlet
+from driftcal.calibrators.scaling.dirichlet import GRID, LEAST_LOG, grid_step, to_grid
+from driftcal.export import append_to_onnx, to_onnx
+from driftcal.export.onnx.file import open_session
+from driftcal.export.onnx.matrix_product import matrix_digits
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from export_cases import STATIC, fitted, rows
 
-import driftcal.deploy.onnx_file
-from driftcal.deploy import to_onnx
-from driftcal.deploy.onnx_file import open_session
-from driftcal.deploy.search import Buckets, Search
+import driftcal.export.onnx.file
 from driftcal.errors import InputError, ModelError, NotFittedError
+from driftcal.export import to_onnx
+from driftcal.export.lookup import Buckets, Search
+from driftcal.export.onnx.file import open_session
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -86,7 +86,7 @@ def test_the_file_says_what_it_is(tmp_path):
 
 def test_a_graph_that_differs_is_not_written(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        driftcal.deploy.onnx_file, "recipe_of", lambda _: driftcal.deploy.recipe.recipe_of(fitted("ts", 5))
+        driftcal.export.onnx.file, "export_map_of", lambda _: driftcal.export.maps.export_map_of(fitted("ts", 5))
     )
     with pytest.raises(ModelError, match="largest difference"):
         to_onnx(fitted("base", 5), tmp_path / "wrong.onnx")

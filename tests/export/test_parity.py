@@ -5,8 +5,8 @@ import pytest
 from export_cases import SIZED, STATIC, echo, fitted, rows
 
 from driftcal.calibrators import make_calibrator
-from driftcal.deploy import append_to_onnx, to_onnx, to_torch
-from driftcal.deploy.onnx_file import open_session
+from driftcal.export import append_to_onnx, to_onnx, to_torch
+from driftcal.export.onnx.file import open_session
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")

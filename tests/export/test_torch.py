@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from export_cases import STATIC, fitted, rows
 
-from driftcal.deploy import to_torch
-from driftcal.deploy.search import Search
 from driftcal.errors import InputError, NotFittedError
+from driftcal.export import to_torch
+from driftcal.export.lookup import Search
 
 torch = pytest.importorskip("torch")
 

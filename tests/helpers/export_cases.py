@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from driftcal.calibrators import CALIBRATORS, make_calibrator
-from driftcal.calibrators.dirichlet import to_grid
+from driftcal.calibrators.scaling.dirichlet import to_grid
 
 #: They look inside the model: their exports need features beside logits.
 NEED_FEATURES = ("dac", "dac-pts", "md-ts")

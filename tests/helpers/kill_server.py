@@ -12,9 +12,9 @@ import time
 import numpy as np
 
 import driftcal.cli
-import driftcal.collect
 import driftcal.models
-import driftcal.runs
+import driftcal.pipeline.collect
+import driftcal.pipeline.plan
 
 WEIGHTS = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
 
@@ -35,7 +35,9 @@ def make_other():
 
 
 def serve(warm_up):
-    driftcal.collect._PART_SECONDS = 0.0  # every batch is a part on disk: a kill finds all the states there are
+    driftcal.pipeline.collect._PART_SECONDS = (
+        0.0  # every batch is a part on disk: a kill finds all the states there are
+    )
     try:
         driftcal.cli.main(warm_up)  # loads and compiles everything once, before any fork
     except SystemExit as end:

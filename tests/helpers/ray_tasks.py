@@ -69,7 +69,7 @@ def straggling(folder, task, tell):
 
 def threads_of(task, tell):
     """How many threads a worker believes it may use."""
-    from driftcal.cores import threads
+    from driftcal.core.parallel import threads
 
     time.sleep(0.05)
     return threads(), os.environ["OMP_NUM_THREADS"]

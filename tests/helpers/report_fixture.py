@@ -12,15 +12,15 @@ from sklearn.linear_model import LogisticRegression
 
 from driftcal.calibrators import make_calibrator
 from driftcal.metrics import evaluate
-from driftcal.perturb import get_shift
-from driftcal.results import POOLED, CalibratorInfo, ResultRow, Results, ShiftInfo
+from driftcal.pipeline.results import POOLED, CalibratorInfo, ResultRow, Results, ShiftInfo
+from driftcal.shifts import get_shift
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 BREAKOUT = "</script><script>alert(2)</script><!--"
 ODD_NAME = "a \"quoted\" 'file' name\nwith a new line & <b>tags</b> \u2028.onnx"
 
 _LABELS = {"ts": "TS", "ets": "ETS", "irm": "IRM", "ir": "IR", "ts-ir": "TS-IR", "ps": "PS", "hb": "HB", "pbmc": "PBMC"}
-_METRICS = ("ece", "accuracy", "gap", "entropy", "nll", "brier", "mce", "debiased_ece")
+_METRICS = ("ece", "accuracy", "calibration_gap", "entropy", "nll", "brier", "mce", "debiased_ece")
 
 
 _METHODS, _SHIFTS, _LEVELS, _DRAWS = ("ts", "irm"), ("rot_right", "xyshift", "xyzoom"), (0, 2, 5, 9), 40
@@ -78,7 +78,7 @@ def _evaluated() -> Results:
         calibrators=tuple(infos),
         shifts=tuple(ShiftInfo(name, _LEVELS, _words(name, _LEVELS)) for name in _SHIFTS),
         rows=tuple(rows),
-        ladder={
+        perturbation={
             "shift": "gaussian",
             "levels": [
                 {"epsilon": float(e), "target": float(t), "accuracy": a, "standard_error": (a * (1 - a) / 600) ** 0.5}
@@ -89,7 +89,7 @@ def _evaluated() -> Results:
             "passes": 41.0,
             "notes": ["Accuracy fell steadily with the noise."],
         },
-        about={
+        metadata={
             "title": "Digits under affine drift",
             "seed": 0,
             "command": "driftcal evaluate digits.onnx irm.safetensors test.npz --suite affine --seed 0 -o run/",
@@ -129,9 +129,9 @@ def hostile_results() -> Results:
             for r in plain.rows
             for group in (None, HOSTILE)
         ),
-        ladder={**(plain.ladder or {}), "shift": HOSTILE, "notes": [BREAKOUT]},
-        about={
-            **plain.about,
+        perturbation={**(plain.perturbation or {}), "shift": HOSTILE, "notes": [BREAKOUT]},
+        metadata={
+            **plain.metadata,
             "title": f"Report of {HOSTILE}",
             "command": f"driftcal evaluate {ODD_NAME!s} {BREAKOUT}",
             "model": {"name": ODD_NAME, "framework": BREAKOUT, "fingerprint": "3f" * 32, "classes": 3},
@@ -151,17 +151,16 @@ def _words(name: str, levels: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def _row(name: str, shift: str, level: float | str, group: str | None, log_probs: Any, y: Any, draws: int) -> ResultRow:
-    seen = evaluate(log_probs, y, intervals=draws > 0, draws=max(draws, 2), classes=range(10))
+    seen = evaluate(y, log_probs, intervals=draws > 0, n_resamples=max(draws, 2), classes=range(10))
     statistics = seen.statistics
-    confidence = float(statistics.bin_confidence.sum() / statistics.weight)
     return ResultRow(
         calibrator=name,
         shift=shift,
         level=level,
-        rows=seen.rows,
-        ece_floor=seen.ece_floor,
-        confidence=confidence,
-        clipped=seen.clipped,
+        n_samples=seen.n_samples,
+        null_ece=seen.null_ece,
+        confidence=statistics.confidence,
+        clipped=seen.n_clipped,
         bins={
             "weight": statistics.bin_weight.tolist(),
             "confidence": statistics.bin_confidence.tolist(),

@@ -1,4 +1,4 @@
-"""Our numbers beside those of other implementations; data/metrics.json says who made them and with which versions."""
+"""driftcal's numbers beside those of other libraries; data/metrics.json names the libraries and their versions."""
 
 import json
 import math
@@ -10,14 +10,14 @@ import pytest
 from sklearn import metrics as sk
 
 from driftcal import metrics
-from driftcal.numerics import softmax
+from driftcal.core.numerics import softmax
 
-GOLDEN = json.loads((Path(__file__).parent / "data" / "metrics.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden" / "metrics.json").read_text())
 CASES = [(np.array(c["logits"]), np.array(c["labels"]), c["peers"]) for c in GOLDEN["cases"]]
 
 
-def binned(y, p, found):
-    """Every number of a peer that takes a confidence and whether it came true."""
+def check_binned_errors(y, p, found):
+    """Every error that a library computes from confidences and outcomes."""
     for m in (10, 15):
         assert metrics.expected_calibration_error(y, p, n_bins=m) == pytest.approx(found[f"netcal ECE {m}"], abs=1e-12)
         if f"netcal MCE {m}" in found:
@@ -35,7 +35,7 @@ def binned(y, p, found):
 @pytest.mark.parametrize(("logits", "y", "peers"), CASES)
 def test_top_label_errors_are_those_of_netcal_uncertainty_calibration_and_relplot(logits, y, peers):
     p, found = softmax(logits), peers["top-label"]
-    binned(y, p, found)
+    check_binned_errors(y, p, found)
     assert metrics.expected_calibration_error(y, p) == pytest.approx(found["uncertainty-calibration ECE"], abs=1e-12)
     marginal = metrics.debiased_calibration_error(y, p, kind="marginal")
     assert marginal == pytest.approx(found["uncertainty-calibration debiased marginal"], abs=1e-12)
@@ -43,16 +43,16 @@ def test_top_label_errors_are_those_of_netcal_uncertainty_calibration_and_relplo
 
 def test_errors_of_class_1_are_theirs_too():
     logits, y, peers = CASES[0]
-    binned(y, softmax(logits)[:, 1], peers["positive"])
+    check_binned_errors(y, softmax(logits)[:, 1], peers["positive"])
 
 
 @pytest.mark.parametrize(("logits", "y", "peers"), CASES)
 def test_scores_are_those_of_probmetrics(logits, y, peers):
     found = peers["probmetrics"]
     binary = logits.shape[1] == 2
-    seen = metrics.evaluate(
-        logits[:, 1] - logits[:, 0] if binary else logits, y
-    )  # its binary errors are those of class 1
+    # its binary errors are those of class 1
+    scores = logits[:, 1] - logits[:, 0] if binary else logits
+    seen = metrics.evaluate(y, scores, score_type="logits")
     assert seen.accuracy == pytest.approx(found["accuracy"], abs=1e-6)
     assert seen.nll == pytest.approx(found["logloss"], abs=1e-12)
     assert seen.brier * (2 if binary else 1) == pytest.approx(found["brier"], abs=1e-12)
@@ -77,9 +77,9 @@ def test_proper_scores_and_auroc_are_those_of_scikit_learn(logits, y, _):
     assert metrics.brier_score(y, p, **with_weights) == pytest.approx(
         np.average(((p - one_hot) ** 2).sum(axis=1), weights=weights), rel=1e-12
     )
-    right = p.argmax(axis=1) == y
+    correct = p.argmax(axis=1) == y
     assert metrics.error_auroc(y, p, **with_weights) == pytest.approx(
-        sk.roc_auc_score(right, p.max(axis=1), **with_weights), rel=1e-12
+        sk.roc_auc_score(correct, p.max(axis=1), **with_weights), rel=1e-12
     )
 
 
@@ -102,7 +102,7 @@ def test_entropy_and_nll_at_50_digits():
             entropy.append(-sum(x * mpmath.log(x) for x in p))
             brier.append(sum((x - (c == label)) ** 2 for c, x in enumerate(p)))
         exact = [float(sum(values) / len(values)) for values in (nll, entropy, brier)]
-    seen = metrics.Statistics.of(logits, y)
+    seen = metrics.Statistics.of(y, logits)
     assert [seen.nll, seen.entropy, seen.brier] == pytest.approx(exact, rel=1e-14)
 
 
@@ -123,32 +123,32 @@ def test_sweep_by_hand():
 
 
 def test_risk_coverage_area_by_hand():
-    # surest row right, second wrong, third right: errors(t) is 0 up to 1, t - 1 up to 2, then 1
+    # the most confident sample is correct, the second incorrect, the third correct: errors(t) is 0 up to 1, t - 1 up to 2, then 1
     p = np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]])
     area = (1 - math.log(2)) + math.log(3 / 2)
     assert metrics.area_under_risk_coverage([0, 0, 0], p) == pytest.approx(area / 3)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 40])
-@pytest.mark.parametrize("errors", ["surest", "least sure", "random", "all"])
+@pytest.mark.parametrize("errors", ["most confident", "least confident", "random", "all"])
 def test_risk_coverage_area_is_the_mean_over_ranks_up_to_one_over_n(n, errors):
     confidence = np.linspace(0.99, 0.6, n)
     chosen = {
-        "surest": [0],
-        "least sure": [n - 1],
+        "most confident": [0],
+        "least confident": [n - 1],
         "all": slice(None),
         "random": np.random.default_rng(0).random(n) < 0.3,
     }
-    wrong = np.zeros(n)
-    wrong[chosen[errors]] = 1
-    mean_over_ranks = (wrong.cumsum() / np.arange(1, n + 1)).mean()
+    incorrect = np.zeros(n)
+    incorrect[chosen[errors]] = 1
+    mean_over_ranks = (incorrect.cumsum() / np.arange(1, n + 1)).mean()
     p = np.stack([confidence, 1 - confidence], axis=1)
-    assert metrics.area_under_risk_coverage(wrong.astype(int), p) == pytest.approx(mean_over_ranks, abs=1 / n)
+    assert metrics.area_under_risk_coverage(incorrect.astype(int), p) == pytest.approx(mean_over_ranks, abs=1 / n)
 
 
-def test_floor_of_even_odds_is_the_mean_absolute_binomial():
+def test_null_ece_of_even_odds_is_the_mean_absolute_binomial():
     n = 30
     exact = sum(math.comb(n, k) * 0.5**n * abs(k / n - 0.5) for k in range(n + 1))
     y, p = np.zeros(n, int), np.full(n, 0.5)
-    assert metrics.ece_floor(y, p, draws=20_000) == pytest.approx(exact, rel=0.02)
-    assert metrics.Statistics.of_probabilities(y, p).ece_floor == pytest.approx(exact, rel=0.02)
+    assert metrics.null_ece(y, p, n_resamples=20_000) == pytest.approx(exact, rel=0.02)
+    assert metrics.Statistics.of(y, p, score_type="probabilities").null_ece == pytest.approx(exact, rel=0.02)

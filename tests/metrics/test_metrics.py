@@ -10,19 +10,20 @@ from hypothesis import strategies as st
 
 import driftcal
 from driftcal import metrics
+from driftcal.core.numerics import softmax
+from driftcal.errors import InputError, UnknownName
 from driftcal.metrics import METRICS, Statistics
-from driftcal.metrics.statistics import bin_edges, bin_index
-from driftcal.metrics.summary import RANGES
-from driftcal.numerics import softmax
+from driftcal.metrics.all_metrics import RANGES
+from driftcal.metrics.bins import bin_edges, bin_index, bin_indices
 
 FEW = settings(max_examples=25, deadline=None)
 SHAPES = [(1, 3), (7, 3), (40, 2), (61, 10), (30, 1000)]
 
 
 @st.composite
-def labelled(draw, min_rows=1):
+def labelled(draw, min_samples=1):
     """Logits up to ±1e4 with ties and masked classes, labels that miss some classes, weights that are whole or not."""
-    n, n_classes = draw(st.integers(min_rows, 40)), draw(st.sampled_from([3, 4, 7]))
+    n, n_classes = draw(st.integers(min_samples, 40)), draw(st.sampled_from([3, 4, 7]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     logits = rng.normal(size=(n, n_classes)) * draw(st.sampled_from([0.1, 2.0, 30.0, 1e4]))
     if draw(st.booleans()):
@@ -39,11 +40,11 @@ def close(value):
     return pytest.approx(value, rel=1e-9, abs=1e-9)
 
 
-def agree(name, found, wanted):
+def agree(name, value, expected):
     """A debiased error is the root of a difference: next to 0 it turns rounding of 1e-16 into 1e-8, so squares are compared."""
     if "debiased" in name:
-        return found**2 == pytest.approx(wanted**2, rel=1e-9, abs=1e-14)
-    return found == close(wanted)
+        return value**2 == pytest.approx(expected**2, rel=1e-9, abs=1e-14)
+    return value == close(expected)
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -61,7 +62,7 @@ def test_a_metric_is_a_number_in_its_range(name, data):
 @pytest.mark.parametrize("name", METRICS)
 @FEW
 @given(labelled(), st.integers(0, 99))
-def test_the_order_of_rows_does_not_matter(name, data, seed):
+def test_the_order_of_samples_does_not_matter(name, data, seed):
     logits, y, weights = data
     p = softmax(logits)
     order = np.random.default_rng(seed).permutation(len(y))
@@ -72,7 +73,7 @@ def test_the_order_of_rows_does_not_matter(name, data, seed):
 @pytest.mark.parametrize("name", METRICS)
 @FEW
 @given(labelled())
-def test_whole_weights_are_repeated_rows(name, data):
+def test_whole_weights_are_repeated_samples(name, data):
     logits, y, weights = data
     p, counts = softmax(logits), np.ceil(weights).astype(int)
     counts[1:2] = 0
@@ -95,7 +96,7 @@ def test_the_scale_of_weights_does_not_matter(name, data):
 def test_data_without_ties_agrees_in_every_metric():
     rng = np.random.default_rng(0)
     logits, y, weights = rng.normal(size=(50, 4)), rng.integers(0, 4, 50), rng.random(50)
-    seen = metrics.evaluate(logits, y, sample_weight=weights, per_class=True)
+    seen = metrics.evaluate(y, logits, sample_weight=weights, per_class=True)
     for name, metric in METRICS.items():
         assert getattr(seen, name) == close(metric(y, softmax(logits), sample_weight=weights)), name
 
@@ -104,13 +105,13 @@ def test_data_without_ties_agrees_in_every_metric():
 @given(labelled())
 def test_evaluate_agrees_with_the_functions_and_with_probabilities(data):
     logits, y, weights = data
-    seen = metrics.evaluate(logits, y, sample_weight=weights, per_class=True)
+    seen = metrics.evaluate(y, logits, sample_weight=weights, per_class=True)
     p = softmax(logits)
-    of_probabilities = metrics.evaluate_probabilities(y, p, sample_weight=weights, per_class=True)
+    of_probabilities = metrics.evaluate(y, p, score_type="probabilities", sample_weight=weights, per_class=True)
     # the last digit of a probability depends on how it was computed, and may part a tie or cross an edge
     sorted_columns = np.sort(np.column_stack([p, p.max(axis=1)]), axis=0)
     apart = (np.diff(sorted_columns, axis=0) > 1e-9).all() and (np.abs(p[..., None] - bin_edges(15)) > 1e-9).all()
-    continuous = ("accuracy", "brier", "nll", "entropy", "gap", "smooth_ece")
+    continuous = ("accuracy", "brier", "nll", "entropy", "calibration_gap", "smooth_ece")
     for name, metric in METRICS.items():
         assert agree(name, getattr(of_probabilities, name), metric(y, p, sample_weight=weights)), name
         if apart or name in continuous:
@@ -118,18 +119,18 @@ def test_evaluate_agrees_with_the_functions_and_with_probabilities(data):
 
 
 @FEW
-@given(labelled(min_rows=2), st.integers(1, 39), st.sampled_from([1, 2, 10, 15]))
+@given(labelled(min_samples=2), st.integers(1, 39), st.sampled_from([1, 2, 10, 15]))
 def test_shards_merge_to_the_whole(data, cut, n_bins):
     logits, y, weights = data
     cut = min(cut, len(y) - 1)
     weights = weights + 0.5
     a, b = slice(0, cut), slice(cut, None)
-    both = [Statistics.of(logits[part], y[part], sample_weight=weights[part], n_bins=n_bins) for part in (a, b)]
-    whole = Statistics.of(logits, y, sample_weight=weights, n_bins=n_bins)
+    both = [Statistics.of(y[part], logits[part], sample_weight=weights[part], n_bins=n_bins) for part in (a, b)]
+    whole = Statistics.of(y, logits, sample_weight=weights, n_bins=n_bins)
     merged = both[0] + both[1]
-    assert (merged.rows, merged.clipped) == (whole.rows, whole.clipped)
-    assert (merged.bin_rows == whole.bin_rows).all()
-    for name in ("weight", "accuracy", "nll", "brier", "entropy", "gap", "ece", "mce", "ece_floor"):
+    assert (merged.n_samples, merged.n_clipped) == (whole.n_samples, whole.n_clipped)
+    assert (merged.bin_count == whole.bin_count).all()
+    for name in ("total_weight", "accuracy", "nll", "brier", "entropy", "calibration_gap", "ece", "mce", "null_ece"):
         assert getattr(merged, name) == close(getattr(whole, name)), name
 
 
@@ -144,7 +145,7 @@ def test_a_source_of_chunks_gives_the_same_numbers(data, step):
             starts = range(0, len(y), step)
             return iter([(logits[s : s + step], y[s : s + step], weights[s : s + step]) for s in starts])
 
-    one = metrics.evaluate(logits, y, sample_weight=weights)
+    one = metrics.evaluate(y, logits, sample_weight=weights)
     many = metrics.evaluate(Chunks())
     assert many.to_dict() == {k: close(v) for k, v in one.to_dict().items()}
 
@@ -157,11 +158,12 @@ def test_every_confidence_is_in_exactly_one_bin(n_bins, seed):
     near = np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, 1), rng.random(20), [5e-324]])
     near = near[(near >= 0) & (near <= 1)]
     index = np.array([bin_index(c, edges) for c in near])
+    assert (bin_indices(near, edges) == index).all()
     expected = np.clip(np.searchsorted(edges, near, side="left") - 1, 0, n_bins - 1)
     assert (index == expected).all()
-    seen = Statistics.of_probabilities(np.ones(len(near), int), near, n_bins=n_bins)
-    assert seen.bin_rows.sum() == len(near) == seen.rows
-    assert (seen.bin_rows == np.bincount(expected, minlength=n_bins)).all()
+    found = Statistics.of(np.ones(len(near), int), near, score_type="probabilities", n_bins=n_bins)
+    assert found.bin_count.sum() == len(near) == found.n_samples
+    assert (found.bin_count == np.bincount(expected, minlength=n_bins)).all()
 
 
 @FEW
@@ -178,25 +180,25 @@ def test_the_decomposition_sums_to_the_score(data, n_bins):
 
 @FEW
 @given(labelled(), st.floats(-100, 100))
-def test_a_constant_added_to_a_row_changes_nothing(data, shift):
+def test_a_constant_added_to_a_sample_changes_nothing(data, shift):
     logits, y, weights = data
     if np.abs(logits[np.isfinite(logits)]).max() > 200 or len(y) < 2:
         return
-    one = metrics.evaluate(np.round(logits), y, sample_weight=weights)
-    other = metrics.evaluate(np.round(logits) + np.round(shift), y, sample_weight=weights)
+    one = metrics.evaluate(y, np.round(logits), sample_weight=weights)
+    other = metrics.evaluate(y, np.round(logits) + np.round(shift), sample_weight=weights)
     assert other.to_dict() == one.to_dict()
 
 
 @FEW
 @given(labelled())
-def test_errors_order_themselves(data):
+def test_errors_bound_each_other(data):
     logits, y, weights = data
-    seen = metrics.evaluate(logits, y, sample_weight=weights)
+    seen = metrics.evaluate(y, logits, sample_weight=weights)
     slack = 1e-9
-    assert abs(seen.gap) <= seen.ece + slack
+    assert abs(seen.calibration_gap) <= seen.ece + slack
     assert seen.ece <= seen.mce + slack
-    assert abs(seen.gap) <= seen.ks + slack
-    assert abs(seen.gap) <= seen.smooth_ece + slack
+    assert abs(seen.calibration_gap) <= seen.ks + slack
+    assert abs(seen.calibration_gap) <= seen.smooth_ece + slack
     assert seen.entropy <= math.log(logits.shape[1]) + slack
 
 
@@ -206,42 +208,42 @@ def test_any_shape_and_dtype(n, n_classes, dtype):
     rng = np.random.default_rng(0)
     logits = (rng.normal(size=(n, n_classes)) * 3).astype(dtype)
     y = rng.integers(0, n_classes, n)
-    seen = metrics.evaluate(logits, y, intervals=True, draws=20, per_class=True)
-    exact = metrics.evaluate(logits.astype(np.float64), y, per_class=True)
+    seen = metrics.evaluate(y, logits, intervals=True, n_resamples=20, per_class=True)
+    exact = metrics.evaluate(y, logits.astype(np.float64), per_class=True)
     assert seen.metrics() == {k: close(v) for k, v in exact.metrics().items()}
     assert all(math.isfinite(v) for v in seen.metrics().values())
     assert all(seen.metrics()[k] in i for k, i in seen.intervals.items())
 
 
-@pytest.mark.parametrize("right", [True, False])
-def test_perfectly_separable_and_hopeless_rows(right):
+@pytest.mark.parametrize("correct", [True, False])
+def test_all_correct_and_all_incorrect(correct):
     logits = np.eye(4)[[0, 1, 2, 3, 0]] * 1e4
-    y = np.array([0, 1, 2, 3, 0]) if right else np.array([1, 2, 3, 0, 1])
-    seen = metrics.evaluate(logits, y, intervals=True, draws=50, per_class=True)
-    assert seen.accuracy == right
-    assert seen.clipped == (0 if right else 5)
-    assert seen.ece == seen.mce == seen.ks == (not right)
-    assert seen.nll == pytest.approx(0 if right else -math.log(1e-15))
+    y = np.array([0, 1, 2, 3, 0]) if correct else np.array([1, 2, 3, 0, 1])
+    seen = metrics.evaluate(y, logits, intervals=True, n_resamples=50, per_class=True)
+    assert seen.accuracy == correct
+    assert seen.n_clipped == (0 if correct else 5)
+    assert seen.ece == seen.mce == seen.ks == (not correct)
+    assert seen.nll == pytest.approx(0 if correct else -math.log(1e-15))
     assert seen.error_auroc == 0.5
-    assert seen.aurc == (not right)
+    assert seen.aurc == (not correct)
     assert all(math.isfinite(v) for v in seen.metrics().values())
 
 
 def test_the_smallest_cases():
-    one = metrics.evaluate([[2.0, 1.0, 0.0]], [0], intervals=True, draws=10, per_class=True)
+    one = metrics.evaluate([0], [[2.0, 1.0, 0.0]], intervals=True, n_resamples=10, per_class=True)
     assert all(math.isfinite(v) for v in one.metrics().values())
-    only_class_0 = metrics.evaluate(np.zeros((9, 3)), np.zeros(9, int), per_class=True)
+    only_class_0 = metrics.evaluate(np.zeros(9, int), np.zeros((9, 3)), per_class=True)
     assert only_class_0.accuracy == 1
     assert only_class_0.ece == pytest.approx(2 / 3)
 
 
-def test_images_of_rows_and_names():
+def test_maps_of_samples_and_class_names():
     rng = np.random.default_rng(0)
     maps, y = rng.normal(size=(2, 3, 4, 5)), rng.integers(0, 5, (2, 3, 4))
-    flat = metrics.evaluate(maps.reshape(-1, 5), y.reshape(-1))
-    assert metrics.evaluate(maps, y).to_dict() == flat.to_dict()
+    flat = metrics.evaluate(y.reshape(-1), maps.reshape(-1, 5))
+    assert metrics.evaluate(y, maps).to_dict() == flat.to_dict()
     named = np.array(list("abcde"))[y]
-    assert metrics.evaluate(maps, named, classes=list("abcde")).to_dict() == flat.to_dict()
+    assert metrics.evaluate(named, maps, classes=list("abcde")).to_dict() == flat.to_dict()
 
 
 def test_binary_conventions():
@@ -249,9 +251,11 @@ def test_binary_conventions():
     z = rng.normal(size=50) * 2
     y = rng.integers(0, 2, 50)
     p = 1 / (1 + np.exp(-z))
-    one, two = metrics.evaluate(z, y), metrics.evaluate(np.stack([0 * z, z], axis=1), y)
-    assert one.metrics() == {k: close(v) for k, v in metrics.evaluate_probabilities(y, p).metrics().items()}
-    assert metrics.evaluate(z[:, None], y).to_dict() == one.to_dict()
+    one = metrics.evaluate(y, z, score_type="logits")
+    two = metrics.evaluate(y, np.stack([0 * z, z], axis=1))
+    same = metrics.evaluate(y, p, score_type="probabilities")
+    assert one.metrics() == {k: close(v) for k, v in same.metrics().items()}
+    assert metrics.evaluate(y, z[:, None], score_type="logits").to_dict() == one.to_dict()
     for name in ("accuracy", "nll", "entropy", "aurc", "error_auroc"):
         assert getattr(one, name) == close(getattr(two, name))
     assert two.brier == close(2 * one.brier)
@@ -259,7 +263,37 @@ def test_binary_conventions():
     assert one.ece == close(np.abs(np.bincount(index, p - y, 15)).sum() / 50)
 
 
-def test_edges_of_the_public_face():
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+def test_scores_of_one_column_need_their_type(shape):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 500)
+    p = np.clip(0.5 + (2 * y - 1) * 0.25 + 0.3 * rng.normal(size=500), 0.001, 0.999)
+    scores = p.reshape(shape)
+    for call in (metrics.evaluate, Statistics.of):
+        with pytest.raises(InputError, match=r'scores with one column need score_type.*score_type="probabilities"'):
+            call(y, scores)
+        # the values lie in [0, 1] either way: only score_type decides
+        assert call(y, scores, score_type="probabilities").accuracy == ((p > 0.5) == y).mean()
+        assert call(y, scores, score_type="logits").accuracy == y.mean()
+    assert metrics.accuracy(y, scores) == ((p > 0.5) == y).mean()
+    with pytest.raises(UnknownName, match="did you mean 'logits'"):
+        metrics.evaluate(y, scores, score_type="logit")
+
+
+def test_probabilities_are_not_taken_for_logits():
+    y, p = np.array([0, 1, 2]), np.full((3, 3), [0.2, 0.3, 0.5])
+    with pytest.raises(InputError, match='Pass score_type="probabilities"'):
+        metrics.evaluate(y, p)
+    assert metrics.evaluate(y, p, score_type="probabilities").nll == close(metrics.negative_log_likelihood(y, p))
+
+
+@pytest.mark.parametrize("n_bins", range(1, 101))
+def test_every_edge_is_in_the_bin_below_it(n_bins):
+    edges = np.array([m / n_bins for m in range(1, n_bins + 1)])
+    assert bin_indices(edges, bin_edges(n_bins)).tolist() == list(range(n_bins))
+
+
+def test_public_names():
     assert driftcal.metrics is metrics
     assert driftcal.expected_calibration_error is metrics.expected_calibration_error
     assert set(METRICS) <= set(RANGES) | {"classwise_ece", "marginal_debiased_ece"}

@@ -19,7 +19,7 @@ NHWC = Preprocessing(mean=MEAN, std=STD, layout="NHWC")
 FLAT = Preprocessing(mean=MEAN, std=STD, layout="flat")
 
 rng = np.random.default_rng(3)
-# A dense net on the flattened image in (height, width, channel) order, so that scikit-learn can play it too.
+# A dense net on the flattened image in (height, width, channel) order, so that scikit-learn can run it too.
 W1, B1 = rng.normal(0, 0.2, (6 * 6 * 3, 16)).astype(np.float32), rng.normal(0, 0.2, 16).astype(np.float32)
 W2, B2 = rng.normal(0, 0.7, (16, 5)).astype(np.float32), rng.normal(0, 0.2, 5).astype(np.float32)
 IMAGES = rng.random((23, 6, 6, 3), np.float32)
@@ -109,7 +109,7 @@ def make(kind, tmp_path) -> Model:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             torch.jit.trace(torch_net().eval(), torch.rand(2, 3, 6, 6)).save(str(tmp_path / "net.pt"))
-        return open_model(tmp_path / "net.pt", preprocessing=NCHW, batch_size=8)
+        return open_model(tmp_path / "net.pt", preprocessing=NCHW, batch_size=8, trust=True)
     if kind in ("export", "export-fixed"):
         import torch
 
@@ -158,15 +158,15 @@ def test_every_adapter_gives_the_same_logits(kind, tmp_path):
     assert logits.shape == (23, 5)
     assert model.n_classes == 5
     expected = by_hand(IMAGES)
-    if kind == "sklearn":  # it gives log-probabilities: the same up to one constant per row
+    if kind == "sklearn":  # it gives log-probabilities: the same up to one constant per sample
         expected = expected - np.log(np.exp(expected).sum(1, keepdims=True))
     np.testing.assert_allclose(logits, expected, atol=1e-5, rtol=1e-5)
     assert np.array_equal(model.logits(IMAGES), logits)
-    assert model.describe()["preprocessing"] == model.preprocessing.to_dict()
+    assert model.metadata()["preprocessing"] == model.preprocessing.to_dict()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_fingerprint_is_stable_and_sees_the_preprocessing(kind, tmp_path):
+def test_the_fingerprint_is_stable_and_includes_the_preprocessing(kind, tmp_path):
     model = make(kind, tmp_path).prepare(IMAGES)
     again = make(kind, tmp_path).prepare(IMAGES)
     assert model.fingerprint == model.fingerprint
@@ -181,9 +181,9 @@ def test_features_agree_between_torch_onnx_and_keras(tmp_path):
     for kind in ("torch", "onnx", "keras"):
         model = make(kind, tmp_path)
         assert "hidden" in model.layers
-        found = model.features(IMAGES, ["hidden"])
-        assert found["hidden"].shape == (23, 16)
-        np.testing.assert_allclose(found["hidden"], expected, atol=1e-5, rtol=1e-5)
+        features = model.features(IMAGES, ["hidden"])
+        assert features["hidden"].shape == (23, 16)
+        np.testing.assert_allclose(features["hidden"], expected, atol=1e-5, rtol=1e-5)
     torch_model = make("torch", tmp_path)
     with pytest.raises(UnknownName, match="layer 'hiden'; did you mean 'hidden'"):
         torch_model.features(IMAGES, ["hiden"])
@@ -213,7 +213,7 @@ def test_exported_programs_may_limit_their_batch(tmp_path):
         open_model(tmp_path / "net.pt2", batch_size=11)
 
 
-def test_rows_do_not_depend_on_their_batch(tmp_path):
+def test_logits_do_not_depend_on_the_batch(tmp_path):
     for kind in ("torch", "onnx", "keras", "sklearn", "callable"):
         model = make(kind, tmp_path)
         np.testing.assert_allclose(model.logits(IMAGES)[9:12], model.logits(IMAGES[9:12]), atol=1e-5)
@@ -230,7 +230,7 @@ def test_weights_decide_the_fingerprint():
     assert model.fingerprint != before, "a fingerprint follows training that goes on after the model was opened"
 
 
-def test_training_mode_is_left_before_running():
+def test_a_module_in_training_mode_runs_in_evaluation_mode():
     net = torch_net().train()
     model = open_model(net, preprocessing=NCHW)
     np.testing.assert_allclose(model.logits(IMAGES), by_hand(IMAGES), atol=1e-5, rtol=1e-5)
@@ -244,7 +244,7 @@ def test_half_precision_modules_get_half_precision_inputs():
     np.testing.assert_allclose(logits, by_hand(IMAGES), atol=0.5)
 
 
-def test_threads_are_given_back():
+def test_the_number_of_threads_is_restored():
     import torch
 
     before = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""What a model may answer, how it is fed, and what identifies it."""
+"""What a model may return, how it is fed, and what identifies it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from driftcal.errors import ImagesError, InputError, ModelError, UnknownName
-from driftcal.models import SMALLEST_PROBABILITY, batch, open_model
-from driftcal.models.batch import choose_batch_size
+from driftcal.models import SMALLEST_PROBABILITY, batch_size, open_model
+from driftcal.models.batch_size import choose_batch_size
 
 X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
 Y = np.arange(40) % 3
@@ -26,13 +26,13 @@ def probabilities(batch):
 # probabilities or logits
 
 
-def test_softmax_outputs_are_refused_until_said():
+def test_softmax_outputs_need_to_be_declared():
     with pytest.raises(ModelError, match=r'look like probabilities.*outputs="probabilities"'):
         open_model(probabilities).logits(X)
     logits = open_model(probabilities, outputs="probabilities").logits(X)
     np.testing.assert_allclose(np.exp(logits).sum(1), 1, atol=1e-6)
     assert np.array_equal(logits.argmax(1), linear(X).argmax(1))
-    with pytest.raises(ModelError, match="needs rows in"):
+    with pytest.raises(ModelError, match="needs values in"):
         open_model(linear, outputs="probabilities").logits(X)
 
 
@@ -53,24 +53,24 @@ def test_one_column_is_a_binary_model():
         open_model(lambda batch: 1 / (1 + np.exp(-batch[:, 0]))).logits(X)
 
 
-def test_unusable_answers_name_the_row():
+def test_unusable_outputs_name_the_sample():
     def broken(batch):
         out = linear(batch).copy()
         out[batch[:, 0] == X[30, 0]] = np.nan
         return out
 
-    with pytest.raises(ModelError, match="row 30 holds NaN"):
+    with pytest.raises(ModelError, match="sample 30 has NaN"):
         open_model(broken, batch_size=8).logits(X)
     masked = open_model(lambda b: np.where(np.arange(3) == 1, -np.inf, linear(b)))
     assert np.isneginf(masked.logits(X)[:, 1]).all(), "-inf is a masked class"
-    with pytest.raises(ModelError, match=r"must answer \(n, classes\)"):
+    with pytest.raises(ModelError, match=r"must return \(n, classes\)"):
         open_model(lambda batch: np.zeros((len(batch), 2, 2))).logits(X)
-    with pytest.raises(ModelError, match=r"answered 2. Wrap it"):
+    with pytest.raises(ModelError, match=r"returned 2. Wrap it"):
         open_model(lambda batch: (linear(batch), linear(batch))).logits(X)
     assert open_model(lambda batch: {"logits": linear(batch), "aux": 1}).logits(X).shape == (40, 3)
 
 
-def test_a_failing_model_says_what_it_was_given():
+def test_the_error_of_a_failing_model_names_its_inputs():
     with pytest.raises(ModelError, match=r"failed on a batch of shape \(16, 6\).*ZeroDivisionError.*layout"):
         open_model(lambda batch: 1 / 0).logits(X)
 
@@ -87,21 +87,21 @@ def test_a_failing_model_says_what_it_was_given():
 
 
 def test_batches_are_fixed_positions():
-    seen = []
+    sizes = []
 
     def spy(batch):
-        seen.append(len(batch))
+        sizes.append(len(batch))
         return linear(batch)
 
     model = open_model(spy, batch_size=16).prepare(X)
-    seen.clear()
+    sizes.clear()
     logits = model.logits(X)
-    assert seen == [16, 16, 8]
+    assert sizes == [16, 16, 8]
     assert np.array_equal(logits, linear(X))
     assert model.logits(X[:0]).shape == (0, 3)
 
 
-def test_batch_size_is_found_and_the_same_again():
+def test_the_automatic_batch_size_is_repeatable():
     model = open_model(linear).prepare(X)
     assert model.batch_size == 256
     large = open_model(lambda batch: batch.mean(axis=(1, 2)) @ np.eye(3) - 2)
@@ -114,18 +114,18 @@ def test_batch_size_is_found_and_the_same_again():
         _ = open_model(linear).n_classes
 
 
-def test_no_more_rows_are_tried_than_will_fit(monkeypatch):
-    seen = []
+def test_no_more_samples_are_tried_than_will_fit(monkeypatch):
+    sizes = []
 
-    def run(rows):
-        seen.append(rows)
-        return rows << 30  # a gigabyte each
+    def run(n):
+        sizes.append(n)
+        return n << 30  # a gigabyte each
 
-    monkeypatch.setattr(batch, "peak_memory", lambda action: action())
-    monkeypatch.setattr(batch, "memory_limit", lambda: 24 << 30)
-    assert (choose_batch_size(run, 100), seen) == (4, [1])
-    monkeypatch.setattr(batch, "memory_limit", lambda: 64 << 30)
-    assert (choose_batch_size(run, 100), seen) == (16, [1, 1, 8])
+    monkeypatch.setattr(batch_size, "peak_memory", lambda action: action())
+    monkeypatch.setattr(batch_size, "memory_limit", lambda: 24 << 30)
+    assert (choose_batch_size(run, 100), sizes) == (4, [1])
+    monkeypatch.setattr(batch_size, "memory_limit", lambda: 64 << 30)
+    assert (choose_batch_size(run, 100), sizes) == (16, [1, 1, 8])
 
 
 def test_wrong_inputs():
@@ -134,7 +134,7 @@ def test_wrong_inputs():
         model.logits(np.zeros((2, 4, 4, 3), np.uint8))
     with pytest.raises(ImagesError, match=r"images \(n, H, W, C\) or features"):
         model.logits(np.zeros((2, 4, 4), np.float32))
-    with pytest.raises(ImagesError, match="at least one row"):
+    with pytest.raises(ImagesError, match="at least one sample"):
         model.logits(X[:0])
     with pytest.raises(InputError, match="batch_size must be a number"):
         open_model(linear, batch_size=0)
@@ -147,7 +147,7 @@ def test_wrong_inputs():
 # fingerprints of callables
 
 
-def test_callables_are_known_by_name_or_by_their_answers():
+def test_callables_are_identified_by_name_or_by_their_outputs():
     a = open_model(linear).prepare(X)
     b = open_model(lambda batch: batch @ W).prepare(X)
     c = open_model(lambda batch: batch @ (W + 1e-4)).prepare(X)
@@ -207,8 +207,8 @@ def test_sklearn_fingerprints_follow_the_fit():
         HistGradientBoostingClassifier(max_iter=2, random_state=0),
         KNeighborsClassifier(),
     ):
-        prints = [
-            open_model(type(kind)(**kind.get_params()).fit(X[:rows], Y[:rows]), outputs="probabilities").fingerprint
-            for rows in (40, 40, 30)
+        fingerprints = [
+            open_model(type(kind)(**kind.get_params()).fit(X[:n], Y[:n]), outputs="probabilities").fingerprint
+            for n in (40, 40, 30)
         ]
-        assert prints[0] == prints[1] != prints[2], type(kind).__name__
+        assert fingerprints[0] == fingerprints[1] != fingerprints[2], type(kind).__name__

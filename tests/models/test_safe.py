@@ -1,6 +1,4 @@
-"""Opening a model file never runs code from it."""
-
-from __future__ import annotations
+"""Opening a model file never runs code from it, reads no other file and does not fill the memory."""
 
 import io
 import json
@@ -12,11 +10,12 @@ import zipfile
 
 import numpy as np
 import pytest
+import torch
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
 
 from driftcal.errors import ModelError
-from driftcal.models import open_model
+from driftcal.models import archive_size, open_model
 
 
 class Evil:
@@ -34,8 +33,6 @@ def explode():
 
 
 def test_pickled_files_are_never_opened(tmp_path):
-    import torch
-
     for name in ("model.pkl", "model.joblib", "model.pickle"):
         (tmp_path / name).write_bytes(pickle.dumps(Evil()))
         with pytest.raises(ModelError, match="could run code"):
@@ -61,9 +58,71 @@ def test_keras_lambdas_are_refused(tmp_path):
     assert open_model(net).logits(np.ones((2, 4), np.float32)).shape == (2, 3), "in memory it is the user's own code"
 
 
-def exported(tmp_path):
-    import torch
+class Writes(torch.nn.Module):
+    """TorchScript runs `__setstate__` while it is loaded; this one writes a file."""
 
+    w: torch.Tensor
+
+    def __init__(self, path):
+        super().__init__()
+        self.w = torch.randn(4, 3)
+        self.path = path
+
+    @torch.jit.export
+    def __getstate__(self):
+        return (self.w, self.path, self.training)
+
+    @torch.jit.export
+    def __setstate__(self, state: tuple[torch.Tensor, str, bool]):
+        written = torch.from_file(state[1], True, 5, dtype=torch.uint8)
+        written.fill_(65)
+        self.w = state[0] + 0 * written.sum().float()
+        self.path = state[1]
+        self.training = state[2]
+
+    def forward(self, x):
+        return x @ self.w
+
+
+def test_torchscript_is_opened_only_when_trusted(tmp_path):
+    target = tmp_path / "written"
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.script(Writes(str(target))).save(str(tmp_path / "evil.pt"))
+    with pytest.raises(ModelError, match=r"can run code and write files while it is loaded.*trust=True"):
+        open_model(tmp_path / "evil.pt")
+    assert not target.exists()
+    open_model(tmp_path / "evil.pt", trust=True)
+    assert target.read_bytes() == b"AAAAA", "the file is as hostile as it claims to be"
+
+
+def test_exported_programs_cannot_write_files(tmp_path):
+    """`aten.from_file` maps a file for writing: the first batch would replace its bytes."""
+    good = exported(tmp_path)
+
+    def call_from_file(data):
+        graph = json.loads(data)
+        node = graph["graph_module"]["graph"]["nodes"][0]
+        node["target"] = "torch.ops.aten.from_file.default"
+        return json.dumps(graph).encode()
+
+    with pytest.raises(ModelError, match=r"calls 'torch\.ops\.aten\.from_file\.default'"):
+        open_model(rewritten(good, "models/model.json", call_from_file))
+
+
+def test_operators_that_reach_outside_are_not_listed():
+    from driftcal.models.torch.operators import OPERATORS, is_allowed
+
+    for name in ("from_file", "save", "set_", "resize_", "as_strided", "empty", "rand", "randn", "bernoulli", "_print"):
+        assert f"aten.{name}" not in OPERATORS
+        assert not is_allowed(f"torch.ops.aten.{name}.default")
+    assert not is_allowed("torch.ops.image.read_file.default")
+    assert not is_allowed("torch.os.system")
+    assert not is_allowed("torch.ops.aten.relu.default.__globals__")
+
+
+def exported(tmp_path):
     net = torch.nn.Sequential(torch.nn.Conv2d(1, 3, 3), torch.nn.BatchNorm2d(3), torch.nn.ReLU(), torch.nn.Flatten())
     program = torch.export.export(
         net.eval(), (torch.rand(2, 1, 4, 4),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)
@@ -86,8 +145,6 @@ def rewritten(good, name, change, extra=()):
 
 
 def test_exported_programs_cannot_smuggle_code(tmp_path):
-    import torch
-
     good = exported(tmp_path)
     images = np.random.default_rng(0).random((3, 4, 4, 1), np.float32)
     assert open_model(good).logits(images).shape == (3, 12)
@@ -137,6 +194,165 @@ def test_exported_programs_cannot_smuggle_code(tmp_path):
     with pytest.raises(ModelError):
         open_model(good.with_name("cut.pt2"))
     assert RAN == []
+
+
+def test_exported_programs_hold_each_member_once(tmp_path):
+    """Of two members of one name, torch may read another one than was checked."""
+    good = exported(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # zipfile warns about the second name
+        twice = rewritten(good, "", lambda data: data, [("models/model.json", b"{}")])
+    with pytest.raises(ModelError, match=r"contains 'models/model\.json' twice"):
+        open_model(twice)
+
+
+# files that are larger than they look
+
+
+def compressed(path, target, padding=0):
+    """A copy of an archive that is compressed as much as possible; `padding` zeros are added to its weights."""
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name) + (bytes(padding) if name.endswith((".h5", ".json")) else b""))
+    return target
+
+
+@pytest.fixture
+def keras_file(tmp_path):
+    import keras
+
+    net = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="__array__ implementation", category=DeprecationWarning)
+        net.save(tmp_path / "net.keras")
+    return tmp_path / "net.keras"
+
+
+def test_archives_that_unpack_to_far_more_than_their_size_are_refused(tmp_path, keras_file, monkeypatch):
+    monkeypatch.setattr(archive_size, "ALWAYS_ALLOWED", 1 << 20)
+    assert open_model(compressed(keras_file, tmp_path / "small.keras")).logits(np.ones((2, 4))).shape == (2, 3)
+    bomb = compressed(keras_file, tmp_path / "bomb.keras", padding=1 << 24)
+    assert bomb.stat().st_size < 1 << 18
+    with pytest.raises(ModelError, match="must unpack to at most 1 MB"):
+        open_model(bomb)
+    with pytest.raises(ModelError, match="must unpack to at most 1 MB"):
+        open_model(compressed(exported(tmp_path), tmp_path / "bomb.pt2", padding=1 << 24))
+
+
+def test_weights_that_hdf5_stores_in_no_bytes_are_refused(tmp_path, keras_file):
+    import h5py
+
+    content = io.BytesIO()
+    with zipfile.ZipFile(keras_file) as archive:
+        content.write(archive.read("model.weights.h5"))
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with h5py.File(content, "a") as weights:
+        weights.create_dataset("layers/dense/vars/2", (1 << 16, 1 << 16), "f4")  # 17 GB that nobody wrote
+    members["model.weights.h5"] = content.getvalue()
+    with zipfile.ZipFile(tmp_path / "sparse.keras", "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    with pytest.raises(ModelError, match="it declares 17,180 MB"):
+        open_model(tmp_path / "sparse.keras")
+
+
+# ONNX weights in files of their own
+
+
+def onnx_model(location, *, external):
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = numpy_helper.from_array(np.ones((4, 3), np.float32), "w")
+    entry = weights.external_data.add()
+    entry.key, entry.value = "location", location
+    if external:
+        weights.data_location = TensorProto.EXTERNAL
+        weights.ClearField("raw_data")
+    return helper.make_model(
+        helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["y"])],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
+            [weights],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=9,
+    )
+
+
+@pytest.mark.parametrize("location", ["/dev/zero", "missing.bin", "/etc/passwd", "fifo"])
+def test_locations_that_no_tensor_uses_are_not_read(tmp_path, location):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "net.onnx").write_bytes(onnx_model(location, external=False).SerializeToString())
+    model = open_model(tmp_path / "net.onnx")
+    assert len(model.fingerprint) == 64
+
+
+@pytest.mark.parametrize("location", ["../secret.bin", "missing.bin", "fifo", "link.bin"])
+def test_weights_outside_the_folder_are_refused(tmp_path, location):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "secret.bin").write_bytes(np.ones((4, 3), np.float32).tobytes())
+    os.mkfifo(folder / "fifo")
+    (folder / "link.bin").symlink_to(tmp_path / "secret.bin")
+    path = folder / "net.onnx"
+    path.write_bytes(onnx_model("unused", external=False).SerializeToString())
+    model = open_model(path)
+    path.write_bytes(onnx_model(location, external=True).SerializeToString())
+    with pytest.raises(ModelError, match="must be regular files in its folder"):
+        _ = model.fingerprint
+    with pytest.raises(ModelError, match="cannot be opened by onnxruntime"):
+        open_model(path)
+
+
+def test_weights_of_inner_graphs_are_part_of_the_fingerprint(tmp_path):
+    from onnx import TensorProto, helper
+
+    def save(folder, value):
+        folder.mkdir()
+        inner = helper.make_tensor("w", TensorProto.FLOAT, (1,), [0.0])
+        inner.ClearField("float_data")
+        inner.data_location = TensorProto.EXTERNAL
+        entry = inner.external_data.add()
+        entry.key, entry.value = "location", "inner.bin"
+        (folder / "inner.bin").write_bytes(np.float32(value).tobytes())
+        branch = helper.make_graph(
+            [helper.make_node("Add", ["x", "w"], ["y"])], "b", [],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [inner],
+        )  # fmt: skip
+        graph = helper.make_graph(
+            [
+                helper.make_node("Constant", [], ["yes"], value=helper.make_tensor("c", TensorProto.BOOL, (), [True])),
+                helper.make_node("If", ["yes"], ["logits"], then_branch=branch, else_branch=branch),
+            ],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
+            [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", 3])],
+        )
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        (folder / "net.onnx").write_bytes(made.SerializeToString())
+        return open_model(folder / "net.onnx")
+
+    fingerprints = {save(tmp_path / str(value), value).fingerprint for value in (1, 2)}
+    assert len(fingerprints) == 2
+
+
+# hashing
+
+
+def test_a_file_is_hashed_once_until_it_changes(tmp_path, monkeypatch):
+    from driftcal.models import file_digest
+
+    path = exported(tmp_path)
+    model, hashed = open_model(path), []
+    real = file_digest.sha256_file
+    monkeypatch.setattr(file_digest, "sha256_file", lambda file: hashed.append(file) or real(file))
+    first = model.fingerprint
+    assert [model.fingerprint, open_model(path).fingerprint] == [first, first]
+    assert hashed == [path]
+    path.write_bytes(path.read_bytes() + b"\0")
+    assert model.fingerprint != first
 
 
 def _poisoned(value, text):

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import driftcal
-from driftcal.deploy.monitor import Monitor
-from driftcal.profile import Profile
+from driftcal.calibrators.scaling.temperature import clean_temperature
+from driftcal.drift.reference import DriftReference
+from driftcal.monitor.monitor import Monitor
 
 
 class World:
@@ -19,7 +20,9 @@ class World:
         self.calibrator = driftcal.make_calibrator("irm").fit(
             np.concatenate(self.ladder), np.tile(self.y, len(self.noises))
         )
-        self.profile = Profile.of(self.ladder, self.y, self.calibrator)
+        self.drift_reference = DriftReference.of(
+            self.ladder, self.y, self.calibrator, temperature=clean_temperature(self.ladder[0], self.y)
+        )
 
     def rows(self, n, noises, seed):
         rng = np.random.default_rng(seed)
@@ -34,7 +37,7 @@ class World:
         return logits, y
 
     def monitor(self, **settings):
-        return Monitor(self.calibrator, profile=self.profile, **settings)
+        return Monitor(self.calibrator, drift_reference=self.drift_reference, **settings)
 
 
 @pytest.fixture(scope="session")

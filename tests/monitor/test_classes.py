@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import driftcal
-from driftcal.deploy.monitor import Monitor
-from driftcal.deploy.monitor_watch import Watch
 from driftcal.errors import InputError
+from driftcal.monitor.monitor import Monitor
+from driftcal.monitor.watch import Watch
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def named(world, tmp_path):
 
     def make(*names):
         path = tmp_path / "cal.safetensors"
-        world.calibrator.save(path, notes={"profile": world.profile.to_dict(), "class_names": list(names)})
+        world.calibrator.save(path, notes={"profile": world.drift_reference.to_dict(), "class_names": list(names)})
         return path
 
     return make
@@ -70,7 +70,7 @@ def test_a_tuned_model_brings_its_names(tmp_path):
     names = np.array(["ant", "bee", "cat"])
     y = names[(3 * x @ weights + rng.normal(size=(300, 3))).argmax(axis=1)]
     model = driftcal.open_model(lambda batch: 3 * np.asarray(batch) @ weights, outputs="logits", name="linear")
-    tuned = driftcal.tune(model, x, y, method="ts", levels=3)
+    tuned = driftcal.tune(model, x, y, method="ts", levels=3, class_names=names.tolist())
     for source in (tuned, tuned.save(tmp_path / "cal.safetensors")):
         monitor = Monitor(source)
         monitor.update(tuned.logits(x.astype(np.float32)), y=y)
@@ -86,7 +86,9 @@ def test_names_are_shown_kept_and_do_not_change_whose_state_it_is(world, named, 
     assert monitor.rows == 100
     assert 'driftcal_predicted_share{class="dog"}' in Watch(monitor).figures()
     assert monitor.merge(plain).class_names == ("cat", "dog", "eel")
-    assert Monitor.load(state, world.calibrator, profile=world.profile, class_names="abc").class_names == tuple("abc")
+    assert Monitor.load(
+        state, world.calibrator, drift_reference=world.drift_reference, class_names="abc"
+    ).class_names == tuple("abc")
     with pytest.raises(InputError, match="class_names must name the calibrator's 3"):
         world.monitor(class_names=["cat", "dog"])
 

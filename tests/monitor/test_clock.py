@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta, timezone
 import numpy as np
 import pytest
 
-from driftcal.deploy.monitor import Monitor
-from driftcal.deploy.monitor_prometheus import prometheus_text
-from driftcal.deploy.monitor_stream import Batch, file_batches
-from driftcal.deploy.monitor_times import front, seconds
-from driftcal.deploy.monitor_watch import Watch
 from driftcal.errors import InputError
+from driftcal.monitor.clock import front, seconds
+from driftcal.monitor.monitor import Monitor
+from driftcal.monitor.prometheus import prometheus_text
+from driftcal.monitor.stream import Batch, file_batches
+from driftcal.monitor.watch import Watch
 from driftcal.report.timeline import timeline_html
 
 DAY = 1_767_225_600  # 2026-01-01
@@ -106,7 +106,9 @@ def test_rows_with_and_without_time_are_not_mixed(world, tmp_path):
     timed, counted = world.monitor(every=10), world.monitor(every=10)
     assert timed.update(logits, at=DAY) == 5
     assert timed.update(logits) == 0
-    again = Monitor.load(timed.save(tmp_path / "m.safetensors"), world.calibrator, profile=world.profile)
+    again = Monitor.load(
+        timed.save(tmp_path / "m.safetensors"), world.calibrator, drift_reference=world.drift_reference
+    )
     assert again.update(logits) == 0
     assert again.rejected == {"no time": 10}
     assert counted.update(logits) == 5

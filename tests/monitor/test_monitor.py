@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import driftcal
-from driftcal.deploy.monitor import Monitor
+from driftcal.calibrators.scaling.temperature import clean_temperature
+from driftcal.drift.estimators import ESTIMATORS
+from driftcal.drift.reference import DriftReference
 from driftcal.errors import ArtefactError, InputError, UnknownName
-from driftcal.profile import ESTIMATORS, Profile
+from driftcal.monitor.monitor import Monitor
 
 
 def numbers(monitor):
@@ -41,7 +43,7 @@ def test_estimates_are_near_the_truth(world, noise):
     monitor.update(logits)
     (window,) = monitor.windows()
     truth = (logits.argmax(axis=1) == y).mean()
-    assert abs(window.estimates["ladder"] - truth) < 0.03
+    assert abs(window.estimates["level-matching"] - truth) < 0.03
     assert window.interval[0] <= truth <= window.interval[1]
     assert window.overconfidence == pytest.approx(window.confidence - window.accuracy)
     assert sum(window.shares) == pytest.approx(1)
@@ -57,12 +59,12 @@ def test_label_free_numbers_are_those_of_their_definitions(world):
     assert window.estimates["confidence"] == window.confidence
     assert window.low_confidence == (calibrated.max(axis=1) < 0.5).mean()
     np.testing.assert_array_equal(window.shares, np.bincount(calibrated.argmax(axis=1), minlength=3) / 700)
-    p = np.exp(logits / world.profile.temperature)
+    p = np.exp(logits / world.drift_reference.temperature)
     p /= p.sum(axis=1, keepdims=True)
     certainty = 1 + (p * np.log(p)).sum(axis=1) / np.log(3)
-    assert window.estimates["atc"] == (certainty >= world.profile.threshold).mean()
-    lost = world.profile.means[0][1] - p.max(axis=1).mean()
-    assert window.estimates["doc"] == pytest.approx(world.profile.accuracies[0] - lost, abs=1e-9)
+    assert window.estimates["atc"] == (certainty >= world.drift_reference.threshold).mean()
+    lost = world.drift_reference.means[0][1] - p.max(axis=1).mean()
+    assert window.estimates["doc"] == pytest.approx(world.drift_reference.accuracies[0] - lost, abs=1e-9)
 
 
 @settings(deadline=None, max_examples=20)
@@ -99,7 +101,7 @@ def test_a_killed_monitor_continues_with_identical_numbers(world, tmp_path):
     whole.update([[np.nan] * 3])
     path = first.save(tmp_path / "m.safetensors")
     del first
-    again = Monitor.load(path, world.calibrator, profile=world.profile)
+    again = Monitor.load(path, world.calibrator, drift_reference=world.drift_reference)
     for monitor in (whole, again):
         monitor.update(logits[1000:], ids=ids[1000:])
         monitor.label(ids[::2], y[::2].tolist())
@@ -126,7 +128,8 @@ def test_labels_by_id_equal_labels_at_once(world):
     assert numbers(late) == numbers(at_once)
     right = (world.calibrator.predict_proba(logits).argmax(axis=1) == y).mean()
     assert late.summary().labelled["accuracy"] == pytest.approx(right)
-    statistics = driftcal.metrics.Statistics.of_probabilities(y, world.calibrator.predict_proba(logits), n_bins=15)
+    p = world.calibrator.predict_proba(logits)
+    statistics = driftcal.metrics.Statistics.of(y, p, score_type="probabilities", n_bins=15)
     assert late.summary().labelled["ece"] == pytest.approx(statistics.ece, abs=1e-8)
     low, high = late.summary().labelled["ece_interval"]
     assert 0 <= low <= high <= 1
@@ -172,8 +175,8 @@ def test_binary_rows_may_be_one_number():
     y = rng.integers(2, size=500)
     ladder = [(2 * y - 1) * 2 + noise * rng.normal(size=500) for noise in (1, 3, 9)]
     calibrator = driftcal.TemperatureScaling().fit(np.concatenate(ladder), np.tile(y, 3))
-    profile = Profile.of(ladder, y, calibrator)
-    one, two = (Monitor(calibrator, profile=profile) for _ in range(2))
+    drift_reference = DriftReference.of(ladder, y, calibrator, temperature=clean_temperature(ladder[0], y))
+    one, two = (Monitor(calibrator, drift_reference=drift_reference) for _ in range(2))
     one.update(ladder[0])
     two.update(np.stack([np.zeros(500), ladder[0]], axis=1))
     assert numbers(one) == numbers(two)
@@ -190,27 +193,42 @@ def test_cannot_tell(world):
     assert bare.windows()[0].state == "cannot tell"
     assert bare.windows()[0].accuracy is None
     assert "tune again" in bare.windows()[0].why
-    clean = Monitor(world.calibrator, profile=Profile.of(world.ladder[:1], world.y, world.calibrator))
+    clean = Monitor(
+        world.calibrator,
+        drift_reference=DriftReference.of(
+            world.ladder[:1], world.y, world.calibrator, temperature=clean_temperature(world.ladder[0], world.y)
+        ),
+    )
     clean.update(world.sample(500)[0])
     assert "clean rows only" in clean.windows()[0].why
 
 
 def test_a_model_that_grows_surer_under_noise_is_read_the_other_way_round(world):
     ladder = [z * noise**4 for z, noise in zip(world.ladder, world.noises, strict=True)]
-    profile = Profile.of(ladder, world.y, world.calibrator)
-    assert profile.means[-1][2] > profile.means[0][2]
-    monitor = Monitor(world.calibrator, profile=profile, estimator="ladder")
+    drift_reference = DriftReference.of(
+        ladder, world.y, world.calibrator, temperature=clean_temperature(ladder[0], world.y)
+    )
+    assert drift_reference.means[-1][2] > drift_reference.means[0][2]
+    monitor = Monitor(world.calibrator, drift_reference=drift_reference, estimator="level-matching")
     monitor.update(ladder[0][:500])
     monitor.update(ladder[3][:500])
     clean, drifted = monitor.windows()
     assert (clean.state, drifted.state) == ("ok", "cannot tell")  # ATC and DoC see no loss
     assert drifted.looks_like == "level 4 of 6"
-    assert drifted.accuracy == pytest.approx(profile.accuracies[3], abs=0.05)
+    assert drifted.accuracy == pytest.approx(drift_reference.accuracies[3], abs=0.05)
 
 
 def test_contradicting_estimators_are_said(world):
     stubborn = driftcal.make_calibrator("base").fit(world.ladder[0] * 1e4, world.y)  # always sure of itself
-    monitor = Monitor(stubborn, profile=Profile.of([z * 1e4 for z in world.ladder], world.y, stubborn))
+    monitor = Monitor(
+        stubborn,
+        drift_reference=DriftReference.of(
+            [z * 1e4 for z in world.ladder],
+            world.y,
+            stubborn,
+            temperature=clean_temperature(world.ladder[0] * 1e4, world.y),
+        ),
+    )
     monitor.update(world.sample(500, 20.0)[0] * 1e4)
     (window,) = monitor.windows()
     assert window.state == "cannot tell"
@@ -240,28 +258,28 @@ def test_a_foreign_or_damaged_file_is_refused(world, tmp_path):
     path = monitor.save(tmp_path / "m.safetensors")
     other = driftcal.TemperatureScaling().fit(world.ladder[0], world.y)
     with pytest.raises(ArtefactError, match="another one"):
-        Monitor.load(path, other, profile=world.profile)
+        Monitor.load(path, other, drift_reference=world.drift_reference)
     data = bytearray(path.read_bytes())
     data[-9] ^= 1
     path.write_bytes(data)
     with pytest.raises(ArtefactError, match="digest"):
-        Monitor.load(path, world.calibrator, profile=world.profile)
+        Monitor.load(path, world.calibrator, drift_reference=world.drift_reference)
     path.write_bytes(bytes(data[:-20]))
     with pytest.raises(ArtefactError, match="intact"):
-        Monitor.load(path, world.calibrator, profile=world.profile)
+        Monitor.load(path, world.calibrator, drift_reference=world.drift_reference)
 
 
 def test_profile_survives_json_and_refuses_nonsense(world):
-    plain = json.loads(json.dumps(world.profile.to_dict()))
-    assert Profile.from_dict(plain) == world.profile
-    for change in ({"means": [[0, 0, 0, 0]]}, {"estimator": "oracle"}, {"deviation": -1}, {"nonsense": 1}):
-        with pytest.raises(ArtefactError, match="profile"):
-            Profile.from_dict({**plain, **change})
-    assert set(world.profile.errors) == set(ESTIMATORS)
-    sound = {name: found for name, found in world.profile.errors.items() if found["clean"] <= 0.02}
+    plain = json.loads(json.dumps(world.drift_reference.to_dict()))
+    assert DriftReference.from_dict(plain) == world.drift_reference
+    for change in ({"means": [[0, 0, 0, 0]]}, {"estimator": "oracle"}, {"standard_deviation": -1}, {"nonsense": 1}):
+        with pytest.raises(ArtefactError, match="drift reference"):
+            DriftReference.from_dict({**plain, **change})
+    assert set(world.drift_reference.errors) == set(ESTIMATORS)
+    sound = {name: found for name, found in world.drift_reference.errors.items() if found["clean"] <= 0.02}
     assert "confidence" not in sound  # tuned on the whole ladder, it is too modest about clean rows
     worst = {name: max(found.values()) for name, found in sound.items()}
-    assert worst[world.profile.estimator] == min(worst.values())
+    assert worst[world.drift_reference.estimator] == min(worst.values())
 
 
 def test_a_tuned_model_carries_its_profile(tmp_path):
@@ -276,17 +294,17 @@ def test_a_tuned_model_carries_its_profile(tmp_path):
         monitor = Monitor(source)
         monitor.update(tuned.logits(x.astype(np.float32)))
         assert monitor.windows()[0].state == "ok"
-    assert driftcal.CalibratedModel.load(path, model).profile == tuned.profile
+    assert driftcal.CalibratedModel.load(path, model).drift_reference == tuned.drift_reference
 
 
 @pytest.mark.parametrize(("name", "advice"), [("ts", "driftcal recalibrate takes them"), ("ladder-ts", "static map")])
 def test_advice_after_broken_calibration_is_one_that_can_be_followed(world, name, advice):
-    rungs = np.repeat(np.arange(len(world.noises)), len(world.y))
-    given = {"levels": rungs} if name == "ladder-ts" else {}
+    by_level = np.repeat(np.arange(len(world.noises)), len(world.y))
+    given = {"levels": by_level} if name == "ladder-ts" else {}
     calibrator = driftcal.make_calibrator(name).fit(
         np.concatenate(world.ladder), np.tile(world.y, len(world.noises)), **given
     )
-    monitor = driftcal.Monitor(calibrator, profile=world.profile)
+    monitor = driftcal.Monitor(calibrator, drift_reference=world.drift_reference)
     logits, y = world.sample(2000)
     monitor.update(logits, y=(y + 1) % 3)
     assert advice in monitor.summary().recommendation

@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from driftcal.deploy.monitor import Monitor
-from driftcal.deploy.monitor_prometheus import prometheus_text
+from driftcal.monitor.monitor import Monitor
+from driftcal.monitor.prometheus import prometheus_text
 from driftcal.report.timeline import timeline_html, write_timeline
 
 HOSTILE = ["</script><script>alert(1)</script>", 'a"b\\c\nd', "<img src=x onerror=alert(1)>"]

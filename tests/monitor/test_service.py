@@ -12,16 +12,16 @@ import pytest
 
 from driftcal.cli import main
 from driftcal.cli.monitor import _stoppable
-from driftcal.deploy import monitor_lines
-from driftcal.deploy.monitor import Monitor
-from driftcal.deploy.monitor_stream import Batch, json_batches
-from driftcal.deploy.monitor_watch import PAUSE, Watch
+from driftcal.monitor import lines
+from driftcal.monitor.monitor import Monitor
+from driftcal.monitor.stream import Batch, json_batches
+from driftcal.monitor.watch import PAUSE, Watch
 
 
 @pytest.fixture(scope="module")
 def artefact(world, tmp_path_factory):
     path = tmp_path_factory.mktemp("artefact") / "cal.safetensors"
-    notes = {"profile": world.profile.to_dict(), "class_names": ["cat", "dog", "eel"]}
+    notes = {"profile": world.drift_reference.to_dict(), "class_names": ["cat", "dog", "eel"]}
     world.calibrator.save(path, notes=notes)
     return path
 
@@ -86,7 +86,7 @@ def test_signals_mean_what_they_meant_afterwards():
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows cannot tell whether a pipe is quiet")
 def test_a_quiet_stream_gives_its_reader_time(monkeypatch):
-    monkeypatch.setattr(monitor_lines, "QUIET", 0.01)
+    monkeypatch.setattr(lines, "QUIET", 0.01)
     end, begin = os.pipe()
     with open(end, "rb") as stream:
         batches = json_batches(stream, "logits")
@@ -108,7 +108,7 @@ def test_a_quiet_stream_is_written(world, tmp_path):
         written.append(state.exists())
         now[0] += 2 * PAUSE
         yield Batch()
-        written.append(Monitor.load(state, world.calibrator, profile=world.profile).rows)
+        written.append(Monitor.load(state, world.calibrator, drift_reference=world.drift_reference).rows)
         state.unlink()
         now[0] += 2 * PAUSE
         yield Batch()

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import driftcal
-from driftcal.deploy.monitor import Monitor
-from driftcal.deploy.monitor_rows import usable_rows
+from driftcal.calibrators.scaling.temperature import clean_temperature
+from driftcal.drift.reference import DriftReference
 from driftcal.errors import InputError, UnknownName
-from driftcal.profile import Profile
+from driftcal.monitor.monitor import Monitor
+from driftcal.monitor.unchecked_samples import usable_rows
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,11 @@ def test_the_interval_knows_how_few_validation_rows_there_were(world):
     for run in range(60):
         y, ladder = world.rows(300, world.noises, seed=[1, run])
         calibrator = driftcal.TemperatureScaling().fit(np.concatenate(ladder), np.tile(y, len(ladder)))
-        monitor = Monitor(calibrator, profile=Profile.of(ladder, y, calibrator), every=5000)
+        monitor = Monitor(
+            calibrator,
+            drift_reference=DriftReference.of(ladder, y, calibrator, temperature=clean_temperature(ladder[0], y)),
+            every=5000,
+        )
         true, (logits,) = world.rows(5000, (1.0,), seed=[2, run])
         monitor.update(logits)
         low, high = monitor.windows()[0].interval

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from driftcal.cli import main
-from driftcal.deploy.monitor import Monitor
-from driftcal.deploy.monitor_lines import lines_of
-from driftcal.deploy.monitor_stream import json_batches
-from driftcal.deploy.monitor_watch import Watch
+from driftcal.monitor.lines import lines_of
+from driftcal.monitor.monitor import Monitor
+from driftcal.monitor.stream import json_batches
+from driftcal.monitor.watch import Watch
 
 
 @pytest.fixture(scope="session")
 def artefact(world, tmp_path_factory):
     path = tmp_path_factory.mktemp("artefact") / "cal.safetensors"
-    world.calibrator.save(path, notes={"profile": world.profile.to_dict()})
+    world.calibrator.save(path, notes={"profile": world.drift_reference.to_dict()})
     return path
 
 
@@ -229,7 +229,10 @@ def test_an_interruption_writes_the_state(world, tmp_path):
     watch = Watch(world.monitor(), tmp_path / "state.safetensors")
     with pytest.raises(KeyboardInterrupt):
         list(watch.run(batches()))
-    assert Monitor.load(tmp_path / "state.safetensors", world.calibrator, profile=world.profile).rows == 300
+    assert (
+        Monitor.load(tmp_path / "state.safetensors", world.calibrator, drift_reference=world.drift_reference).rows
+        == 300
+    )
 
 
 def test_late_rows_bring_their_window_again_with_the_next(world):

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from driftcal.deploy.monitor_labels import log_evidence, wilson
-from driftcal.deploy.monitor_state import clean_range
-from driftcal.deploy.monitor_sums import Sums, fixed, sums_of_labels
-from driftcal.profile import Profile
+from driftcal.drift.reference import DriftReference
+from driftcal.monitor.sequential_test import log_evidence, wilson
+from driftcal.monitor.states import clean_range
+from driftcal.monitor.window_sums import Sums, fixed, sums_of_labels
 
 pytestmark = pytest.mark.theory
 
@@ -50,13 +50,13 @@ def test_clean_windows_leave_their_range_as_rarely_as_stated():
     for _ in range(12):  # one validation set after the other: the rate must hold for nearly all of them
         validation = 1 - rng.beta(0.4, 3, size=2000)  # a long tail downwards, as certainties have
         spread = validation.std()
-        profile = Profile(
-            temperature=1.0, threshold=0.5, accuracies=(0.9, 0.5), rows=len(validation),
+        drift_reference = DriftReference(
+            temperature=1.0, threshold=0.5, accuracies=(0.9, 0.5), n_samples=len(validation),
             means=((0.9, 0.9, float(validation.mean()), 0.9), (0.5, 0.5, 0.5, 0.5)),
-            deviation=float(spread), skewness=float(np.mean(((validation - validation.mean()) / spread) ** 3)),
-            shares=(0.5, 0.5), estimator="middle",
+            standard_deviation=float(spread), skewness=float(np.mean(((validation - validation.mean()) / spread) ** 3)),
+            class_shares=(0.5, 0.5), estimator="atc-level-mean",
         )  # fmt: skip
-        low, high = clean_range(profile, rows, rate)
+        low, high = clean_range(drift_reference, rows, rate)
         means = (1 - rng.beta(0.4, 3, size=(windows, rows))).mean(axis=1)
         outside.append(np.mean((means < low) | (means > high)))
     assert np.mean(outside) <= rate

@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks.drift import cifar10
-from driftcal.bench.outcome import Bars, Outcome, Table
-from driftcal.paper import Written
+from benchmarks.accuracy import paper_pages as cifar10
+from driftcal.paper.outcome import Bars, Outcome, Table
+from driftcal.paper.reproduction import Written
 
 A, B = "CIFAR-10 A", "CIFAR-10 B"
 SECTIONS = [

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from driftcal.bench.experiments import EXPERIMENTS
-from driftcal.bench.sweep import Sweep
 from driftcal.cli.app import main
 from driftcal.cli.paper import TITLES
 from driftcal.errors import InputError
-from driftcal.evaluation import Contender
 from driftcal.metrics.statistics import Statistics
-from driftcal.paper import Reproduction
+from driftcal.paper.experiments import EXPERIMENTS
+from driftcal.paper.reproduction import Reproduction
+from driftcal.paper.sweep import Sweep
+from driftcal.pipeline.evaluate import Candidate
 
 IDS = [
     "table1",
@@ -135,12 +135,14 @@ def check_means(bench, case):
     """Means, intervals and differences of a sweep from the definition."""
     sweep = bench.sweep(case)
     collector, labels = bench.collector(case, case.test), case.test.labels
-    contender = next(c for c in bench.contenders(case, ["ts"]) if c.name == "ts-p")
-    assert isinstance(contender, Contender)
+    candidate = next(c for c in bench.candidates(case, ["ts"]) if c.name == "ts-p")
+    assert isinstance(candidate, Candidate)
     pooled = []
     for shift in case.shifts:
-        probs = [contender.calibrator.predict_proba(collector.logits(shift, level)) for level in shift.levels]
-        pooled.append(Statistics.of_probabilities(np.tile(labels, 10), np.concatenate(probs), n_bins=15).ece)
+        probs = [candidate.calibrator.predict_proba(collector.logits(shift, level)) for level in shift.levels]
+        pooled.append(
+            Statistics.of(np.tile(labels, 10), np.concatenate(probs), score_type="probabilities", n_bins=15).ece
+        )
     assert sweep.mean("ts-p") == pytest.approx(np.mean(pooled), abs=1e-12)
     low, high = sweep.interval("ts-p")
     assert low <= sweep.mean("ts-p") <= high
@@ -192,7 +194,7 @@ def test_misuse_is_said(tmp_path, capsys):
 
 
 def test_objectnet_needs_its_data(tmp_path, monkeypatch):
-    monkeypatch.setattr("driftcal.paper.open_cases", lambda wish: [without_objectnet(wish)])
+    monkeypatch.setattr("driftcal.paper.reproduction.open_cases", lambda wish: [without_objectnet(wish)])
     with pytest.raises(InputError, match="--data objectnet=DIR"):
         Reproduction.open("objectnet", data={"digits": ""}, output=tmp_path)
     rest = Reproduction.open("all", data={"digits": ""}, output=tmp_path)
@@ -203,7 +205,7 @@ def test_objectnet_needs_its_data(tmp_path, monkeypatch):
 def without_objectnet(wish):
     import dataclasses
 
-    from driftcal.bench.cases import open_cases
+    from driftcal.paper.cases import open_cases
 
     return dataclasses.replace(open_cases(wish)[0], objectnet=None)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from driftcal.bench.outcome import Bars, Lines, Panel, Points
-from driftcal.perturb.affine import AFFINE, Affine
-from driftcal.report.paper.figures import DRAWERS
+from driftcal.paper.outcome import Bars, Lines, Panel, Points
+from driftcal.paper.output.figures import DRAWERS
+from driftcal.shifts.affine import AFFINE, Affine
 
 
 def legend_of(figure):

@@ -13,7 +13,7 @@ import pytest
 from driftcal.calibrators import make_calibrator
 from driftcal.metrics import expected_calibration_error
 
-HERE = Path(__file__).parent / "data"
+HERE = Path(__file__).parents[1] / "data" / "golden"
 WHOLE = Path(__file__).parents[2].parent / "shared" / "golden"
 SUBSET = json.loads((HERE / "paper_subset.json").read_text())["figures"]
 NAMES = ["base", "ts", "ets", "ts-ir", "ir", "irm"]

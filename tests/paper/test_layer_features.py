@@ -6,29 +6,28 @@ import numpy as np
 import pytest
 import torch
 
-from driftcal.bench import resnets
-from driftcal.bench.cases import Case
-from driftcal.bench.experiments import EXPERIMENTS, beyond
-from driftcal.bench.experiments.beyond import beyond_paper
-from driftcal.bench.inside import Inside
-from driftcal.bench.networks import MEAN, STD
-from driftcal.bench.plan import plan
-from driftcal.bench.settings import Settings
-from driftcal.bench.through_onnx import open_module, stage_layers
-from driftcal.bench.workbench import Workbench
+from driftcal.cache import LogitCache
 from driftcal.calibrators import CALIBRATORS
+from driftcal.data import from_arrays
 from driftcal.errors import DataError
 from driftcal.models import open_model, pooled_features
-from driftcal.perturb import get_suite
-from driftcal.sources import from_arrays
-from driftcal.store import Store
+from driftcal.paper.cases import Case
+from driftcal.paper.experiments import EXPERIMENTS, beyond
+from driftcal.paper.experiments.beyond import beyond_paper
+from driftcal.paper.layer_features import Inside
+from driftcal.paper.networks import CIFAR10_MEAN, CIFAR10_STD, cifar_resnet
+from driftcal.paper.networks.onnx_runner import open_module, stage_layers
+from driftcal.paper.plan import plan
+from driftcal.paper.settings import Settings
+from driftcal.paper.workbench import Workbench
+from driftcal.shifts import get_suite
 
-STEPS = {"mean": MEAN, "std": STD}
+STEPS = {"mean": CIFAR10_MEAN, "std": CIFAR10_STD}
 
 
 def test_stages_are_found_and_mean_the_same_in_torch_and_onnx():
     torch.manual_seed(0)
-    module = resnets.resnet20()
+    module = cifar_resnet.resnet20()
     module.eval()
     images = np.random.default_rng(0).random((3, 32, 32, 3), np.float32)
     found = []
@@ -75,7 +74,7 @@ def test_beyond_has_those_that_look_inside_and_says_who_cannot_be_looked_into(ca
     few = ("ts", "ets", "ts-ir", "ir", "irm", "pts", "hts", "dac", "dac-pts", "md-ts", "ladder-ts")
     monkeypatch.setattr(beyond, "CALIBRATORS", {name: CALIBRATORS[name] for name in ("base", *few)})
     blind = dataclasses.replace(case, network="blind", layers=(), training=None)
-    bench = Workbench([case, blind], Settings("few", levels=3), Store(tmp_path), draws=5)
+    bench = Workbench([case, blind], Settings("few", levels=3), LogitCache(tmp_path), draws=5)
     planned = plan(bench, [EXPERIMENTS["beyond"]], clock=False)
     features = [part for part in planned.parts if part.data.endswith("features")]
     assert [part.passes for part in features] == [5, 10], (
@@ -97,7 +96,7 @@ def test_beyond_has_those_that_look_inside_and_says_who_cannot_be_looked_into(ca
     }
     assert any(note.startswith(f"{blind.label} is without DAC, DAC-PTS, MD-TS") for note in outcome.notes)
     seen = []
-    bench.collector(case, case.test).on_rows = lambda what, count: seen.append(what)
+    bench.collector(case, case.test).on_progress = lambda what, count: seen.append(what)
     bench.collector(case, case.test).features(case.shifts[0], 1, case.layers)
     assert not seen, "features are in the store"
     left = plan(bench, [EXPERIMENTS["beyond"]], clock=False)

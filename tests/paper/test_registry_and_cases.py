@@ -7,18 +7,17 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from functional_resnet import load_resnet
 from onnx import TensorProto, helper
 from PIL import Image
 from safetensors.torch import save_file
 
-from benchmarks.drift.cifar_resnet import load_resnet
-from driftcal.bench import resnets
-from driftcal.bench.cases import Wish, open_cases
-from driftcal.bench.networks import make_network
-from driftcal.bench.recipe import split_training
-from driftcal.bench.zoo import cifar10_network, default_networks
+from driftcal.data import cifar10
 from driftcal.errors import InputError, ModelError, UnknownName
-from driftcal.sources import cifar10
+from driftcal.paper.cases import Wish, open_cases
+from driftcal.paper.networks import cifar_resnet, make_network
+from driftcal.paper.networks.registry import default_networks, open_cifar10_network
+from driftcal.paper.training.schedule import split_training
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (24, 32, 32, 3), np.uint8)
@@ -58,18 +57,18 @@ def tiny(tmp_path):
 @pytest.mark.parametrize("name", ["resnet20", "resnet44"])
 def test_resnets_give_what_the_plain_formula_gives(tmp_path, name):
     torch.manual_seed(0)
-    module = getattr(resnets, name)()
+    module = getattr(cifar_resnet, name)()
     for part in module.modules():
         if isinstance(part, torch.nn.BatchNorm2d):
             torch.nn.init.uniform_(part.running_mean, -0.2, 0.2)
             torch.nn.init.uniform_(part.running_var, 0.5, 1.5)
     save_file(module.state_dict(), tmp_path / f"cifar10_{name}.safetensors")
-    network = cifar10_network(name, tmp_path)
+    network = open_cifar10_network(name, tmp_path)
     images = IMAGES[:5] / np.float32(255)
     expected = load_resnet(tmp_path / f"cifar10_{name}.safetensors")(images)
     np.testing.assert_allclose(network.model.logits(images), expected, rtol=1e-3, atol=1e-4)
     assert network.held_out is None, "they saw every training image"
-    assert cifar10_network(name, tmp_path).model.fingerprint == network.model.fingerprint
+    assert open_cifar10_network(name, tmp_path).model.fingerprint == network.model.fingerprint
     assert default_networks("cifar10", tmp_path) == [name]
 
 

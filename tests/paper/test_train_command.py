@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from driftcal.bench.networks import MEAN, NETWORKS, STD, make_network
-from driftcal.bench.recipe import split_training
-from driftcal.bench.training import save_weights
-from driftcal.bench.zoo import cifar10_network
 from driftcal.cli.app import main
-from driftcal.sources import digits
+from driftcal.data import digits
+from driftcal.paper.networks import CIFAR10_MEAN, CIFAR10_NETWORKS, CIFAR10_STD, make_network
+from driftcal.paper.networks.registry import open_cifar10_network
+from driftcal.paper.training.schedule import split_training
+from driftcal.paper.training.train import save_weights
 
 
 def run(*words):
@@ -50,12 +50,12 @@ def test_trained_networks_open_with_the_images_they_never_saw(tmp_path):
     fresh = make_network("mobilenetv2", seed=5)
     save_weights(fresh, home / "weights.safetensors")
     (home / "card.json").write_text('{"seed": 4}')
-    network = cifar10_network("mobilenetv2", tmp_path)
+    network = open_cifar10_network("mobilenetv2", tmp_path)
     images = np.random.default_rng(0).random((2, 32, 32, 3), np.float32)
-    normal = torch.from_numpy((images - np.float32(MEAN)) / np.float32(STD)).permute(0, 3, 1, 2)
+    normal = torch.from_numpy((images - np.float32(CIFAR10_MEAN)) / np.float32(CIFAR10_STD)).permute(0, 3, 1, 2)
     with torch.inference_mode():
         wanted = fresh.eval()(normal).numpy()
     np.testing.assert_allclose(network.model.logits(images), wanted, rtol=1e-4, atol=1e-5)
     held_out = network.held_out(digits())
     assert list(held_out.indices) == list(split_training(digits(), seed=4)[1].indices)
-    assert set(NETWORKS) == {"mobilenetv2", "densenet121", "resnet50", "vgg19"}
+    assert set(CIFAR10_NETWORKS) == {"mobilenetv2", "densenet121", "resnet50", "vgg19", "vgg19-bn"}

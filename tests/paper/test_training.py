@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from driftcal.bench import training
-from driftcal.bench.recipe import Recipe, augment, rows_of_step, split_training
-from driftcal.bench.training import Budget, Trainer, train_network
+from driftcal.data import from_arrays
 from driftcal.errors import DidNotConverge, InputError, ModelError
-from driftcal.files import read_tensors
-from driftcal.sources import from_arrays
+from driftcal.io.files import read_tensors
+from driftcal.paper.training import train
+from driftcal.paper.training.schedule import Recipe, augment, rows_of_step, split_training
+from driftcal.paper.training.train import Budget, Trainer, train_network
 
 RECIPE = Recipe(batch=16)
 
@@ -36,7 +36,7 @@ def tiny_networks(monkeypatch):
         torch.manual_seed(seed)
         return Tiny(classes)
 
-    monkeypatch.setattr(training, "make_network", make)
+    monkeypatch.setattr(train, "make_network", make)
 
 
 def coloured(n=200, seed=0):
@@ -72,10 +72,10 @@ def test_a_run_that_is_cut_ends_with_the_same_weights(tmp_path):
 
     for _ in range(4):
         with pytest.raises(Cut):
-            run(tmp_path / "cut", save_every=0, on_rows=cut)
+            run(tmp_path / "cut", save_every=0, on_progress=cut)
         assert (tmp_path / "cut" / "checkpoint.safetensors").exists()
         assert not (tmp_path / "cut" / "card.json").exists()
-    resumed = run(tmp_path / "cut", save_every=0, on_rows=cut)
+    resumed = run(tmp_path / "cut", save_every=0, on_progress=cut)
     assert "resumed" in seen
     whole, cut_off = weights(tmp_path / "whole"), weights(tmp_path / "cut")
     assert sorted(whole) == sorted(cut_off)
@@ -105,7 +105,7 @@ def test_bfloat16_learns_as_much_with_weights_in_float32(tmp_path):
 
 def test_a_finished_training_is_not_repeated(tmp_path):
     first = run(tmp_path)
-    assert run(tmp_path, on_rows=lambda what, rows: pytest.fail("trained again")) == first
+    assert run(tmp_path, on_progress=lambda what, rows: pytest.fail("trained again")) == first
 
 
 @pytest.mark.parametrize("changes", [{"seed": 4}, {"budget": Budget(epochs=7)}, {"recipe": Recipe(batch=20)}])
@@ -121,7 +121,7 @@ def test_another_plan_does_not_resume(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, save_every=0, on_rows=cut)
+        run(tmp_path, save_every=0, on_progress=cut)
     with pytest.raises(ModelError, match="another training"):
         run(tmp_path, seed=9)
 

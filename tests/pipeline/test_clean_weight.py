@@ -6,8 +6,8 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
 import driftcal
-from driftcal.calibrators.artefact import notes
-from driftcal.calibrators.rungs import rung_weights
+from driftcal.calibrators.levels import level_weights
+from driftcal.calibrators.serialization import notes
 from driftcal.engines import open_engine
 from driftcal.errors import InputError
 
@@ -25,12 +25,12 @@ def tune(task, **options):
 
 def test_weights_give_the_clean_rung_its_share_and_count_rows():
     for n, share in ((5, 0.2), (10, 0.5), (3, 0.9)):
-        weights = np.array(rung_weights(n, share))
+        weights = np.array(level_weights(n, share))
         assert weights.mean() == pytest.approx(1)
         assert weights[0] / weights.sum() == pytest.approx(share)
         assert len(set(weights[1:].tolist())) == 1
-    assert rung_weights(4, None) is None
-    assert rung_weights(1, 0.5) == [1.0]
+    assert level_weights(4, None) is None
+    assert level_weights(1, 0.5) == [1.0]
 
 
 def test_one_over_n_is_the_papers_and_more_moves_towards_the_clean_fit(task):
@@ -44,21 +44,24 @@ def test_one_over_n_is_the_papers_and_more_moves_towards_the_clean_fit(task):
 
 
 def test_the_fit_is_that_of_weighted_rows(task):
-    from driftcal.collect import Collector
+    from driftcal.data import open_source
     from driftcal.models import open_model
-    from driftcal.sources import open_source
-    from driftcal.tuning import climb, shift_for
+    from driftcal.pipeline.collect import Collector
+    from driftcal.pipeline.tune import climb, shift_for
 
     source = open_source(task[1:])
-    rungs = climb(Collector(open_model(task[0]), source), shift_for("gaussian", source), levels=5)[1]
+    by_level = climb(Collector(open_model(task[0]), source), shift_for("gaussian", source), levels=5)[1]
     weights = np.concatenate(
-        [np.full(len(rung), 0.6 if k == 0 else 0.4 / (len(rungs) - 1)) for k, rung in enumerate(rungs)]
+        [
+            np.full(len(level_data), 0.6 if k == 0 else 0.4 / (len(by_level) - 1))
+            for k, level_data in enumerate(by_level)
+        ]
     )
     wanted = driftcal.make_calibrator("irm").fit(
-        np.concatenate(rungs), np.tile(task[2], len(rungs)), sample_weight=weights
+        np.concatenate(by_level), np.tile(task[2], len(by_level)), sample_weight=weights
     )
     found = tune(task, method="irm", clean_weight=0.6).calibrator
-    np.testing.assert_allclose(found.predict_proba(rungs[1]), wanted.predict_proba(rungs[1]), atol=1e-12)
+    np.testing.assert_allclose(found.predict_proba(by_level[1]), wanted.predict_proba(by_level[1]), atol=1e-12)
 
 
 def test_the_artefact_and_the_rivals_know_it(task, tmp_path):
@@ -66,11 +69,11 @@ def test_the_artefact_and_the_rivals_know_it(task, tmp_path):
     path = tuned.save(tmp_path / "cal.safetensors")
     assert notes(path)["notes"]["about"]["clean_weight"] == 0.7
     again = driftcal.CalibratedModel.load(path, task[0])
-    rivals = {c.name: c.calibrator for c in driftcal.rivals(again, *task[1:], methods=["hts"])}
-    assert rivals["ts-p"].temperature_ == tuned.calibrator.temperature_
-    other = {c.name: c.calibrator for c in driftcal.rivals(tune(task), *task[1:], methods=["hts"])}
-    assert rivals["hts"].intercept_ == other["hts"].intercept_
-    assert rivals["hts-p"].intercept_ != other["hts-p"].intercept_
+    compare_methods = {c.name: c.calibrator for c in driftcal.compare_methods(again, *task[1:], methods=["hts"])}
+    assert compare_methods["ts-p"].temperature_ == tuned.calibrator.temperature_
+    other = {c.name: c.calibrator for c in driftcal.compare_methods(tune(task), *task[1:], methods=["hts"])}
+    assert compare_methods["hts"].intercept_ == other["hts"].intercept_
+    assert compare_methods["hts-p"].intercept_ != other["hts-p"].intercept_
 
 
 def test_stored_levels_get_the_same_weights(task, tmp_path):

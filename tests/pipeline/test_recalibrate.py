@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import driftcal
-from driftcal.deploy import blend
-from driftcal.deploy import recalibrate as module
-from driftcal.deploy.recalibrate import Recalibration, recalibrate, recalibrate_file
 from driftcal.errors import InputError, LabelsError, LogitsError, NotFittedError, WouldBeWorse
+from driftcal.pipeline import blend
+from driftcal.pipeline import recalibrate as module
+from driftcal.pipeline.recalibrate import Recalibration, recalibrate, recalibrate_file
 
 
 @pytest.fixture(autouse=True)
@@ -135,7 +135,7 @@ def test_the_new_file_says_where_it_comes_from(tmp_path):
     path = fit("ts").save(tmp_path / "cal.safetensors", notes={"method": "ts", "class_names": ["a", "b", "c"]})
     first = recalibrate_file(path, *rows(200, 3, 3, 2))[1]
     again = recalibrate_file(first, *rows(200, 3, 4, 3))[1]
-    notes = driftcal.calibrators.artefact.notes(again)["notes"]
+    notes = driftcal.calibrators.serialization.notes(again)["notes"]
     assert notes["class_names"] == ["a", "b", "c"]
     assert [record["rows"] for record in notes["recalibrations"]] == [200, 200]
     assert notes["recalibrations"][0]["from"] != notes["recalibrations"][1]["from"]
@@ -144,7 +144,7 @@ def test_the_new_file_says_where_it_comes_from(tmp_path):
 def test_a_write_that_fails_leaves_the_old_calibrator_in_its_place(tmp_path, monkeypatch):
     path = fit("ts").save(tmp_path / "cal.safetensors")
     old = path.read_bytes()
-    monkeypatch.setattr("driftcal.files.os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("driftcal.io.files.os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         recalibrate_file(path, *rows(200, 3, 3, 2), path)
     assert path.read_bytes() == old
@@ -154,7 +154,7 @@ def test_a_write_that_fails_leaves_the_old_calibrator_in_its_place(tmp_path, mon
 def test_named_classes_and_parameters_live_on():
     names = np.array(["cat", "dog", "emu"])
     logits, y = rows(600, 3, 1.5, 1)
-    old = driftcal.make_calibrator("hb", n_bins=7).fit(logits, names[y])
+    old = driftcal.make_calibrator("hb", n_bins=7, classes=names.tolist()).fit(logits, names[y])
     new, y = rows(200, 3, 3, 2)
     y[y == 2] = 0  # no emu among the new ones
     result = recalibrate(old, new, names[y])
@@ -168,7 +168,7 @@ def test_names_that_the_file_notes_are_known(tmp_path):
     logits, y = rows(200, 3, 3, 2)
     by_name, by_number = recalibrate(path, logits, names[y], old=(logits, names[y])), recalibrate(path, logits, y)
     assert by_name.about["data"] == by_number.about["data"] == by_name.about["old_data"]
-    with pytest.raises(LabelsError, match="'cow' is not among them"):
+    with pytest.raises(LabelsError, match="has 'cow'"):
         recalibrate(path, logits, np.where(y == 0, "cow", names[y]))
     twice = fit("ts").save(tmp_path / "twice.safetensors", notes={"class_names": ["crane", "crane", "dog"]})
     assert recalibrate(twice, logits, y).about == by_number.about

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import driftcal
-from driftcal.collect import Collector
-from driftcal.perturb import get_shift
-from driftcal.store import Store
+from driftcal.cache import LogitCache
+from driftcal.pipeline.collect import Collector
+from driftcal.shifts import get_shift
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "helpers"
 KILLS = 20
 ONE_THREAD = dict.fromkeys(("DRIFTCAL_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -133,7 +133,7 @@ def test_answers_of_another_model_are_never_reused(material, tmp_path):
         import kill_server
     finally:
         sys.path.remove(str(HERE))
-    store, source, shift = Store(tmp_path), driftcal.open_source(material / "test.npz"), get_shift("shear")
+    store, source, shift = LogitCache(tmp_path), driftcal.open_source(material / "test.npz"), get_shift("shear")
     first = Collector(driftcal.open_model(kill_server.make(), batch_size=8), source, store=store)
     other = Collector(driftcal.open_model(kill_server.make_other(), batch_size=8), source, store=store)
     conditions = [(shift, level) for level in range(4)]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driftcal.cli import main
-from driftcal.planning import Assumptions, Probe, Workload, estimate, scaling
+from driftcal.pipeline.scaling import Assumptions, Probe, Workload, estimate, scaling
 
 PROBE = Probe(0.01, 150_528, 2e8)
 WORK = Workload(rows=50_000, conditions=100, classes=1000)
@@ -56,7 +56,7 @@ def test_cost_is_workers_times_hours_times_price():
 
 
 def test_the_command_measures_and_reckons(monkeypatch, capsys):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "helpers"))
     words = [
         "plan",
         "ray_tasks:make",

@@ -5,14 +5,14 @@ import pytest
 
 import driftcal
 from driftcal.calibrators import CALIBRATORS
-from driftcal.choose import CANDIDATES, _entrants, choose
-from driftcal.inside import Seen
+from driftcal.pipeline.layer_features import CollectedFeatures
+from driftcal.pipeline.select import CANDIDATES, _entrants, choose
 
 N, C = 800, 5
 STATIC = ("base", "ts", "ets", "ir", "irm", "ps", "hb", "vs", "spline", "hts")
 
 
-def rung(level, seed):
+def level_data(level, seed):
     """Over-confident logits, less often right the higher the rung."""
     rng = np.random.default_rng(seed)
     y = np.arange(N) % C
@@ -21,7 +21,7 @@ def rung(level, seed):
     return (3 * z).astype(np.float32), y
 
 
-LEVELS, LABELS = [rung(level, level)[0] for level in range(6)], rung(0, 0)[1]
+LEVELS, LABELS = [level_data(level, level)[0] for level in range(6)], level_data(0, 0)[1]
 
 
 def test_adaptive_ones_are_tried_on_windows_and_can_be_left_out():
@@ -78,7 +78,9 @@ def test_what_is_left_out_is_said():
     assert all(CALIBRATORS[trial.method].keeps_accuracy for trial in few.trials)
     assert "The rarest class has 20 validation rows, fewer than 50" in few.explanation
     wide = np.tile(LEVELS[0], (1, 50))  # 250 classes, of which 5 occur
-    names, reasons = _entrants([wide] * 6, np.arange(len(wide) * 20) % 250, CANDIDATES, False, True, Seen())
+    names, reasons = _entrants(
+        [wide] * 6, np.arange(len(wide) * 20) % 250, CANDIDATES, False, True, CollectedFeatures()
+    )
     assert "dirichlet" not in names
     assert any("DIRICHLET was left out: 250² numbers on 96000 rows" in reason for reason in reasons)
 

@@ -59,8 +59,8 @@ def pages(tmp_path_factory):
         "bare": write_html(
             replace(
                 plain,
-                about={},
-                ladder=None,
+                metadata={},
+                perturbation=None,
                 calibrators=plain.calibrators[:1],
                 rows=tuple(replace(row, intervals={}) for row in plain.rows),
             ),

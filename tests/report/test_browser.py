@@ -73,7 +73,7 @@ def test_table_sorts_by_click_and_by_key(visit):
 def test_selectors_change_the_charts(visit):
     browser = visit("plain")
     seen = set()
-    for metric in ("ece", "accuracy", "confidence", "entropy", "nll", "brier", "gap"):
+    for metric in ("ece", "accuracy", "confidence", "entropy", "nll", "brier", "calibration_gap"):
         Select(find(browser, "#metric")).select_by_value(metric)
         seen.add((find(browser, "#lines figcaption").text, find(browser, "#bars figcaption").text))
     assert len(seen) == 7

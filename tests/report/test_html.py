@@ -15,11 +15,11 @@ from report_fixture import BREAKOUT, HOSTILE, digits_results, hostile_results
 
 import driftcal
 from driftcal.errors import ArtefactError
+from driftcal.pipeline.results import METRICS, POOLED, Results
 from driftcal.report import write_html
 from driftcal.report.html import json_block, text, to_html
 from driftcal.report.numbers import find_featured, find_twin, lines_of, page_data
-from driftcal.report.words import GLOSSARY, tell
-from driftcal.results import METRICS, POOLED, Results
+from driftcal.report.text import GLOSSARY, tell
 
 ASSETS = resources.files("driftcal.report") / "assets"
 SCRIPTS = ("charts.js", "page.js")
@@ -153,7 +153,7 @@ def test_page_holds_every_number_of_the_results():
     for short, row in zip(data["rows"], results.rows, strict=True):
         assert data["calibrators"][short["c"]]["name"] == row.calibrator
         assert data["shifts"][short["s"]]["name"] == row.shift
-        assert (groups[short["g"]], short["l"], short["n"]) == (row.group, row.level, row.rows)
+        assert (groups[short["g"]], short["l"], short["n"]) == (row.group, row.level, row.n_samples)
         assert short["v"] == pytest.approx([getattr(row, metric) for metric in METRICS], rel=1e-5)
         assert sum(entry[1] for entry in short["b"]) == pytest.approx(sum(row.bins["weight"]))
         for metric, pair in row.intervals.items():
@@ -169,13 +169,15 @@ def test_a_great_many_groups_leave_the_page_light(monkeypatch):
 
 def test_what_is_missing_is_left_out():
     plain = digits_results()
-    bare = replace(plain, ladder=None, about={}, rows=tuple(replace(row, intervals={}, bins={}) for row in plain.rows))
+    bare = replace(
+        plain, perturbation=None, metadata={}, rows=tuple(replace(row, intervals={}, bins={}) for row in plain.rows)
+    )
     page = Page(to_html(bare)).all_text()
     assert "None" not in page
     assert "Seed" not in page
     assert "Beyond chance" not in page
     for about in ({"model": None, "data": {"test": None}, "versions": {}}, {"model": "net.onnx", "seed": 0}):
-        assert "None" not in Page(to_html(replace(bare, about=about))).all_text()
+        assert "None" not in Page(to_html(replace(bare, metadata=about))).all_text()
     empty = replace(bare, rows=(), calibrators=(), shifts=())
     assert "There are no results" in to_html(empty)
 
@@ -208,7 +210,7 @@ def with_ece(results: Results, values: dict[str, tuple[float, float]]) -> Result
         ece = values[row.calibrator][row.level == POOLED]
         return replace(row, ece=ece, intervals={"ece": (ece - 0.01, ece + 0.01)})
 
-    return replace(results, rows=tuple(map(changed, results.rows)), about={"method": "irm-p"})
+    return replace(results, rows=tuple(map(changed, results.rows)), metadata={"method": "irm-p"})
 
 
 @pytest.mark.parametrize(

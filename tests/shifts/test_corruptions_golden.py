@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from corruption_photographs import patches, statistics
 
-from driftcal.perturb import get_shift
+from driftcal.shifts import get_shift
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data" / "golden"
 IMAGES = np.load(DATA / "corruption_images.npz")
 STATISTICS = json.loads((DATA / "corruption_statistics.json").read_text())["statistics"]
 
@@ -43,8 +43,8 @@ def test_with_randomness_the_statistics_agree(name: str, severity: str) -> None:
 @pytest.mark.parametrize(("severity", "alpha"), [("1", 12.5), ("3", 21.25), ("5", 30.0)])
 def test_elastic_agrees_when_given_the_references_parameters(severity: str, alpha: float) -> None:
     """imagecorruptions left the published elastic parameters for its own; with those the displacement is the same."""
-    from driftcal.perturb.elastic import elastic_transform
-    from driftcal.perturb.random import keys_of
+    from driftcal.core.random import keys_of
+    from driftcal.shifts.corruptions.elastic import elastic_transform
 
     images = patches(200, 96, 96).astype(np.float32) / np.float32(255)
     out = np.empty_like(images)

@@ -11,11 +11,11 @@ import pytest
 
 import driftcal
 from driftcal.errors import ImagesError, InputError, NotFittedError, UnknownName
-from driftcal.perturb import SHIFTS, SUITES, Shift
-from driftcal.perturb.affine import AFFINE
-from driftcal.perturb.catalogue import ABOUT
-from driftcal.perturb.corruption import CORRUPTIONS
-from driftcal.perturb.severities import TABLES
+from driftcal.shifts import SHIFTS, SUITES, Shift
+from driftcal.shifts.affine import AFFINE
+from driftcal.shifts.catalogue import ABOUT
+from driftcal.shifts.corruptions.corruption import CORRUPTIONS
+from driftcal.shifts.corruptions.severities import TABLES
 
 IMAGES = np.full((3, 8, 8, 3), 0.5, np.float32)
 

@@ -14,9 +14,9 @@ from scipy.ndimage import affine_transform
 from sklearn.datasets import load_sample_images
 
 import driftcal
-from driftcal.perturb import SHIFTS, drawable, get_shift
-from driftcal.perturb.affine import AFFINE, affine_map
-from driftcal.perturb.severities import TABLES
+from driftcal.shifts import SHIFTS, drawable, get_shift
+from driftcal.shifts.affine import AFFINE, affine_map
+from driftcal.shifts.corruptions.severities import TABLES
 
 NAMES = [shift.name for shift in drawable()]
 RANDOM = [

@@ -13,7 +13,7 @@ a killed writer, a second process or a damaged disk cost time, never a wrong num
 
 from __future__ import annotations
 
-from driftcal.store.key import Entry, Key
-from driftcal.store.store import Store
+from driftcal.cache.key import CacheEntry, CacheKey
+from driftcal.cache.store import LogitCache
 
-__all__ = ["Entry", "Key", "Store"]
+__all__ = ["CacheEntry", "CacheKey", "LogitCache"]

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from driftcal._version import __version__
+from driftcal.cache.key import CacheKey
 from driftcal.errors import StoreError
-from driftcal.files import array_blocks, write_tensors
-from driftcal.store.key import Key
+from driftcal.io.files import array_blocks, write_tensors
 from driftcal.types import AnyArray, Array, Logits
 
 FORMAT = "driftcal-logits"
 VERSION = 1
 
 
-def note_of(key: Key) -> dict[str, Any]:
+def note_of(key: CacheKey) -> dict[str, Any]:
     """What is written beside the rows of `key`."""
     return {"format": FORMAT, "version": VERSION, "driftcal": __version__, "key": key.to_dict()}
 

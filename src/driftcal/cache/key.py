@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from driftcal import files
 from driftcal.errors import StoreError
+from driftcal.io import files
 from driftcal.types import Array, Indices, Labels, Logits
 
 
 @dataclass(frozen=True, eq=False)
-class Key:
+class CacheKey:
     """Everything that decides a row of logits. Two keys are equal when their canonical JSON is.
 
     `model` and `source` are fingerprints; `extra` holds whatever else changes the numbers (clipping, a suite's options).
 
-    >>> Key("m", "s", level=1) == Key("m", "s", level=1.0)
+    >>> CacheKey("m", "s", level=1) == CacheKey("m", "s", level=1.0)
     True
-    >>> Key("m", "s", seed=1) == Key("m", "s", seed=2)
+    >>> CacheKey("m", "s", seed=1) == CacheKey("m", "s", seed=2)
     False
     """
 
@@ -41,7 +41,7 @@ class Key:
         }  # fmt: skip
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Key:
+    def from_dict(cls, values: Mapping[str, Any]) -> CacheKey:
         """The key that `to_dict` wrote."""
         return cls(**values)
 
@@ -59,17 +59,17 @@ class Key:
         return files.sha256_bytes(self.canonical.encode())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Key) and self.canonical == other.canonical
+        return isinstance(other, CacheKey) and self.canonical == other.canonical
 
     def __hash__(self) -> int:
         return hash(self.canonical)
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class CacheEntry:
     """The rows of one condition; arrays are memory maps, so opening one costs nothing but its check."""
 
-    key: Key
+    key: CacheKey
     arrays: Mapping[str, Array]
     digest: str
 

@@ -10,31 +10,31 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from driftcal import files, places
+from driftcal.cache.entries import FORMAT, VERSION, checked_rows, cut, digest_of, gaps, note_of, write
+from driftcal.cache.key import CacheEntry, CacheKey
 from driftcal.errors import StoreError
-from driftcal.files import TensorFile, read_tensors
-from driftcal.store.key import Entry, Key
-from driftcal.store.rows import FORMAT, VERSION, checked_rows, cut, digest_of, gaps, note_of, write
+from driftcal.io import files, paths
+from driftcal.io.files import TensorFile, read_tensors
 from driftcal.types import AnyArray, Array, Logits
 
 
-class Store:
+class LogitCache:
     """A folder of logits, on this machine or at a URL, that many runs and machines may share.
 
     >>> import tempfile
     >>> import numpy as np
-    >>> store = Store(tempfile.mkdtemp())
-    >>> key = Key(model="m", source="s", shift="gaussian", level=0.01)
+    >>> store = LogitCache(tempfile.mkdtemp())
+    >>> key = CacheKey(model="m", source="s", shift="gaussian", level=0.01)
     >>> entry = store.put(key, logits=np.zeros((3, 2), np.float32), labels=np.array([0, 1, 1]))
-    >>> len(store.get(key)), store.get(Key(model="other", source="s")) is None
+    >>> len(store.get(key)), store.get(CacheKey(model="other", source="s")) is None
     (3, True)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = places.as_path(path)
+        self.path = paths.as_path(path)
         self._checked: dict[Path, tuple[int, int, int]] = {}  # files whose digest this process has already verified
         try:
-            if not places.is_remote(self.path):  # object stores have no folders
+            if not paths.is_remote(self.path):  # object stores have no folders
                 for name in ("logits", "parts"):
                     (self.path / name).mkdir(parents=True, exist_ok=True)
             self._mark()
@@ -43,8 +43,8 @@ class Store:
         except OSError as error:
             raise StoreError(f"store {str(self.path)!r} must be a folder that can be written; {error}") from error
 
-    def __reduce__(self) -> tuple[type[Store], tuple[Path]]:
-        return Store, (self.path,)  # another process opens it anew
+    def __reduce__(self) -> tuple[type[LogitCache], tuple[Path]]:
+        return LogitCache, (self.path,)  # another process opens it anew
 
     def _mark(self) -> None:
         marker = self.path / "store.json"
@@ -64,16 +64,16 @@ class Store:
 
     # finished conditions
 
-    def file(self, key: Key) -> Path:
+    def file(self, key: CacheKey) -> Path:
         """Where the finished rows of `key` are or would be."""
         return self.path / "logits" / f"{key.digest}.safetensors"
 
-    def get(self, key: Key) -> Entry | None:
+    def get(self, key: CacheKey) -> CacheEntry | None:
         """The finished rows of `key`, or None when they are absent, damaged or belong to another key."""
         found = self._open(self.file(key), key)
-        return None if found is None else Entry(key, found.arrays, str(found.note["digest"]))
+        return None if found is None else CacheEntry(key, found.arrays, str(found.note["digest"]))
 
-    def read_rows(self, key: Key, name: str, low: int, high: int) -> Array:
+    def read_rows(self, key: CacheKey, name: str, low: int, high: int) -> Array:
         """The rows [low, high) of one array of `key`, which is finished; of a remote file only their bytes are fetched.
 
         The digest is not checked: whoever finished the file has done that.
@@ -86,26 +86,26 @@ class Store:
                 "they were collected on other machines, the store must be where all of them see it."
             ) from error
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: CacheKey) -> bool:
         return self.get(key) is not None
 
     def put(
-        self, key: Key, *, logits: Logits, labels: AnyArray, indices: AnyArray | None = None, **more: Array
-    ) -> Entry:
+        self, key: CacheKey, *, logits: Logits, labels: AnyArray, indices: AnyArray | None = None, **more: Array
+    ) -> CacheEntry:
         """Write all rows of `key` at once; `more` are further arrays of as many rows (features, groups)."""
         return self._write_whole(key, [checked_rows(logits, labels, indices, 0, more)])
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: CacheKey) -> None:
         """Forget `key`, finished or not."""
         with contextlib.suppress(FileNotFoundError):
             self.file(key).unlink()
-        places.remove_folder(self._parts_folder(key))
+        paths.remove_folder(self._parts_folder(key))
 
     # a condition that is being collected
 
     def put_part(
         self,
-        key: Key,
+        key: CacheKey,
         start: int,
         *,
         logits: Logits,
@@ -123,7 +123,7 @@ class Store:
         with self._writing(path):
             for attempt in range(5):
                 try:
-                    if not places.is_remote(folder):
+                    if not paths.is_remote(folder):
                         folder.mkdir(exist_ok=True)
                     write(path, [rows], {**note_of(key), "start": start, "stop": stop})
                     return
@@ -133,17 +133,17 @@ class Store:
                     if attempt == 4:
                         raise
 
-    def parts(self, key: Key) -> list[tuple[int, int]]:
+    def parts(self, key: CacheKey) -> list[tuple[int, int]]:
         """The row ranges [start, stop) of `key` that are on disk and intact, in order, overlaps removed."""
         return [(start, stop) for start, stop, _ in self._cover(key)]
 
-    def missing(self, key: Key, n: int) -> list[tuple[int, int]]:
+    def missing(self, key: CacheKey, n: int) -> list[tuple[int, int]]:
         """The row ranges of `key` that still have to be computed, [] when it is finished."""
         if key in self:
             return []
         return gaps(self.parts(key), n)
 
-    def finish(self, key: Key, n: int) -> Entry:
+    def finish(self, key: CacheKey, n: int) -> CacheEntry:
         """Merge the parts of `key` into one file and drop them. The bytes do not depend on how the rows were cut."""
         done = self.get(key)
         if done is None:
@@ -157,15 +157,15 @@ class Store:
                 )
             if done is None:
                 done = self._write_whole(key, [cut(rows, 0, n - start) for start, _, rows in cover if start < n])
-        places.remove_folder(self._parts_folder(key))
+        paths.remove_folder(self._parts_folder(key))
         return done
 
     # the whole folder
 
-    def keys(self) -> Iterator[Key]:
+    def keys(self) -> Iterator[CacheKey]:
         """The keys of all finished, intact conditions, in the order of their file names."""
         for found in self._all():
-            yield Key.from_dict(found.note["key"])
+            yield CacheKey.from_dict(found.note["key"])
 
     def describe(self) -> list[dict[str, Any]]:
         """One plain row per finished condition: its key, rows, classes and bytes."""
@@ -179,12 +179,12 @@ class Store:
         for path in files.listed(self.path / "logits", ".safetensors"):
             found = self._open(path, None)
             with contextlib.suppress(KeyError, TypeError, ValueError):  # a damaged key belongs to nobody
-                if found is not None and Key.from_dict(found.note["key"]).digest == path.stem:
+                if found is not None and CacheKey.from_dict(found.note["key"]).digest == path.stem:
                     yield found
 
     # inside
 
-    def _parts_folder(self, key: Key) -> Path:
+    def _parts_folder(self, key: CacheKey) -> Path:
         return self.path / "parts" / key.digest
 
     @contextlib.contextmanager
@@ -197,7 +197,7 @@ class Store:
                 "before is intact; make room or choose another folder, then run again to go on from there."
             ) from error
 
-    def _write_whole(self, key: Key, pieces: list[dict[str, Array]]) -> Entry:
+    def _write_whole(self, key: CacheKey, pieces: list[dict[str, Array]]) -> CacheEntry:
         path = self.file(key)
         with self._writing(path):
             write(path, pieces, note_of(key))
@@ -206,7 +206,7 @@ class Store:
             raise StoreError(f"store file {str(path)!r} could not be read back after writing; check the disk.")
         return entry
 
-    def _open(self, path: Path, key: Key | None) -> TensorFile | None:
+    def _open(self, path: Path, key: CacheKey | None) -> TensorFile | None:
         """The file when it is intact and, if a key is given, belongs to it."""
         found = read_tensors(path)
         if found is None or found.note.get("format") != FORMAT or found.note.get("version") != VERSION:
@@ -220,7 +220,7 @@ class Store:
             self._checked[path] = state
         return found
 
-    def _cover(self, key: Key) -> list[tuple[int, int, dict[str, Array]]]:
+    def _cover(self, key: CacheKey) -> list[tuple[int, int, dict[str, Array]]]:
         """Intact parts without overlap: (start, stop, rows). Parts of other shapes than the first are left out."""
         found = []
         for path in files.listed(self._parts_folder(key), ".safetensors"):

@@ -9,28 +9,32 @@ import inspect
 from typing import Any
 
 from driftcal.calibrators.base import Calibrator, FitReport
-from driftcal.calibrators.beta import BetaCalibration
-from driftcal.calibrators.binning import HistogramBinning, PlattBinning
-from driftcal.calibrators.consistency import AverageThresholdedConfidence, DifferenceOfConfidences
-from driftcal.calibrators.density import DensityAwareCalibration
-from driftcal.calibrators.density_network import DensityAwareNetwork
-from driftcal.calibrators.dirichlet import DirichletCalibration
-from driftcal.calibrators.domains import MultiDomainTemperatureScaling
-from driftcal.calibrators.ensemble import EnsembleTemperatureScaling
-from driftcal.calibrators.entropy import EntropyTemperatureScaling
-from driftcal.calibrators.identity import Identity
-from driftcal.calibrators.isotonic import (
+from driftcal.calibrators.nonparametric.histogram import HistogramBinning, PlattBinning
+from driftcal.calibrators.nonparametric.isotonic import (
     IsotonicRegression,
     IsotonicRegressionMulticlass,
     TemperatureIsotonicRegression,
 )
-from driftcal.calibrators.ladder import LadderConsistency, LadderIsotonic, LadderTemperature
-from driftcal.calibrators.learnt_ladder import LadderParameterized
-from driftcal.calibrators.parameterized import ParameterizedTemperatureScaling
-from driftcal.calibrators.platt import PlattScaling
-from driftcal.calibrators.spline import SplineCalibration
-from driftcal.calibrators.temperature import TemperatureScaling
-from driftcal.calibrators.vector import StructuredVectorScaling, VectorScaling
+from driftcal.calibrators.nonparametric.spline import SplineCalibration
+from driftcal.calibrators.samplewise.dac import DensityAwareCalibration
+from driftcal.calibrators.samplewise.dac_pts import DensityAwareNetwork
+from driftcal.calibrators.samplewise.hts import EntropyTemperatureScaling
+from driftcal.calibrators.samplewise.md_ts import MultiDomainTemperatureScaling
+from driftcal.calibrators.samplewise.pts import ParameterizedTemperatureScaling
+from driftcal.calibrators.scaling.beta import BetaCalibration
+from driftcal.calibrators.scaling.dirichlet import DirichletCalibration
+from driftcal.calibrators.scaling.ensemble_temperature import EnsembleTemperatureScaling
+from driftcal.calibrators.scaling.platt import PlattScaling
+from driftcal.calibrators.scaling.temperature import TemperatureScaling
+from driftcal.calibrators.scaling.uncalibrated import Identity
+from driftcal.calibrators.scaling.vector import StructuredVectorScaling, VectorScaling
+from driftcal.calibrators.windowed.expectation_consistency import AverageThresholdedConfidence, DifferenceOfConfidences
+from driftcal.calibrators.windowed.learned_scale import LevelParameterizedScaling
+from driftcal.calibrators.windowed.level_matching import (
+    LevelExpectationConsistency,
+    LevelIsotonicRegression,
+    LevelTemperatureScaling,
+)
 from driftcal.errors import InputError, UnknownName
 
 #: Every calibrator under its short name.
@@ -54,10 +58,10 @@ CALIBRATORS: dict[str, type[Calibrator]] = {
     "dac": DensityAwareCalibration,
     "dac-pts": DensityAwareNetwork,
     "md-ts": MultiDomainTemperatureScaling,
-    "ladder-ts": LadderTemperature,
-    "ladder-ec": LadderConsistency,
-    "ladder-irm": LadderIsotonic,
-    "ladder-pts": LadderParameterized,
+    "ladder-ts": LevelTemperatureScaling,
+    "ladder-ec": LevelExpectationConsistency,
+    "ladder-irm": LevelIsotonicRegression,
+    "ladder-pts": LevelParameterizedScaling,
     "atc-ec": AverageThresholdedConfidence,
     "doc-ec": DifferenceOfConfidences,
 }

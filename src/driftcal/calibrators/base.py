@@ -14,11 +14,12 @@ import numpy as np
 import sklearn.exceptions
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from driftcal import checks, chunks
-from driftcal.calibrators.rungs import rungs_of
+from driftcal.calibrators.levels import split_by_level
+from driftcal.core import validation
+from driftcal.core.dataset import LabelledLogits, map_blocks
+from driftcal.core.labels import as_columns, declared_classes
+from driftcal.core.numerics import kernel
 from driftcal.errors import DidNotConverge, InputError, LogitsError, NotFittedError
-from driftcal.numerics import kernel
-from driftcal.rows import Rows, map_blocks
 from driftcal.types import AnyArray, Array, Float64, Logits, LogProbs, Probs
 
 
@@ -58,9 +59,9 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     keeps_accuracy: ClassVar[bool]
     #: Whether `fit` looks at which rung of the noise ladder a row comes from; the others accept `levels` and ignore it.
     needs_levels: ClassVar[bool] = False
-    #: Whether `adapt` can follow a window of unlabelled logits; see :mod:`driftcal.calibrators.adaptive`.
+    #: Whether `adapt` can follow a window of unlabelled logits; see :mod:`driftcal.calibrators.windowed.windowed_calibrator`.
     adaptive: ClassVar[bool] = False
-    #: Whether `fit` and `predict_proba` take a model's features; see :mod:`driftcal.calibrators.features`.
+    #: Whether `fit` and `predict_proba` take a model's features; see :mod:`driftcal.calibrators.samplewise.feature_calibrator`.
     needs_features: ClassVar[bool] = False
     #: Whether `fit` also takes the features of training rows.
     needs_reference: ClassVar[bool] = False
@@ -73,12 +74,12 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     classes: Sequence[Any] | None
 
     @abstractmethod
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         """Learn from `rows`; set every attribute in `fitted`; raise where there is no certified optimum."""
 
-    def _fit_rungs(self, rungs: Sequence[Rows]) -> FitReport:
+    def _fit_levels(self, by_level: Sequence[LabelledLogits]) -> FitReport:
         """The same from the rungs of a ladder, the clean one first, for a calibrator that needs levels."""
-        return self._fit(rungs[0])
+        return self._fit(by_level[0])
 
     @abstractmethod
     def _map(self, logits: Logits, out: Float64) -> None:
@@ -132,7 +133,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self.classes_: Array = rows.classes
         self.n_features_in_ = rows.n_classes
         self.__dict__.pop("feature_names_in_", None)
-        if names := chunks.column_names(logits):
+        if names := validation.column_names(logits):
             self.feature_names_in_: Array = np.array(names, object)
         # one more pass than the fit's own: the scan that checked the rows
         self.fit_report_ = FitReport(
@@ -140,18 +141,18 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         )
         return self
 
-    def _fit_given(self, rows: Rows, features: AnyArray, reference: AnyArray, levels: AnyArray) -> FitReport:
+    def _fit_given(self, rows: LabelledLogits, features: AnyArray, reference: AnyArray, levels: AnyArray) -> FitReport:
         """Hand what was given beside the rows to the kind of fit that wants it."""
         if features is not None or reference is not None:
             name = type(self).__name__
             raise InputError(f"{name} looks at logits only; features or reference was given. Leave them out.")
-        return self._fit_rungs(rungs_of(rows, levels)) if self.needs_levels else self._fit(rows)
+        return self._fit_levels(split_by_level(rows, levels)) if self.needs_levels else self._fit(rows)
 
-    def _rows(self, logits: AnyArray, y: AnyArray, sample_weight: AnyArray) -> Rows:
+    def _rows(self, logits: AnyArray, y: AnyArray, sample_weight: AnyArray) -> LabelledLogits:
         """Checked rows; whoever has made some already, perhaps elsewhere, may pass them instead of logits."""
         names = getattr(self, "classes", None)
-        if not isinstance(logits, Rows):
-            return Rows(logits, y, sample_weight, classes=chunks.class_order(logits, y, names))
+        if not isinstance(logits, LabelledLogits):
+            return LabelledLogits(logits, y, sample_weight, classes=declared_classes(logits, y, names))
         if y is not None or sample_weight is not None or names is not None:
             raise InputError("y, sample_weight and classes belong to the rows already; leave them out.")
         return logits
@@ -175,8 +176,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def score(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray = None) -> float:
         """The accuracy on logits X, labels y in any form that `fit` takes."""
         predicted = self.predict(X).reshape(-1)
-        labels, _ = checks.as_labels(y, self.n_features_in_, len(predicted), classes=self.classes_.tolist())
-        weights = checks.as_weights(sample_weight, len(predicted))
+        labels, _ = as_columns(y, self.n_features_in_, len(predicted), classes=self.classes_.tolist())
+        weights = validation.as_weights(sample_weight, len(predicted))
         return float(np.average(predicted == self.classes_[labels], weights=weights))
 
     def _run(self, function: Any, logits: AnyArray) -> Float64:
@@ -187,14 +188,16 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if not self.__sklearn_is_fitted__():
             name = type(self).__name__
             raise _NotFitted(f"this {name} must be fitted before it is used; it is not. Call fit(logits, y) first.")
-        scores, shape = checks.as_logits(logits)
-        chunks.check_columns(logits, getattr(self, "feature_names_in_", None), "logits", "calibrator", LogitsError)
-        checks.finite_logits(scores, self.n_features_in_)
+        scores, shape = validation.as_logits(logits)
+        validation.check_columns(logits, getattr(self, "feature_names_in_", None), "logits", "calibrator", LogitsError)
+        validation.finite_logits(scores, self.n_features_in_)
         return scores, shape
 
     def save(self, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> Path:
         """Write this calibrator to `path` as safetensors; `driftcal.load(path)` brings it back, equal to the bit."""
-        from driftcal.calibrators.artefact import save  # the file format knows all calibrators, so it comes after them
+        from driftcal.calibrators.serialization import (
+            save,  # the file format knows all calibrators, so it comes after them
+        )
 
         return save(self, path, notes=notes)
 

@@ -17,38 +17,37 @@ import numpy as np
 from driftcal._version import __version__
 from driftcal.calibrators import CALIBRATORS, Calibrator, FitReport, IsotonicRegressionMulticlass, make_calibrator
 from driftcal.errors import ArtefactError, DriftcalError, InputError, NotFittedError
-from driftcal.files import fingerprint, read_tensors, write_tensors
+from driftcal.io.files import fingerprint, read_tensors, write_tensors
 from driftcal.types import Array
 
 _FORMAT = "driftcal-calibrator"
 _VERSION = 1
 
 
-def save(calibrator: Calibrator, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> Path:
-    """Write a fitted calibrator to `path`, atomically; `notes` are further plain values to keep with it.
+def save(
+    calibrator: Calibrator,
+    path: str | os.PathLike[str],
+    *,
+    notes: Mapping[str, Any] | None = None,
+    others: Mapping[str, Calibrator] | None = None,
+) -> Path:
+    """Write a fitted calibrator to `path`, atomically.
 
-    The same calibrator gives the same bytes; after loading, probabilities are the same to the bit.
+    `notes` are further plain values to keep with it, `others` further fitted calibrators by name, such as the windowed
+    form and the baseline. The same calibrator gives the same bytes; after loading, probabilities are the same to the bit.
     """
-    if not calibrator.__sklearn_is_fitted__():
-        raise NotFittedError("only a fitted calibrator can be saved; this one is not. Call fit(logits, y) first.")
-    names = [name for name, kind in CALIBRATORS.items() if kind is type(calibrator)]
-    if not names:
-        raise InputError(
-            f"only driftcal's own calibrators can be saved; this is a {type(calibrator).__name__}. Register it in CALIBRATORS."
-        )
-    arrays = {name: np.atleast_1d(np.asarray(getattr(calibrator, name))) for name in calibrator.fitted}
+    description, arrays = _describe(calibrator)
     note: dict[str, Any] = {
         "format": _FORMAT,
         "version": _VERSION,
         "library": __version__,
-        "calibrator": names[0],
-        "params": {key: _plain(value) for key, value in calibrator.get_params(deep=False).items()},
-        "scalars": [name for name in calibrator.fitted if np.ndim(getattr(calibrator, name)) == 0],
-        "classes": calibrator.classes_.tolist(),
-        **({"feature_names": list(calibrator.feature_names_in_)} if hasattr(calibrator, "feature_names_in_") else {}),
-        "fit_report": _without_clock(calibrator.fit_report_),
+        **description,
         "notes": dict(notes or {}),
     }
+    if others:
+        described = {name: _describe(other) for name, other in others.items()}
+        note["others"] = {name: description for name, (description, _) in described.items()}
+        arrays |= {f"{name}/{key}": value for name, (_, own) in described.items() for key, value in own.items()}
     try:
         note["digest"] = _digest(note, arrays)
     except (TypeError, ValueError) as error:
@@ -57,6 +56,27 @@ def save(calibrator: Calibrator, path: str | os.PathLike[str], *, notes: Mapping
         ) from error
     # a safetensors file without tensors is legal but refused by some readers
     return write_tensors(path, [arrays or {"empty": np.zeros(1)}], note)
+
+
+def _describe(calibrator: Calibrator) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Plain values and arrays that say all about a fitted calibrator."""
+    if not calibrator.__sklearn_is_fitted__():
+        raise NotFittedError("only a fitted calibrator can be saved; this one is not. Call fit(logits, y) first.")
+    names = [name for name, kind in CALIBRATORS.items() if kind is type(calibrator)]
+    if not names:
+        raise InputError(
+            f"only driftcal's own calibrators can be saved; this is a {type(calibrator).__name__}. Register it in CALIBRATORS."
+        )
+    arrays = {name: np.atleast_1d(np.asarray(getattr(calibrator, name))) for name in calibrator.fitted}
+    description = {
+        "calibrator": names[0],
+        "params": {key: _plain(value) for key, value in calibrator.get_params(deep=False).items()},
+        "scalars": [name for name in calibrator.fitted if np.ndim(getattr(calibrator, name)) == 0],
+        "classes": calibrator.classes_.tolist(),
+        **({"feature_names": list(calibrator.feature_names_in_)} if hasattr(calibrator, "feature_names_in_") else {}),
+        "fit_report": _without_clock(calibrator.fit_report_),
+    }
+    return description, arrays
 
 
 def load(path: str | os.PathLike[str]) -> Calibrator:
@@ -69,6 +89,28 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     True
     """
     note, arrays = _read(Path(path))
+    return _restore(path, note, {name: value for name, value in arrays.items() if "/" not in name})
+
+
+def load_others(path: str | os.PathLike[str]) -> dict[str, Calibrator]:
+    """The further calibrators that `save` wrote beside the one that `load` gives, by name."""
+    note, arrays = _read(Path(path))
+    others = note.get("others", {})
+    if not isinstance(others, Mapping):
+        raise ArtefactError(
+            f"{path} must name its further calibrators; it holds {type(others).__name__}. Save it again."
+        )
+    return {
+        name: _restore(
+            path,
+            description,
+            {key.removeprefix(f"{name}/"): value for key, value in arrays.items() if key.startswith(f"{name}/")},
+        )
+        for name, description in others.items()
+    }
+
+
+def _restore(path: str | os.PathLike[str], note: Mapping[str, Any], arrays: Mapping[str, Array]) -> Calibrator:
     try:
         calibrator = make_calibrator(note["calibrator"], **note["params"])
         if sorted(arrays) != sorted(calibrator.fitted):
@@ -162,13 +204,17 @@ def _check_shapes(calibrator: Calibrator) -> None:
         ):
             raise ValueError("curve_starts_ must rise from 0, one step per curve")
     if "statistics_" in values:
-        rungs = values["statistics_"].size
-        lengths |= dict.fromkeys(("statistics_", "accuracies_", "temperatures_"), (rungs,)) | {"last_": ()}
-        if not 0 <= values["last_"] <= rungs - 1 or not (values.get("temperatures_", np.ones(1)) > 0).all():
+        by_level = values["statistics_"].size
+        lengths |= dict.fromkeys(("statistics_", "accuracies_", "temperatures_"), (by_level,)) | {"last_": ()}
+        if not 0 <= values["last_"] <= by_level - 1 or not (values.get("temperatures_", np.ones(1)) > 0).all():
             raise ValueError("last_ must be a place on the ladder and temperatures_ positive")
     if rung_starts is not None:
         lengths |= dict.fromkeys(("rung_scores_", "rung_values_"), (int(rung_starts[-1]),))
-        if rung_starts.dtype != np.int64 or rung_starts.shape != (rungs + 1,) or not (np.diff(rung_starts) > 0).all():
+        if (
+            rung_starts.dtype != np.int64
+            or rung_starts.shape != (by_level + 1,)
+            or not (np.diff(rung_starts) > 0).all()
+        ):
             raise ValueError("rung_starts_ must rise from 0, one step per rung")
     for name, shape in {**lengths, **calibrator._shapes()}.items():
         if name in values and values[name].shape != shape:

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from driftcal import __version__
+from driftcal.cli.console import printable
 from driftcal.cli.demo import demo
 from driftcal.cli.evaluate import evaluate
 from driftcal.cli.export import export
@@ -22,7 +23,6 @@ from driftcal.cli.plan import plan
 from driftcal.cli.recalibrate import recalibrate
 from driftcal.cli.report import report
 from driftcal.cli.shifts import shifts
-from driftcal.cli.talk import printable
 from driftcal.cli.tune import tune
 from driftcal.errors import DriftcalError, UnknownName
 

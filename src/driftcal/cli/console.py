@@ -14,19 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from driftcal.core.text import printable as printable
+
 #: A run that is over before this many seconds needs no bar.
 PATIENCE = 2.0
 #: Without a terminal there is a line now and then instead.
 EVERY = 15.0
-
-
-def printable(text: object) -> str:
-    """Text as one line: control characters, which could move the cursor or recolour the terminal, are spelt out.
-
-    >>> printable("a" + chr(10) + "b" + chr(27) + "[31m")
-    'a\\\\nb\\\\x1b[31m'
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
 def wrapped(text: object, stream: Any) -> str:

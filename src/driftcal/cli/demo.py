@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.talk import Prose, Talk
+from driftcal.cli.console import Prose, Talk
 
 
 @options.with_model_options
@@ -51,8 +51,8 @@ def demo(
         --mean 0.4914,0.4822,0.4465 --std 0.2023,0.1994,0.2010
     """
     from driftcal.cli.tables import GAINS, gain_table, ladder_table, plan_lines
-    from driftcal.demo import Demo
-    from driftcal.report.words import tell
+    from driftcal.paper.demo import Demo
+    from driftcal.report.text import tell
 
     talk = Talk(as_json, quiet)
     if model is None and model_options:
@@ -72,7 +72,7 @@ def demo(
         "tuning, then testing under drift: about a minute" if model is None else "tuning, then testing under drift"
     )
     with talk.progress("demo", plan.inputs + 10 * len(run.validation)) as bar:
-        outcome = run.run(on_rows=bar, about={"command": context.obj})
+        outcome = run.run(on_progress=bar, about={"command": context.obj})
     if outcome.tuned.ladder is not None:
         talk.show(ladder_table(outcome.tuned.ladder))
     talk.say(outcome.tuned.explanation)

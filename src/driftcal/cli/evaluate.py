@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.talk import Prose, Talk
+from driftcal.cli.console import Prose, Talk
 
 
 @options.with_engine_options
@@ -80,8 +80,8 @@ def evaluate(
     """
     from driftcal.calibrators import PAPER_CALIBRATORS
     from driftcal.cli.tables import plan_lines, summary_table, summary_title
-    from driftcal.report.words import tell
-    from driftcal.runs import EvaluationRun
+    from driftcal.pipeline.plan import EvaluationRun
+    from driftcal.report.text import tell
 
     talk = Talk(as_json, quiet)
     if compare and validation is None:
@@ -101,7 +101,7 @@ def evaluate(
         )
         return
     with options.engine_of(engine_options) as engine, talk.progress("evaluate", plan.inputs) as bar:
-        results = run.run(on_rows=bar, about={"command": context.obj}, engine=engine)
+        results = run.run(on_progress=bar, about={"command": context.obj}, engine=engine)
     path, headline = results.save(output), tell(results).headline
     talk.give(
         {

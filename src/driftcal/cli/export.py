@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.talk import Prose, Talk
+from driftcal.cli.console import Prose, Talk
 
 #: Of a file with rows to try a model on, these are enough.
 _MOST_ROWS = 256
@@ -60,8 +60,8 @@ def export(
     A model that was exported with a free number of features:
       driftcal export model.onnx cal.safetensors --inputs rows.npy
     """
-    from driftcal.deploy import append_to_onnx
-    from driftcal.deploy.labelled import read_rows
+    from driftcal.export import append_to_onnx
+    from driftcal.pipeline.labelled_logits import read_rows
 
     talk = Talk(as_json, quiet)
     if dry_run:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.talk import Talk
+from driftcal.cli.console import Talk
 
 
 def inspect(
@@ -29,7 +29,7 @@ def inspect(
       driftcal inspect run/store --json
     """
     from driftcal.cli.tables import ladder_table
-    from driftcal.inspection import describe, lines_of
+    from driftcal.pipeline.inspect_file import describe, lines_of
 
     talk = Talk(as_json, quiet)
     found = describe(path)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.talk import Talk, plain_numbers, printable
+from driftcal.cli.console import Talk, plain_numbers, printable
 
 if TYPE_CHECKING:
-    from driftcal.deploy.monitor_state import WindowReport
-    from driftcal.deploy.monitor_summary import Summary
+    from driftcal.monitor.states import WindowReport
+    from driftcal.monitor.summary import Summary
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # Windows that a live view shows; the newest is the last line.
@@ -83,8 +83,8 @@ def monitor(
     One JSON object per window, and a summary in the end:
       driftcal monitor cal.safetensors logits.npy --json
     """
-    from driftcal.deploy.monitor import Monitor
-    from driftcal.deploy.monitor_watch import Watch, batches_of
+    from driftcal.monitor.monitor import Monitor
+    from driftcal.monitor.watch import Watch, batches_of
 
     talk = Talk(as_json, quiet)
     span, timed = _span(every)

@@ -93,11 +93,14 @@ def _model_options(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads of the model's framework.", show_default="all cores")
     ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Open a TorchScript file, which can run code while it is loaded.")
+    ] = False,
 ) -> dict[str, Any]:
     """What `driftcal.open_model` wants to know beside the model; only what was said."""
     found: dict[str, Any] = {
         "outputs": outputs, "weights": weights, "batch_size": batch_size, "threads": threads,
-        "device": None if device == "auto" else device,
+        "device": None if device == "auto" else device, "trust": trust or None,
     }  # fmt: skip
     steps: dict[str, Any] = {
         "mean": numbers(mean, "--mean") or None, "std": numbers(std, "--std") or None, "layout": layout,

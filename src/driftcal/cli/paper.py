@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from driftcal.cli import options
+from driftcal.cli.console import Talk
 from driftcal.cli.paper_train import train
-from driftcal.cli.talk import Talk, printable
 
 #: id -> what it shows, in the order of the paper; a test holds this to the registry, which is slow to import
 TITLES = {
@@ -106,7 +106,7 @@ def _command(experiment: str) -> Callable[..., None]:
         dry_run: options.DryRun = False,
     ) -> None:
         from driftcal.cli.tables import plan_lines
-        from driftcal.paper import Reproduction, Written
+        from driftcal.paper.reproduction import Reproduction, Written
 
         talk = Talk(as_json, quiet)
         given = dict(_pair(text) for text in data or ["digits"])
@@ -125,7 +125,7 @@ def _command(experiment: str) -> Callable[..., None]:
             talk.say(f"{written.outcome.experiment}: {written.outcome.title}, {len(written.files)} files")
 
         with talk.progress("paper", plan.inputs) as bar:
-            done = reproduction.run(on_rows=bar, on_done=say)
+            done = reproduction.run(on_progress=bar, on_done=say)
         talk.give(
             {"folder": str(output), "inputs": bar.done, "skipped": list(reproduction.skipped), "experiments": list(map(_plain, done))},
             *(item for written in done if len(done) == 1 for item in _shown(written)),
@@ -159,27 +159,13 @@ def _plain(written: Any) -> dict[str, Any]:
 
 def _shown(written: Any) -> list[Any]:
     """The tables of one experiment for a terminal."""
-    from driftcal.cli.talk import Prose
+    from driftcal.cli.console import Prose
+    from driftcal.report.table import to_terminal
 
     shown: list[Any] = []
     for table in written.outcome.tables:
-        shown += [table.title, _as_rich(table), ""]
+        shown += [table.title, to_terminal(table), ""]
     return [*shown, *(Prose(note) for note in written.outcome.notes)]
-
-
-def _as_rich(table: Any) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    from driftcal.report.paper.tables import shown_cells
-
-    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for key, heading in table.columns.items():
-        words = any(isinstance(row.get(key), str) for row in table.rows)
-        drawn.add_column(Text(heading), justify="left" if words else "right", overflow="fold", header_style="bold")
-    for cells in shown_cells(table):
-        drawn.add_row(*(Text(printable(cell)) for cell in cells.values()))
-    return drawn
 
 
 for _name in TITLES:

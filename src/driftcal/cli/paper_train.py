@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.talk import Talk, duration
+from driftcal.cli.console import Talk, duration
+from driftcal.paper.networks import CIFAR10_NETWORKS
 
 
 def train(
-    network: Annotated[str, typer.Argument(help="mobilenetv2, densenet121, resnet50 or vgg19.", metavar="NETWORK")],
+    network: Annotated[str, typer.Argument(help=f"{', '.join(CIFAR10_NETWORKS)}.", metavar="NETWORK")],
     data: Annotated[str, typer.Option(help="Where CIFAR-10 lies: cifar10=DIR.", metavar="NAME=DIR")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Weights go to OUTPUT/NETWORK.", metavar="DIR")] = Path(
         "runs/networks"
@@ -42,15 +43,14 @@ def train(
     """
     from dataclasses import replace
 
-    from driftcal.bench.networks import NETWORKS
-    from driftcal.bench.recipe import RECIPES, Recipe
-    from driftcal.bench.training import Budget, train_network
+    from driftcal.data import cifar10
     from driftcal.errors import UnknownName
-    from driftcal.sources import cifar10
+    from driftcal.paper.training.schedule import RECIPES, Recipe
+    from driftcal.paper.training.train import Budget, train_network
 
     talk = Talk(as_json, quiet)
-    if network not in NETWORKS:
-        raise UnknownName.of("network", network, NETWORKS)
+    if network not in CIFAR10_NETWORKS:
+        raise UnknownName.of("network", network, CIFAR10_NETWORKS)
     name, _, folder = data.partition("=")
     if name != "cifar10" or not folder:
         raise typer.BadParameter(f"must be cifar10=DIR; it is {data!r}.", param_hint="--data")
@@ -64,7 +64,7 @@ def train(
     images, test = cifar10(folder, part="train"), cifar10(folder, part="test")
     with talk.progress(f"train {network}", 45_000 * (budget.epochs or 0)) as bar:
         recipe = replace(RECIPES.get(network, Recipe()), bfloat16=bfloat16)
-        card = train_network(network, images, test, home, budget=budget, seed=seed, recipe=recipe, on_rows=bar)
+        card = train_network(network, images, test, home, budget=budget, seed=seed, recipe=recipe, on_progress=bar)
     talk.say(
         f"{network}: {card['test_accuracy']:.1%} of the test images right, {card['validation_accuracy']:.1%} of those held "
         f"out, after {card['epochs']:.1f} epochs in {duration(card['seconds'])}."

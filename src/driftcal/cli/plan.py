@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.talk import Prose, Talk, duration
+from driftcal.cli.console import Prose, Talk, duration
 
 
 @options.with_model_options
@@ -49,13 +49,13 @@ def plan(
     ImageNet-C on fifty thousand images, reckoned from a few of them:
       driftcal plan model.onnx some.npz --rows 50000 --suite imagenet-c
     """
-    from driftcal.calibrated import suite_for
     from driftcal.cli.tables import scaling_table
-    from driftcal.collect import Collector
+    from driftcal.data import open_source
     from driftcal.models import open_model
-    from driftcal.planning import Assumptions, Probe, Workload, on_threads, scaling
-    from driftcal.sources import open_source
-    from driftcal.tuning import shift_for
+    from driftcal.pipeline.calibrated_model import suite_for
+    from driftcal.pipeline.collect import Collector
+    from driftcal.pipeline.scaling import Assumptions, Probe, Workload, on_threads, scaling
+    from driftcal.pipeline.tune import shift_for
 
     talk = Talk(as_json, quiet)
     counts = [int(k) for k in options.numbers(workers, "--workers")]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.talk import Talk
+from driftcal.cli.console import Talk
 
 
 @options.with_model_options
@@ -68,9 +68,9 @@ def recalibrate(
         --with val.npz --weight auto
     """
     from driftcal.cli.tables import change_table
-    from driftcal.deploy.labelled import answer_labelled, read_labelled
-    from driftcal.deploy.recalibrate import next_name, recalibrate_file
-    from driftcal.deploy.recalibrate import recalibrate as refit
+    from driftcal.pipeline.labelled_logits import answer_labelled, read_labelled
+    from driftcal.pipeline.recalibrate import next_name, recalibrate_file
+    from driftcal.pipeline.recalibrate import recalibrate as refit
 
     def rows(where: str) -> Any:
         if model is None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.talk import Talk
+from driftcal.cli.console import Talk
 
 
 def report(
@@ -42,10 +42,10 @@ def report(
     Every number with its interval, for pandas or a spreadsheet:
       driftcal report run --format csv --table rows > rows.csv
     """
-    from driftcal.files import write_atomic
-    from driftcal.report import FORMATS, write_report
+    from driftcal.io.files import write_atomic
+    from driftcal.pipeline.results import Results
+    from driftcal.report import FORMATS, result_table, write_report
     from driftcal.report.figures import write_figures
-    from driftcal.results import Results
 
     talk = Talk(as_json, quiet)
     if form != "html" and form not in FORMATS:
@@ -60,10 +60,10 @@ def report(
     for path in drawn:
         talk.say(path)
     if target is None:
-        print(FORMATS["json" if as_json else form](results, table), end="")
+        print(FORMATS["json" if as_json else form](result_table(results, table)), end="")
         return
     if form == "html":
         written = write_report(results, target, title=title)
     else:
-        written = write_atomic(target, FORMATS[form](results, table).encode())
+        written = write_atomic(target, FORMATS[form](result_table(results, table)).encode())
     talk.give({"report": str(written), "figures": [str(path) for path in drawn]}, str(written))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.talk import Talk
+from driftcal.cli.console import Talk
 
 
 def shifts(
@@ -34,14 +34,14 @@ def shifts(
     What would they do to this photograph?
       driftcal shifts --contact-sheet photo.png -o shifts.png
     """
-    from driftcal import perturb
-    from driftcal.perturb import catalogue
-    from driftcal.perturb.contact_sheet import save_contact_sheet
+    from driftcal import shifts
+    from driftcal.shifts import catalogue
+    from driftcal.shifts.contact_sheet import save_contact_sheet
 
     talk = Talk(as_json, quiet)
-    chosen = list(perturb.get_suite(suite).shifts) if suite else perturb.drawable()
+    chosen = list(shifts.get_suite(suite).shifts) if suite else shifts.drawable()
     if contact_sheet is None:
-        listed = {shift.name: shift for shift in chosen} if suite else perturb.SHIFTS
+        listed = {shift.name: shift for shift in chosen} if suite else shifts.SHIFTS
         talk.give(catalogue.catalogue(listed), *catalogue.catalogue_text(listed).splitlines())
     else:
         path = output if dry_run else save_contact_sheet(contact_sheet, output, chosen, seed=seed)

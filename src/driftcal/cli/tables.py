@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driftcal.cli.talk import duration, printable
-from driftcal.deploy.recalibrate import Recalibration
-from driftcal.planning import Estimate
-from driftcal.results import Results, Summary
-from driftcal.runs import Plan
+from driftcal.cli.console import duration, printable
+from driftcal.pipeline.plan import Plan
+from driftcal.pipeline.recalibrate import Recalibration
+from driftcal.pipeline.results import CalibratorSummary, Results
+from driftcal.pipeline.scaling import Estimate
 
 #: What stands above the table of gains.
 GAINS = "What tuning on perturbed data (-P) gains under drift, and costs in domain:"
@@ -68,7 +68,7 @@ def gain_table(results: Results) -> Any:
     return table
 
 
-def _pair(clean: Summary, perturbed: Summary | None, metric: str) -> tuple[str, str, str]:
+def _pair(clean: CalibratorSummary, perturbed: CalibratorSummary | None, metric: str) -> tuple[str, str, str]:
     before = getattr(clean, metric)
     if perturbed is None:
         return f"{before:.3f}", "", ""

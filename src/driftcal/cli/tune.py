@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.talk import Talk
+from driftcal.cli.console import Talk
 
 
 @options.with_engine_options
@@ -104,14 +104,14 @@ def tune(
         --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225 --dry-run
     """
     from driftcal.cli.tables import ladder_table, plan_lines
+    from driftcal.data import open_source
     from driftcal.models import open_model
-    from driftcal.runs import TuningRun
-    from driftcal.sources import open_source
+    from driftcal.pipeline.plan import TuningRun
 
     talk = Talk(as_json, quiet)
     run = TuningRun(
         open_model(model, **model_options),
-        open_source(validation).with_classes(options.words(classes)) if classes else open_source(validation),
+        open_source(validation, class_names=options.words(classes)) if classes else open_source(validation),
         {
             "method": method, "shift": None if shift == "none" else shift, "levels": levels, "seed": seed, "t_max": t_max,
             "clean_weight": clean_weight,
@@ -127,7 +127,7 @@ def tune(
         talk.give({**plan.to_dict(), "calibrator": str(output)}, *plan_lines(plan), f"would write {output}")
         return
     with options.engine_of(engine_options) as engine, talk.progress("tune", 2 * levels * len(run.validation)) as bar:
-        tuned = run.run(on_rows=bar, engine=engine)
+        tuned = run.run(on_progress=bar, engine=engine)
     path = tuned.save(output)
     if tuned.ladder is not None:
         talk.show(ladder_table(tuned.ladder))

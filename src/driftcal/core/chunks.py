@@ -1,30 +1,129 @@
-"""What comes as more than one array: sources of chunks, and frames whose columns have names."""
+"""Sources of chunks: labelled logits larger than memory, as a re-iterable of ``(logits, y)`` or ``(logits, y, sample_weight)``."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from driftcal import checks
+from driftcal.core import validation
+from driftcal.core.blocks import Block, Chunk, block_length, cut
+from driftcal.core.labels import as_classes, as_columns
+from driftcal.core.passes import Visit, visit_in_turn
+from driftcal.core.scan import MAX_MAGNITUDE
 from driftcal.errors import InputError, LogitsError
-from driftcal.types import AnyArray, Array, Labels, Logits, Weights
+from driftcal.types import Array, Float64, Labels, Logits
+
+#: Differences of logits may change between passes by this share of their mean: a network may compute last digits anew.
+_CHANGE = 1e-3
 
 
-def classes_of_chunks(source: Any, classes: Sequence[Any] | None) -> Array:
-    """The classes of a source of chunks, from `classes` or the width of the first chunk."""
+class ChunkSource:
+    """The blocks of a source of chunks. Every pass iterates the source again and must see the same samples.
+
+    Kernels trust what the first pass saw. A later pass that yields something else is refused before a kernel reads it.
+    """
+
+    subsample_stride = 1  # skipped blocks of a stream would have to be read all the same
+
+    def __init__(self, source: Any, classes: Sequence[Any] | None) -> None:
+        self._source, self._declared = source, classes
+        self.classes = _classes_of_chunks(source, classes)
+        self.n_classes = len(self.classes)
+        self.n_samples = -1  # until the first pass has counted
+        self._margins: Float64 | None = None  # see _check_order
+        self._margin_sum, self._margin_count = 0.0, 0
+
+    def blocks(self, multiple: int = 1, *, ordered: bool = True) -> Iterator[Block]:
+        """All blocks in order, `multiple` times as long; the last one of a chunk may be shorter."""
+        start, step = 0, block_length(self.n_classes) * multiple
+        first_pass = self.n_samples < 0
+        for chunk in self._chunks():
+            logits, labels, _ = chunk
+            if not first_pass:
+                self._check_content(start + len(logits), labels)
+                if ordered and len(labels):
+                    self._check_order(start, logits, labels)
+            for low in range(0, len(logits), step):
+                yield cut(chunk, low, low + step, start)
+            start += len(logits)
+        if not first_pass and start < self.n_samples:
+            raise self._changed()
+
+    def visit(self, visit: Visit, stride: int = 1, *, ordered: bool = False) -> None:
+        """Blocks go to the accumulators in turn."""
+        visit_in_turn(visit, islice(self.blocks(ordered=ordered), 0, None, stride))
+
+    def _chunks(self) -> Iterator[Chunk]:
+        """The chunks, each checked like an array."""
+        fitted_names: list[str] | None = None
+        start = 0
+        for number, chunk in enumerate(self._source):
+            logits, y, sample_weight = _parts(chunk)
+            fitted_names = fitted_names or validation.column_names(logits)
+            validation.check_columns(
+                logits, fitted_names, "a later chunk", "", LogitsError, "Put the columns of all chunks into one order."
+            )
+            scores, _ = validation.as_logits(logits)
+            if scores.shape[1] != self.n_classes:
+                raise LogitsError(
+                    f"all chunks must have {self.n_classes} columns, as the first; one has {scores.shape[1]}. Are two models mixed?"
+                )
+            try:
+                labels, _ = as_columns(y, self.n_classes, len(scores), classes=self._declared)
+                weights = validation.as_weights(sample_weight, len(scores))
+            except InputError as error:
+                raise type(error)(f"{error} This is chunk {number}, which begins at sample {start}.") from error
+            yield scores, labels, weights
+            start += len(scores)
+
+    def _check_content(self, stop: int, labels: Labels) -> None:
+        if stop > self.n_samples or (len(labels) and not 0 <= labels.min() <= labels.max() < self.n_classes):
+            raise self._changed()
+
+    def _changed(self) -> LogitsError:
+        return LogitsError(
+            f"a source of chunks must yield the same samples in every pass; the first pass saw {self.n_samples} samples with labels "
+            f"0..{self.n_classes - 1}, a later one sees others. Fix the order and the content of the source."
+        )
+
+    def _check_order(self, start: int, logits: Logits, labels: Labels) -> None:
+        """Remember one difference of logits per sample in the first ordered pass; later passes must show about the same."""
+        if self._margins is None:
+            self._margins = np.full(self.n_samples, np.nan)
+        true_class, next_class = (
+            logits[np.arange(len(labels)), column].astype(np.float64)
+            for column in (labels, (labels + 1) % self.n_classes)
+        )
+        with np.errstate(invalid="ignore"):  # both masked
+            new = np.nan_to_num(true_class - next_class, nan=0.0, posinf=MAX_MAGNITUDE, neginf=-MAX_MAGNITUDE)
+        old = self._margins[start : start + len(labels)]
+        unmasked = np.abs(new[np.isnan(old) & (np.abs(new) < MAX_MAGNITUDE)])
+        self._margin_sum += float(unmasked.sum())
+        self._margin_count += len(unmasked)
+        # NaN, a margin that is new, compares as False
+        if (np.abs(old - new) > _CHANGE * self._margin_sum / max(self._margin_count, 1)).any():
+            raise LogitsError(
+                "a source of chunks must yield the same samples in every pass, in the same order; a later pass sees other logits "
+                f"from sample {start} on. Let it neither shuffle nor augment, or write its logits to a file first."
+            )
+        old[:] = new
+
+
+def _classes_of_chunks(source: Any, classes: Sequence[Any] | None) -> Array:
+    """The class of each column: `classes`, or as many numbers as the first chunk has columns."""
     if iter(source) is source:
         raise LogitsError(
             "a source of chunks must be readable more than once; an iterator or generator was given, which is empty after one pass. "
             "Pass an object whose __iter__ starts anew."
         )
     for chunk in source:
-        scores, _ = checks.as_logits(_parts(chunk)[0])
-        return np.arange(scores.shape[1]) if classes is None else checks.as_classes(classes, scores.shape[1])
+        scores, _ = validation.as_logits(_parts(chunk)[0])
+        return np.arange(scores.shape[1]) if classes is None else as_classes(classes, scores.shape[1])
     raise LogitsError(
-        "logits must hold at least one row; the source of chunks yields nothing. Check the path or the filter behind it."
+        "logits must hold at least one sample; the source of chunks yields nothing. Check the path or the filter behind it."
     )
 
 
@@ -34,62 +133,3 @@ def _parts(chunk: Any) -> tuple[Any, Any, Any]:
             f"a source must yield (logits, y) or (logits, y, sample_weight); it yielded {type(chunk).__name__}. Yield tuples."
         )
     return chunk[0], chunk[1], chunk[2] if len(chunk) == 3 else None
-
-
-def iterate_chunks(source: Any, classes: Array) -> Iterator[tuple[Logits, Labels, Weights | None]]:
-    """The chunks of `source`, each checked like an array."""
-    first: list[str] | None = None
-    for chunk in source:
-        logits, y, sample_weight = _parts(chunk)
-        first = first or column_names(logits)
-        check_columns(logits, first, "a later chunk", "", LogitsError, "Put the columns of all chunks into one order.")
-        scores, _ = checks.as_logits(logits)
-        if scores.shape[1] != len(classes):
-            raise LogitsError(
-                f"all chunks must have {len(classes)} columns, as the first; one has {scores.shape[1]}. Are two models mixed?"
-            )
-        labels, _ = checks.as_labels(y, len(classes), len(scores), classes=classes.tolist())
-        yield scores, labels, checks.as_weights(sample_weight, len(scores))
-
-
-def column_names(logits: AnyArray) -> list[str] | None:
-    """The names of a frame's columns, if all of them are strings."""
-    names = list(getattr(logits, "columns", ()))
-    return names if names and all(isinstance(name, str) for name in names) else None
-
-
-def check_columns(
-    frame: AnyArray, fitted: Sequence[Any] | None, name: str, owner: str, error: type[InputError], way_out: str = ""
-) -> None:
-    """Refuse a frame whose columns are not those of fit in the same order; what has no names passes."""
-    names = column_names(frame)
-    if names and fitted is not None and names != list(fitted):
-        raise error(
-            f"{name} must have the columns of fit in the same order, {list(fitted)[:3]} …; they have {names[:3]} …. "
-            f"{way_out or f'Pass {name}[{owner}.feature_names_in_].'}"
-        )
-
-
-def class_order(scores: AnyArray, y: AnyArray, classes: Sequence[Any] | None) -> Sequence[Any] | None:
-    """The class of each column, in order: as given, or as the columns of a frame are named; None where nothing says it."""
-    names = column_names(scores)
-    if classes is None or not names:
-        return _column_classes(names, y) if classes is None else classes
-    given = list(classes)
-    if given != names and sorted(map(str, given)) == sorted(names):
-        raise InputError(
-            f"classes must come in the order of the frame's columns, {names[:3]} …; they are {given[:3]} …. Leave them out."
-        )
-    return classes
-
-
-def _column_classes(names: list[str] | None, y: AnyArray) -> list[str] | None:
-    """The names of a frame's columns, if all labels are among them, or if they name the columns of one-hot labels."""
-    if not names or y is None:
-        return None
-    if (own := column_names(y)) and sorted(own) == sorted(names):
-        return names
-    with contextlib.suppress(TypeError, ValueError):  # y is checked, and refused, elsewhere
-        if set(np.ravel(np.asarray(y, object)).tolist()) <= set(names):
-            return names
-    return None

@@ -72,10 +72,10 @@ def as_block(array: Array, first: int) -> Images:
     return block
 
 
-def as_seed(seed: Any) -> int:
+def as_seed(seed: Any, name: str = "seed") -> int:
     """A seed: a whole number from 0 to 2**64 - 1."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= int(seed) < 2**64:
-        raise InputError(f"seed must be a whole number from 0 to 2**64 - 1; got {seed!r}. Try seed=0.")
+        raise InputError(f"{name} must be a whole number from 0 to 2**64 - 1; got {seed!r}. Try {name}=0.")
     return int(seed)
 
 

@@ -25,7 +25,7 @@ def _pool(size: int, process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(size, thread_name_prefix="driftcal")
 
 
-def in_threads(run: Callable[[int], None], numbers: Sequence[int]) -> None:
+def run_in_threads(run: Callable[[int], None], numbers: Sequence[int]) -> None:
     """``run(number)`` for every number, on all cores."""
     size = threads()
     if size == 1 or len(numbers) <= 1:

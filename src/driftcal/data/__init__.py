@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+from driftcal.data.arrays import digits, from_arrays, npz
+from driftcal.data.cifar10 import cifar10, cifar10_c, cifar10_corruptions
+from driftcal.data.download import DOWNLOADS, fetch
+from driftcal.data.image_folder import image_folder
+from driftcal.data.imagenet import imagenet, imagenet_c, imagenet_corruptions
+from driftcal.data.objectnet import objectnet
+from driftcal.data.source import Source
 from driftcal.errors import DataError, InputError, UnknownName
-from driftcal.places import as_path, is_url
-from driftcal.sources.arrays import digits, from_arrays, npz
-from driftcal.sources.cifar import cifar10, cifar10_c, cifar10_corruptions
-from driftcal.sources.download import DOWNLOADS, fetch
-from driftcal.sources.imagenet import imagenet, imagenet_c, imagenet_corruptions
-from driftcal.sources.images import image_folder
-from driftcal.sources.objectnet import objectnet
-from driftcal.sources.source import Source
+from driftcal.io.paths import as_path, is_url
 
 SOURCES: dict[str, Callable[..., Source]] = {
     "digits": digits,
@@ -59,15 +59,17 @@ def open_source(what: Any, **options: Any) -> Source:
 
     ``"digits"``, ``"cifar10=DIR"``, ``"val.npz"``, ``"photos/"`` (one sub-folder per class), ``(x, y)`` or a `Source`.
     Files and folders may be URLs: ``"s3://bucket/val.npz"``, ``"imagenet=gs://bucket/val"``.
-    Options of the format follow as keywords, or in text after a question mark: ``"cifar10=DIR?part=train"``.
+    Options of the format follow as keywords, or in text after a question mark: ``"cifar10=DIR?part=train"``. Every format
+    takes `class_names`: all classes, in the order of the model's outputs.
 
     >>> open_source("digits").input_shape
     (8, 8, 1)
     """
     if isinstance(what, Source):
+        names = options.pop("class_names", None)
         if options:
             raise InputError(f"an open source takes no options; {', '.join(options)} were given.")
-        return what
+        return what if names is None else what.with_classes(names)
     if isinstance(what, tuple) and len(what) == 2:
         return from_arrays(*what, **options)
     if not isinstance(what, str | os.PathLike):
@@ -100,13 +102,15 @@ def open_source(what: Any, **options: Any) -> Source:
 
 def _call(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Source:
     opener = SOURCES[name]
+    names = None if "class_names" in inspect.signature(opener).parameters else options.pop("class_names", None)
     try:
         inspect.signature(opener).bind(*arguments, **options)
     except TypeError as error:
         wanted = ", ".join(str(p) for p in inspect.signature(opener).parameters.values() if p.kind is p.KEYWORD_ONLY)
         place = "" if name == "digits" else f" Write {name}=DIR;"
         raise InputError(f"source {name!r}: {error}.{place} its options: {wanted or 'none'}.") from error
-    return opener(*arguments, **options)
+    source = opener(*arguments, **options)
+    return source if names is None else source.with_classes(names)
 
 
 def _parse(query: str) -> dict[str, Any]:

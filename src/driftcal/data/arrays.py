@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from driftcal.checks import as_array
+from driftcal.core.labels import columns_and_names
+from driftcal.core.validation import as_array
+from driftcal.data.source import Source
 from driftcal.errors import DataError, ImagesError, InputError, LabelsError
-from driftcal.files import fingerprint
-from driftcal.places import as_path
-from driftcal.sources.source import Source
+from driftcal.io.files import fingerprint
+from driftcal.io.paths import as_path
 from driftcal.types import AnyArray, Array, Indices
 
 _INPUT_NAMES = ("x", "images", "inputs", "features", "data", "X", "x_test", "x_val")
@@ -31,15 +32,16 @@ def from_arrays(
     """Images (n, H, W), (n, H, W, C) or features (n, F) with one label each.
 
     uint8 images are divided by 255; float images must lie in [0, 1]. Grey images get a channel axis. Labels are
-    integers from 0 (-1: no class is right) or names. Without `class_names` there are as many classes as the largest
-    label says, which is wrong when the last classes are absent: name them then.
+    integers from 0 (-1: no class is right) or names from `class_names`, which come in the order of the model's outputs.
+    Without `class_names` there are as many classes as the largest label says, which is wrong when the last classes are
+    absent: name them then.
 
-    >>> source = from_arrays(np.zeros((4, 8, 8), np.uint8), ["cat", "dog", "cat", "dog"])
+    >>> source = from_arrays(np.zeros((4, 8, 8), np.uint8), ["cat", "dog", "cat", "dog"], class_names=["cat", "dog"])
     >>> source.input_shape, source.class_names, source.labels
     ((8, 8, 1), ('cat', 'dog'), array([0, 1, 0, 1]))
     """
     inputs = _as_inputs(as_array(x, "x", ImagesError))
-    labels, names = _as_classes(as_array(y, "y", LabelsError), class_names)
+    labels, names = columns_and_names(y, class_names)
     if len(labels) != len(inputs):
         raise LabelsError(f"y must hold one label per row of x; there are {len(inputs)} rows and {len(labels)} labels.")
 
@@ -93,44 +95,25 @@ def _as_inputs(x: Array) -> Array:
     return x
 
 
-def _as_classes(y: Array, class_names: Sequence[str] | None) -> tuple[Array, tuple[str, ...]]:
-    if y.ndim == 2 and 1 in y.shape:
-        y = y.reshape(-1)
-    if y.ndim != 1 or not len(y):
-        raise LabelsError(f"y must be one label per row, shape (n,); its shape is {y.shape}.")
-    if y.dtype.kind in "OUS":
-        text = np.array([item.decode() if isinstance(item, bytes) else str(item) for item in y.tolist()])
-        names = sorted(set(text.tolist())) if class_names is None else [str(item) for item in class_names]
-        number = {label: position for position, label in enumerate(names)}
-        unknown = sorted(set(text.tolist()) - set(names))
-        if unknown:
-            raise LabelsError(
-                f"labels must be among class_names; {unknown[0]!r} is not. Known: {', '.join(names[:20])}."
-            )
-        return np.array([number[item] for item in text.tolist()], np.int64), tuple(names)
-    if y.dtype.kind == "f" and not (y == np.floor(y)).all():
-        raise LabelsError("y must hold whole numbers or names; it holds fractions. Are x and y swapped?")
-    if y.dtype.kind not in "fiub":
-        raise LabelsError(f"y must hold integers or names; its dtype is {y.dtype}.")
-    labels = y.astype(np.int64)
-    if class_names is None:
-        return labels, tuple(str(number) for number in range(max(2, int(labels.max()) + 1)))
-    return labels, tuple(str(item) for item in class_names)
-
-
 def npz(
-    path: str | os.PathLike[str], *, x: str | None = None, y: str | None = None, group: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    x: str | None = None,
+    y: str | None = None,
+    group: str | None = None,
+    class_names: Sequence[str] | None = None,
 ) -> Source:
     """A ``.npz`` file with inputs ("x"), labels ("y") and, if it has them, "class_names" and "groups".
 
-    `x`, `y` and `group` name the arrays when they are called something else. Pickled arrays are refused.
+    `x`, `y` and `group` name the arrays when they are called something else. Labels that are text need `class_names`, here or
+    in the file, in the order of the model's outputs. Pickled arrays are refused.
     """
     file = as_path(path)
     try:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             inputs = stored[_pick(file, stored.files, x, _INPUT_NAMES, "inputs", "x")]
             labels = stored[_pick(file, stored.files, y, _LABEL_NAMES, "labels", "y")]
-            names = [str(n) for n in stored["class_names"]] if "class_names" in stored.files else None
+            names = [str(n) for n in stored["class_names"]] if "class_names" in stored.files else class_names
             wanted = group or ("groups" if "groups" in stored.files else None)
             groups = stored[_pick(file, stored.files, wanted, (), "groups", "group")] if wanted else None
     except FileNotFoundError as error:
@@ -142,7 +125,8 @@ def npz(
             f"{str(file)!r} must be a .npz file of plain arrays; {error}. Write it with numpy.savez(path, x=..., y=...), "
             "names as text, not as Python objects."
         ) from error
-    return from_arrays(inputs, labels, class_names=names, groups=groups, name=file.name)
+    source = from_arrays(inputs, labels, class_names=names, groups=groups, name=file.name)
+    return source if class_names is None else source.with_classes(class_names)
 
 
 def _pick(file: Path, there: list[str], wish: str | None, usual: Sequence[str], what: str, argument: str) -> str:

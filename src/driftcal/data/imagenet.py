@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from driftcal.data.image_folder import Decode, from_files, list_images, need_folder
+from driftcal.data.source import Source
 from driftcal.errors import DataError, InputError, UnknownName
-from driftcal.places import as_path
-from driftcal.sources.images import Decode, from_files, list_images, need_folder
-from driftcal.sources.source import Source
+from driftcal.io.paths import as_path
 
 _WNID = re.compile(r"n\d{8}")
 _LABEL_FILES = ("ILSVRC2012_validation_ground_truth.txt", "LOC_val_solution.csv", "val.txt", "labels.csv", "labels.txt")

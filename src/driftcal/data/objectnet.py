@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.data.image_folder import Decode, from_files, list_images, need_folder
+from driftcal.data.source import Source
 from driftcal.errors import DataError
-from driftcal.places import as_path
-from driftcal.sources.images import Decode, from_files, list_images, need_folder
-from driftcal.sources.source import Source
+from driftcal.io.paths import as_path
 
 _FILES = (
     "folder_to_objectnet_label.json", "objectnet_to_imagenet_1k.json", "pytorch_to_imagenet_2012_id.json",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.errors import DataError, InputError
-from driftcal.files import fingerprint
+from driftcal.io.files import fingerprint
 from driftcal.types import Array, Indices, Labels
 
 #: Rows (by their position in the whole data set) to inputs: float32 images (n, H, W, C) in [0, 1], or features (n, F) of either precision.
@@ -243,7 +243,7 @@ class Source:
             correct[here] = np.isin(np.asarray(predicted)[here], outputs)
         return correct
 
-    def describe(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """What to record about this source beside results."""
         return {
             "name": self.name, "rows": len(self), "classes": self.n_classes, "input_shape": list(self.input_shape),

@@ -1,196 +1,223 @@
-"""What a noise ladder looks like without labels: the reference against which unlabelled traffic is read.
+"""The drift reference: what validation samples look like without labels, at each perturbation level.
 
-A row is four numbers in [0, 1], its gauges; a window is their means. `Profile` keeps what the means were on every rung
-of the ladder that a calibrator was tuned on, beside the accuracy there, and reads an accuracy off a window in several
-ways. Which of them to trust is decided when the ladder is at hand, see :meth:`Profile.of`.
+A sample has four numbers in [0, 1], its drift statistics; a window has their means. `DriftReference` keeps their means at
+each perturbation level that a calibrator was tuned on, with the accuracy there. From the means of an unlabelled window it
+estimates the window's accuracy in several ways.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from scipy.optimize import brentq
 
-from driftcal import checks
-from driftcal.calibrators import Calibrator, TemperatureScaling
-from driftcal.calibrators.label_free import LadderScale, atc_threshold, between, row_statistics
-from driftcal.errors import ArtefactError, DidNotConverge, InputError, UnknownName
-from driftcal.sharded import Stored, each_part, stack
-from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Probs
+from driftcal.core import validation
+from driftcal.core.labels import as_columns
+from driftcal.drift.estimator_errors import choose_estimator
+from driftcal.drift.estimators import (
+    DRIFT_STATISTICS,
+    ESTIMATORS,
+    NEGATIVE_ENTROPY,
+    OLD_ESTIMATORS,
+    atc_threshold,
+    check_estimator,
+)
+from driftcal.drift.level_scale import LevelScale, interpolate_levels
+from driftcal.drift.statistics import normalised_negative_entropy, sample_statistics
+from driftcal.engines.remote_passes import StoredLogits, map_logits
+from driftcal.errors import ArtefactError, InputError
+from driftcal.types import AnyArray, Array, Float64, Logits, Probs
 
-#: What one row tells, in the order of the columns of `Profile.gauges`.
-GAUGES = ("calibrated", "confidence", "certainty", "reaches")
-# How far an estimator may be off on the very rows it was fitted on; about twice the sampling error of 1,000 rows.
-_CLEAN = 0.02
-#: Fewer validation rows than this give no mean worth keeping.
-MIN_ROWS = 20
+#: Fewer validation samples than this give no useful means.
+MIN_SAMPLES = 20
+#: Key in files of version 0.1 -> key.
+OLD_KEYS = {
+    "rows": "n_samples",
+    "deviation": "standard_deviation",
+    "shares": "class_shares",
+    "noisier": "perturbed",
+    "harder": "reweighted",
+    **OLD_ESTIMATORS,
+}
+
+
+class CalibratesLogits(Protocol):
+    """What a reference needs of a calibrator."""
+
+    classes_: Array
+
+    def predict_proba(self, logits: AnyArray) -> Probs:
+        """Calibrated probabilities."""
 
 
 @dataclass(frozen=True)
-class Profile:
-    """The ladder seen without labels: mean gauges and accuracy of every rung, the clean one first.
+class DriftReference:
+    """Mean drift statistics and accuracy of validation samples at each perturbation level, the clean one first.
 
-    The gauges of a row are ``calibrated``, the calibrator's confidence; ``confidence`` and ``certainty`` = 1 − H / log C
-    of softmax(z / T), T fitted on the clean rows; and ``reaches``, whether the certainty reaches the threshold that as
-    many clean rows lie below as are wrong.
+    Parameters
+    ----------
+    temperature : temperature fitted on the clean samples.
+    threshold : ATC threshold: as many clean samples have a lower negative entropy as are predicted incorrectly.
+    accuracies : accuracy at each level.
+    means : (levels, 4): mean `DRIFT_STATISTICS` at each level.
+    n_samples : samples per level.
+    standard_deviation, skewness : of the normalised negative entropy of one clean sample.
+    class_shares : shares of the predicted classes among the clean samples.
+    estimator : the accuracy estimator with the smallest error on these samples.
+    errors : errors of all estimators, see :func:`driftcal.drift.estimator_errors.choose_estimator`.
     """
 
     temperature: float
     threshold: float
     accuracies: tuple[float, ...]
-    means: tuple[tuple[float, ...], ...]  # (rungs, gauges)
-    rows: int  # per rung
-    deviation: float  # of the certainty of one clean row
-    skewness: float  # of the same
-    shares: tuple[float, ...]  # predicted classes among the clean rows
+    means: tuple[tuple[float, ...], ...]
+    n_samples: int
+    standard_deviation: float
+    skewness: float
+    class_shares: tuple[float, ...]
     estimator: str
     errors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, ladder: Sequence[AnyArray], y: AnyArray, calibrator: Calibrator) -> Profile:
-        """The profile of a ladder: logits of the same labelled rows on every rung, the clean one first.
+    def of(
+        cls, level_logits: Sequence[AnyArray], y: AnyArray, calibrator: CalibratesLogits, *, temperature: float
+    ) -> DriftReference:
+        """The reference of one validation set at each perturbation level.
 
-        The estimator is chosen on these rows alone, by its error in two worlds that look the same without labels. In the
-        first, inputs grow noisier: the ladder's rungs, each estimated from the others. In the second they only grow
-        harder: clean rows, weighted by e^(−θ·confidence) so that their mean confidence is that of the rung. The
-        estimator whose larger error is the least is taken, because nobody knows which of the two comes; but none that
-        misjudges the clean rows themselves by more than 0.02, since most windows are clean.
+        Parameters
+        ----------
+        level_logits : logits of the same labelled samples at each level, the clean level first.
+        y : their labels.
+        calibrator : the fitted calibrator whose confidence is monitored.
+        temperature : temperature of temperature scaling on the clean samples.
         """
-        if not len(ladder):
-            raise InputError("ladder must hold the logits of at least one rung, the clean one; it is empty.")
-        logits = [rung if isinstance(rung, Stored) else checks.as_logits(rung)[0] for rung in ladder]
+        if not len(level_logits):
+            raise InputError("level_logits must hold the logits of at least one level, the clean one; it is empty.")
+        logits = [
+            level if isinstance(level, StoredLogits) else validation.as_logits(level)[0] for level in level_logits
+        ]
         n_classes = logits[0].shape[1]
-        labels, _ = checks.as_labels(y, n_classes, len(logits[0]), classes=calibrator.classes_.tolist())
-        if len({rung.shape for rung in logits}) > 1 or len(labels) < MIN_ROWS:
+        labels, _ = as_columns(y, n_classes, len(logits[0]), classes=calibrator.classes_.tolist())
+        if len({level.shape for level in logits}) > 1 or len(labels) < MIN_SAMPLES:
             raise InputError(
-                f"every rung must hold the same rows, at least {MIN_ROWS}; their shapes are {[rung.shape for rung in logits]}. "
-                "Pass the logits of one validation set at each level."
+                f"each level must hold the same samples, at least {MIN_SAMPLES}; "
+                f"their shapes are {[level.shape for level in logits]}. Pass the logits of one validation set at each level."
             )
-        temperature = _temperature(*stack(logits[:1], labels))
-        predicted = each_part(_predicted, logits, {})
-        correct = np.stack([rung == labels for rung in predicted])
-        clean = each_part(row_statistics, logits[:1], {"temperature": temperature})[0]
-        certainty = _certainty(clean[:, 1], n_classes)
-        threshold = atc_threshold(certainty, correct[0])
+        predicted = map_logits(_predicted, logits, {})
+        correct = np.stack([columns == labels for columns in predicted])
+        clean = map_logits(sample_statistics, logits[:1], {"temperature": temperature})[0]
+        negative_entropy = normalised_negative_entropy(clean[:, 1], n_classes)
+        threshold = atc_threshold(negative_entropy, correct[0])
         settings = {"calibrator": calibrator, "temperature": temperature, "threshold": threshold}
-        gauges = np.stack(each_part(_gauges_of, logits, settings))
-        spread = float(certainty.std())
-        plain = cls(
+        statistics = np.stack(map_logits(_calibrated_statistics, logits, settings))
+        deviation = float(negative_entropy.std())
+        centred = negative_entropy - negative_entropy.mean()
+        reference = cls(
             temperature=temperature,
             threshold=threshold,
             accuracies=tuple(correct.mean(axis=1).tolist()),
-            means=tuple(map(tuple, gauges.mean(axis=1).tolist())),
-            rows=len(labels),
-            deviation=spread,
-            skewness=float(np.mean(((certainty - certainty.mean()) / spread) ** 3)) if spread > 0 else 0.0,
-            shares=tuple((np.bincount(predicted[0], minlength=n_classes) / len(labels)).tolist()),
+            means=tuple(map(tuple, statistics.mean(axis=1).tolist())),
+            n_samples=len(labels),
+            standard_deviation=deviation,
+            skewness=float(np.mean((centred / deviation) ** 3)) if deviation > 0 else 0.0,
+            class_shares=tuple((np.bincount(predicted[0], minlength=n_classes) / len(labels)).tolist()),
             estimator="confidence",
         )
-        errors = _errors(plain, gauges[0], correct[0])
-        sound = [name for name, found in errors.items() if found["clean"] <= _CLEAN] or list(errors)
-        best = min(sound, key=lambda name: max(errors[name].values()))
-        return cls(**{**vars(plain), "estimator": best, "errors": errors})
+        return choose_estimator(reference, statistics[0], correct[0])
 
     @property
     def n_classes(self) -> int:
-        """How many classes the logits have."""
-        return len(self.shares)
+        """The number of classes."""
+        return len(self.class_shares)
 
     @property
-    def levels(self) -> int:
-        """Rungs of the ladder, the clean one included."""
+    def n_levels(self) -> int:
+        """The number of perturbation levels, the clean one included."""
         return len(self.accuracies)
 
     @property
-    def halfway(self) -> float:
-        """The accuracy half-way between the clean rows' and chance."""
+    def halfway_to_chance(self) -> float:
+        """The accuracy half-way between that of clean samples and chance."""
         return (self.accuracies[0] + 1 / self.n_classes) / 2
 
-    def gauges(self, logits: Logits, calibrated: Probs) -> Float64:
-        """(n, 4) in [0, 1]: the gauges of checked rows, and of what the calibrator makes of them."""
-        return _gauges(logits, calibrated, self.temperature, self.threshold)
+    def statistics(self, logits: Logits, calibrated: Probs) -> Float64:
+        """(n, 4) in [0, 1]: the drift statistics of checked samples, given the calibrator's probabilities."""
+        return _statistics(logits, calibrated, self.temperature, self.threshold)
 
-    def position(self, means: Float64) -> float:
-        """Where a window stands on the ladder, from 0 (clean) to the last rung, by its mean certainty.
+    def level_position(self, means: Float64) -> float:
+        """The position of a window between the levels, from 0 (clean) to the last, by its mean negative entropy.
 
-        Some models grow surer under noise; for those the ladder is read upwards.
+        Some models grow more confident under noise; their scale is reversed.
         """
-        known = np.array([rung[2] for rung in self.means])
-        way = -1.0 if known.mean() > known[0] else 1.0
-        return LadderScale.of(way * known).position(way * float(means[2]))
+        by_level = np.array([level_means[NEGATIVE_ENTROPY] for level_means in self.means])
+        sign = -1.0 if by_level.mean() > by_level[0] else 1.0
+        return LevelScale.of(sign * by_level).position(sign * float(means[NEGATIVE_ENTROPY]))
 
-    def slope(self, means: Float64) -> float:
-        """How much accuracy the ladder loses per unit of certainty around a window."""
-        step = 0.01  # a window of a thousand rows is about this exact
-        low, high = (self.position(np.array([0, 0, means[2] + side, 0])) for side in (-step, step))
-        return abs(between(self.accuracies, high) - between(self.accuracies, low)) / (2 * step)
+    def accuracy_gradient(self, means: Float64) -> float:
+        """The change of the levels' accuracy per unit of negative entropy around a window."""
+        step = 0.01  # about the standard error of a window of a thousand samples
+        low, high = (self.level_position(np.array([0, 0, means[NEGATIVE_ENTROPY] + side, 0])) for side in (-step, step))
+        return abs(interpolate_levels(self.accuracies, high) - interpolate_levels(self.accuracies, low)) / (2 * step)
 
     def estimate(self, name: str, means: Float64) -> float:
-        """The accuracy of a window of unlabelled rows from their mean gauges, by one of the `ESTIMATORS`."""
-        if name not in ESTIMATORS:
-            raise UnknownName.of("estimator", name, ESTIMATORS)
-        return float(np.clip(ESTIMATORS[name](self, means), 0, 1))
+        """The accuracy of a window of unlabelled samples from their mean drift statistics, by one of the `ESTIMATORS`."""
+        return float(np.clip(ESTIMATORS[check_estimator(name)](self, means), 0, 1))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return {
             **asdict(self),
             "accuracies": list(self.accuracies),
-            "means": [list(rung) for rung in self.means],
-            "shares": list(self.shares),
-            "errors": {name: dict(found) for name, found in self.errors.items()},
+            "means": [list(level_means) for level_means in self.means],
+            "class_shares": list(self.class_shares),
+            "errors": {name: dict(error) for name, error in self.errors.items()},
         }
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Profile:
-        """What `to_dict` gave, after checking that it can be used."""
+    def from_dict(cls, values: Mapping[str, Any]) -> DriftReference:
+        """What `to_dict` gave, also in version 0.1, after checking that it can be used."""
         try:
-            profile = cls(
+            current = rename_keys(values, OLD_KEYS)
+            current["estimator"] = check_estimator(current["estimator"])
+            reference = cls(
                 **{
-                    **found,
-                    **{name: tuple(map(float, found[name])) for name in ("accuracies", "shares")},
-                    "means": tuple(tuple(map(float, rung)) for rung in found["means"]),
+                    **current,
+                    **{name: tuple(map(float, current[name])) for name in ("accuracies", "class_shares")},
+                    "means": tuple(tuple(map(float, level_means)) for level_means in current["means"]),
+                    "errors": {
+                        name: {k: float(v) for k, v in e.items()} for name, e in current.get("errors", {}).items()
+                    },
                 }
             )
-            numbers = np.array([*profile.accuracies, *profile.shares, *np.ravel(profile.means), profile.deviation])
-            sound = (
-                np.shape(profile.means) == (profile.levels, len(GAUGES))
-                and bool(((numbers >= 0) & (numbers <= 1 + 1e-9)).all())
-                and profile.temperature > 0
-                and profile.rows > 0
-                and math.isfinite(profile.skewness)
-                and profile.estimator in ESTIMATORS
-            )
-        except (KeyError, TypeError, ValueError) as error:
+            usable = reference._is_usable()
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ArtefactError(
-                f"a profile must hold what Profile.of found; it does not: {error}. Tune again."
+                f"a drift reference must hold what DriftReference.of computed; it does not: {error}. Tune again."
             ) from error
-        if not sound:
-            raise ArtefactError("a profile must hold numbers that fit each other; these do not. Tune again.")
-        return profile
+        if not usable:
+            raise ArtefactError("a drift reference must hold numbers that fit each other; these do not. Tune again.")
+        return reference
+
+    def _is_usable(self) -> bool:
+        shares = np.array([*self.accuracies, *self.class_shares, *np.ravel(self.means), self.standard_deviation])
+        return (
+            np.shape(self.means) == (self.n_levels, len(DRIFT_STATISTICS))
+            and bool(((shares >= 0) & (shares <= 1 + 1e-9)).all())
+            and self.temperature > 0
+            and self.n_samples > 0
+            and math.isfinite(self.skewness)
+        )
 
 
-def _middle(profile: Profile, means: Float64) -> float:
-    return (ESTIMATORS["atc"](profile, means) + ESTIMATORS["ladder"](profile, means)) / 2
-
-
-#: Accuracy from the mean gauges of a window, by name.
-ESTIMATORS: dict[str, Callable[[Profile, Float64], float]] = {
-    # mean confidence of the calibrator: right as long as it stays calibrated under this drift
-    "confidence": lambda profile, means: float(means[0]),
-    # Garg et al. 2022: the share of rows that reach the threshold
-    "atc": lambda profile, means: float(means[3]),
-    # Guillory et al. 2021: clean accuracy minus what the mean confidence lost
-    "doc": lambda profile, means: profile.accuracies[0] - (profile.means[0][1] - float(means[1])),
-    # the accuracy of the ladder where it is as certain as the window
-    "ladder": lambda profile, means: between(profile.accuracies, profile.position(means)),
-    # half-way between the last two, of which one errs upwards under noise and the other downwards without it
-    "middle": _middle,
-}
+def rename_keys(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The same values with keys of nested mappings renamed."""
+    return {
+        names.get(key, key): rename_keys(value, names) if isinstance(value, Mapping) else value
+        for key, value in values.items()
+    }
 
 
 def _predicted(logits: Logits) -> Array:
@@ -198,66 +225,16 @@ def _predicted(logits: Logits) -> Array:
     return columns
 
 
-def _gauges_of(logits: Logits, calibrator: Calibrator, temperature: float, threshold: float) -> Float64:
-    return _gauges(logits, calibrator.predict_proba(logits), temperature, threshold)
+def _calibrated_statistics(
+    logits: Logits, calibrator: CalibratesLogits, temperature: float, threshold: float
+) -> Float64:
+    return _statistics(logits, calibrator.predict_proba(logits), temperature, threshold)
 
 
-def _temperature(logits: AnyArray, labels: Labels | None) -> float:
-    try:
-        return float(TemperatureScaling().fit(logits, labels).temperature_)
-    except DidNotConverge:  # all rows right, or none better than chance: the model's own scale must do
-        return 1.0
-
-
-def _certainty(negative_entropy: Float64, n_classes: int) -> Float64:
-    value: Float64 = np.clip(1 + negative_entropy / math.log(n_classes), 0, 1)
-    return value
-
-
-def _gauges(logits: Logits, calibrated: Probs, temperature: float, threshold: float) -> Float64:
-    found = row_statistics(logits, temperature)[:, :2]
-    certainty = _certainty(found[:, 1], logits.shape[1])
-    columns = [calibrated.max(axis=1), found[:, 0], certainty, certainty >= threshold]
-    gauges: Float64 = np.clip(np.stack(columns, axis=1), 0, 1)
-    return gauges
-
-
-def _errors(profile: Profile, clean: Float64, correct: Array) -> dict[str, dict[str, float]]:
-    """Mean absolute error of every estimator over the rungs, and over clean rows made as hard as the rungs."""
-    noise: dict[str, list[float]] = {name: [] for name in ESTIMATORS}
-    hard: dict[str, list[float]] = {name: [] for name in ESTIMATORS}
-    lowest = np.minimum.accumulate([rung[1] for rung in profile.means])
-    for j in range(profile.levels):
-        # the clean rung is what every estimator starts from; any other one must be read off the rest
-        others = [i for i in range(profile.levels) if i != j or j == 0]
-        kept = {name: tuple(getattr(profile, name)[i] for i in others) for name in ("accuracies", "means")}
-        without = Profile(**{**vars(profile), **kept})
-        weights = _harder(clean[:, 1], float(lowest[j]))
-        means, truth = weights @ clean, float(weights @ correct)
-        for name in ESTIMATORS:
-            noise[name].append(abs(without.estimate(name, np.array(profile.means[j])) - profile.accuracies[j]))
-            hard[name].append(abs(profile.estimate(name, means) - truth))
-    return {
-        name: {
-            "clean": noise[name][0],
-            "noisier": float(np.mean(noise[name])),
-            "harder": float(np.mean(hard[name])),
-        }
-        for name in ESTIMATORS
-    }
-
-
-def _harder(confidence: Float64, target: float) -> Float64:
-    """Weights e^(−θ·confidence) of the clean rows, summing to 1, under which their mean confidence is the target."""
-
-    def weights(theta: float) -> Float64:
-        powers: Float64 = np.exp(-theta * (confidence - confidence.min()))
-        powers /= powers.sum()
-        return powers
-
-    most = 1e3  # by then only the least confident rows count
-    if weights(most) @ confidence >= target or not np.ptp(confidence):
-        return weights(most if np.ptp(confidence) else 0.0)
-    if weights(0.0) @ confidence <= target:
-        return weights(0.0)
-    return weights(brentq(lambda theta: float(weights(theta) @ confidence) - target, 0.0, most))
+def _statistics(logits: Logits, calibrated: Probs, temperature: float, threshold: float) -> Float64:
+    """The `DRIFT_STATISTICS` of each sample."""
+    confidence, entropy = sample_statistics(logits, temperature)[:, :2].T
+    negative_entropy = normalised_negative_entropy(entropy, logits.shape[1])
+    columns = [calibrated.max(axis=1), confidence, negative_entropy, negative_entropy >= threshold]
+    statistics: Float64 = np.clip(np.stack(columns, axis=1), 0, 1)
+    return statistics

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from driftcal.engines.engine import Engine, Kept, Rules
-from driftcal.engines.here import Here
+from driftcal.engines.local import LocalEngine
 from driftcal.errors import InputError, UnknownName
 
 #: What ``--engine`` accepts, and what it is.
 ENGINES: dict[str, str] = {"here": "this machine", "ray": "a Ray cluster"}
 
-__all__ = ["ENGINES", "Engine", "Here", "Kept", "Rules", "open_engine"]
+__all__ = ["ENGINES", "Engine", "Kept", "LocalEngine", "Rules", "open_engine"]
 
 
 def open_engine(
@@ -39,7 +39,7 @@ def open_engine(
     if engine == "here":
         if address is not None or gpus:
             raise InputError("address and gpus are for engine 'ray'; the engine is 'here'. Leave them out.")
-        return Here(workers or 1, rules=rules)
-    from driftcal.engines.cluster import Ray
+        return LocalEngine(workers or 1, rules=rules)
+    from driftcal.engines.ray import RayEngine
 
-    return Ray(workers, address=address, cpus=cpus, gpus=gpus, rules=rules)
+    return RayEngine(workers, address=address, cpus=cpus, gpus=gpus, rules=rules)

@@ -11,13 +11,13 @@ from driftcal.engines.engine import Kept, Rules, Tell, Work
 from driftcal.engines.schedule import Finished, run
 
 
-class Here:
+class LocalEngine:
     """The default. With one worker tasks simply follow each other, each free to use all cores, and errors come as they are.
 
     More workers are threads (numpy, numba, onnxruntime and torch let go of Python's lock) or, for work that says it holds
     the lock, processes; then each of them is meant to use its share of the cores.
 
-    >>> dict(Here().map(lambda task, tell: task * task, [1, 2, 3]))
+    >>> dict(LocalEngine().map(lambda task, tell: task * task, [1, 2, 3]))
     {0: 1, 1: 4, 2: 9}
     """
 

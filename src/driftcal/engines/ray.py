@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from driftcal.engines.engine import Kept, Rules, Tell, Work
-from driftcal.engines.here import use_threads
+from driftcal.engines.local import use_threads
 from driftcal.engines.schedule import Finished, first_line, run
 from driftcal.errors import EngineError, need
 
@@ -21,7 +21,7 @@ _KEPT = 4
 _START_SECONDS = 600.0
 
 
-class Ray:
+class RayEngine:
     """Workers on a Ray cluster, one task each at a time.
 
     Without an `address`, the environment's RAY_ADDRESS is used, or a cluster of this machine is started on its loopback
@@ -98,7 +98,9 @@ class _Actors:
 
     can_dismiss = True
 
-    def __init__(self, engine: Ray, function: Work, tasks: Sequence[Any], given: Sequence[Kept], wanted: int) -> None:
+    def __init__(
+        self, engine: RayEngine, function: Work, tasks: Sequence[Any], given: Sequence[Kept], wanted: int
+    ) -> None:
         self.engine, self.ray, self.function, self.tasks = engine, engine._ray, function, tasks
         self.given = [(kept.token, [kept.place]) for kept in given]  # in a list, or Ray would unpack it for every task
         self.running: dict[Any, Any] = {}  # ref -> actor

@@ -28,7 +28,7 @@ class Finished:
     lost: bool = False
 
 
-class Crew(Protocol):
+class WorkerPool(Protocol):
     """Workers that do one task each at a time."""
 
     #: Whether `dismiss` can stop a task that is running.
@@ -47,7 +47,7 @@ class Crew(Protocol):
         """End a worker and whatever it is doing; a new one takes its place."""
 
 
-def run(crew: Crew, tasks: Sequence[Any], rules: Rules) -> Iterator[tuple[int, Any]]:
+def run(crew: WorkerPool, tasks: Sequence[Any], rules: Rules) -> Iterator[tuple[int, Any]]:
     """(number, answer) of every task, once each; raises `WorkFailed` at the end where some could not be done."""
     waiting = deque(range(len(tasks)))
     running: dict[Any, tuple[int, float]] = {}
@@ -94,7 +94,7 @@ def run(crew: Crew, tasks: Sequence[Any], rules: Rules) -> Iterator[tuple[int, A
 
 
 def _straggler(
-    crew: Crew, running: dict[Any, tuple[int, float]], done: set[int], seconds: list[float], rules: Rules
+    crew: WorkerPool, running: dict[Any, tuple[int, float]], done: set[int], seconds: list[float], rules: Rules
 ) -> int | None:
     """The task that has been running suspiciously long and has no twin yet."""
     if not crew.can_dismiss or not seconds:
@@ -107,7 +107,7 @@ def _straggler(
 
 
 def _end_overdue(
-    crew: Crew,
+    crew: WorkerPool,
     running: dict[Any, tuple[int, float]],
     waiting: deque[int],
     died: Counter[int],

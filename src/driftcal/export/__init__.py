@@ -9,12 +9,12 @@ import importlib
 from typing import Any
 
 _PUBLIC = {
-    "DriftCalibratedClassifier": "driftcal.deploy.classifier",
-    "append_to_onnx": "driftcal.deploy.append",
-    "Monitor": "driftcal.deploy.monitor",
-    "OnnxExport": "driftcal.deploy.onnx_file",
-    "to_onnx": "driftcal.deploy.onnx_file",
-    "to_torch": "driftcal.deploy.torch_module",
+    "DriftCalibratedClassifier": "driftcal.pipeline.sklearn",
+    "append_to_onnx": "driftcal.export.onnx.append",
+    "Monitor": "driftcal.monitor.monitor",
+    "OnnxExport": "driftcal.export.onnx.file",
+    "to_onnx": "driftcal.export.onnx.file",
+    "to_torch": "driftcal.export.torch.module",
 }
 
 __all__ = sorted(_PUBLIC)
@@ -23,4 +23,4 @@ __all__ = sorted(_PUBLIC)
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return getattr(importlib.import_module(_PUBLIC[name]), name)
-    raise AttributeError(f"module 'driftcal.deploy' has no attribute {name!r}")
+    raise AttributeError(f"module 'driftcal.export' has no attribute {name!r}")

@@ -31,13 +31,13 @@ from driftcal.calibrators import (
     TemperatureScaling,
     VectorScaling,
 )
-from driftcal.calibrators.adaptive import AdaptiveCalibrator
-from driftcal.calibrators.dirichlet import LEAST_LOG
-from driftcal.calibrators.features import FeatureCalibrator
-from driftcal.calibrators.isotonic import STRICT
-from driftcal.deploy.recipe_rows import ByRow, row_scores
-from driftcal.deploy.search import Search
+from driftcal.calibrators.nonparametric.isotonic import STRICT
+from driftcal.calibrators.samplewise.feature_calibrator import FeatureCalibrator
+from driftcal.calibrators.scaling.dirichlet import LEAST_LOG
+from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.errors import InputError, NotFittedError
+from driftcal.export.lookup import Search
+from driftcal.export.samplewise_maps import ByRow, row_scores
 from driftcal.types import Array, Float64
 
 Finish = Literal["nothing", "normalise", "mask"]
@@ -120,7 +120,7 @@ Scores = Scaled | ByRow | Blended | Stretched | Mixed | Sigmoids | BetaCurves | 
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ExportMap:
     """Scores, table and finish of one calibrator.
 
     `widths` are those of the layers whose features it looks at beside logits.
@@ -142,7 +142,7 @@ STATIC_NOTE = (
 )
 
 
-def recipe_of(calibrator: Calibrator) -> Recipe:
+def export_map_of(calibrator: Calibrator) -> ExportMap:
     """The recipe of a fitted calibrator; of an adaptive one that of its static map."""
     if not isinstance(calibrator, Calibrator):
         raise InputError(
@@ -157,49 +157,51 @@ def recipe_of(calibrator: Calibrator) -> Recipe:
             f"driftcal exports its own calibrators; this is a {name}. Write its map as a torch module "
             "or an ONNX graph by hand."
         )
-    if isinstance(calibrator, AdaptiveCalibrator):
-        return replace(recipe_of(calibrator._static()), note=STATIC_NOTE)
+    if isinstance(calibrator, WindowedCalibrator):
+        return replace(export_map_of(calibrator._static()), note=STATIC_NOTE)
     n, keeps = calibrator.n_features_in_, calibrator.keeps_accuracy
     match calibrator:
         case Identity():
-            return Recipe(n, keeps)
+            return ExportMap(n, keeps)
         case TemperatureScaling():
-            return Recipe(n, keeps, Scaled(1 / calibrator.temperature_))
+            return ExportMap(n, keeps, Scaled(1 / calibrator.temperature_))
         case EntropyTemperatureScaling() | ParameterizedTemperatureScaling():
-            return Recipe(n, keeps, row_scores(calibrator))
+            return ExportMap(n, keeps, row_scores(calibrator))
         case FeatureCalibrator():
-            return Recipe(n, keeps, row_scores(calibrator), widths=calibrator.widths)
+            return ExportMap(n, keeps, row_scores(calibrator), widths=calibrator.widths)
         case EnsembleTemperatureScaling():
             scaled, plain, doubt = (float(weight) for weight in calibrator.weights_)
-            return Recipe(n, keeps, Blended(1 / calibrator.temperature_, (scaled, plain, doubt)))
+            return ExportMap(n, keeps, Blended(1 / calibrator.temperature_, (scaled, plain, doubt)))
         case IsotonicRegression() | IsotonicRegressionMulticlass() | TemperatureIsotonicRegression():
             strict = STRICT if isinstance(calibrator, IsotonicRegressionMulticlass) else 0.0
             curves = _curves(calibrator.curve_scores_, calibrator.curve_values_, calibrator.curve_starts_, strict)
-            return Recipe(n, keeps, Scaled(1 / getattr(calibrator, "temperature_", 1.0)), curves, "normalise")
+            return ExportMap(n, keeps, Scaled(1 / getattr(calibrator, "temperature_", 1.0)), curves, "normalise")
         case VectorScaling():
-            return Recipe(n, keeps, Stretched(1.0, calibrator.slopes_, calibrator.intercepts_))
+            return ExportMap(n, keeps, Stretched(1.0, calibrator.slopes_, calibrator.intercepts_))
         case StructuredVectorScaling():
-            return Recipe(n, keeps, Stretched(1 / calibrator.temperature_, calibrator.slopes_, calibrator.intercepts_))
+            return ExportMap(
+                n, keeps, Stretched(1 / calibrator.temperature_, calibrator.slopes_, calibrator.intercepts_)
+            )
         case DirichletCalibration() if calibrator.matrix_.ndim == 1:
-            return Recipe(n, keeps, Stretched(1.0, calibrator.matrix_, calibrator.intercepts_))
+            return ExportMap(n, keeps, Stretched(1.0, calibrator.matrix_, calibrator.intercepts_))
         case DirichletCalibration():
             matrix = np.ascontiguousarray(calibrator.matrix_.T)
-            return Recipe(n, keeps, Mixed(matrix, calibrator.intercepts_, LEAST_LOG))
+            return ExportMap(n, keeps, Mixed(matrix, calibrator.intercepts_, LEAST_LOG))
         case BetaCalibration():
             a, b, c = (column.copy() for column in calibrator.curves_.T)
             bent = Sigmoids(a, c) if (a == b).all() else BetaCurves(a, b, c)
-            return Recipe(n, keeps, bent, finish="normalise")
+            return ExportMap(n, keeps, bent, finish="normalise")
         case SplineCalibration():
             points = calibrator.spline_scores_
             curve = _curves(points, calibrator.spline_values_, np.array([0, len(points)]))
-            return Recipe(n, keeps, TopCurve(curve))
+            return ExportMap(n, keeps, TopCurve(curve))
         case PlattScaling():
-            return Recipe(n, keeps, Sigmoids(calibrator.slopes_, calibrator.intercepts_), finish="normalise")
+            return ExportMap(n, keeps, Sigmoids(calibrator.slopes_, calibrator.intercepts_), finish="normalise")
         case HistogramBinning():
             table = _bins(calibrator.bin_edges_, calibrator.bin_values_)
-            return Recipe(n, keeps, table=table, finish="normalise")
+            return ExportMap(n, keeps, table=table, finish="normalise")
         case PlattBinning():
-            return Recipe(
+            return ExportMap(
                 n,
                 keeps,
                 Sigmoids(calibrator.slopes_, calibrator.intercepts_),

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from driftcal.calibrators import Calibrator, EntropyTemperatureScaling, ParameterizedTemperatureScaling
-from driftcal.calibrators.density import FLOOR, DensityAwareCalibration, NeighbourCalibrator
-from driftcal.calibrators.density_network import DensityAwareNetwork, network_layers
-from driftcal.calibrators.domains import MultiDomainTemperatureScaling
+from driftcal.calibrators.samplewise.dac import FLOOR, DensityAwareCalibration, NeighbourCalibrator
+from driftcal.calibrators.samplewise.dac_pts import DensityAwareNetwork, network_layers
+from driftcal.calibrators.samplewise.md_ts import MultiDomainTemperatureScaling
 from driftcal.errors import InputError
 from driftcal.types import Array, Float64
 

@@ -15,9 +15,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from driftcal import places
 from driftcal.errors import InputError
-from driftcal.places import as_path
+from driftcal.io import paths
+from driftcal.io.paths import as_path
 from driftcal.types import Array
 
 _TEMPORARY = ".tmp"
@@ -36,8 +36,8 @@ def write_atomic(
     """
     target = as_target(path)
     blocks = [data] if isinstance(data, bytes | bytearray | memoryview) else data
-    if places.is_remote(target):
-        places.put_object(target, blocks)
+    if paths.is_remote(target):
+        paths.put_object(target, blocks)
         return target
     # The name is cut because file systems stop at 255 bytes and a long target would leave no room for the token.
     temporary = target.with_name(f".{target.name[:150]}.{os.getpid()}-{secrets.token_hex(4)}{_TEMPORARY}")
@@ -60,7 +60,7 @@ def write_atomic(
 def as_target(path: str | os.PathLike[str]) -> Path:
     """Where a file may be written; a folder is refused, before the work rather than after it."""
     target = as_path(path)
-    if not places.is_remote(target) and (not target.name or target.is_dir()):
+    if not paths.is_remote(target) and (not target.name or target.is_dir()):
         raise InputError(f"output must be a file; {str(path)!r} is a folder. Add the file's name.")
     return target
 
@@ -81,7 +81,7 @@ def remove_leftovers(folder: str | os.PathLike[str], *, older_than: float = 3600
     A living writer touches its file all the time, so one that nobody wrote to for `older_than` seconds has no writer.
     """
     removed = 0
-    if places.is_remote(folder):
+    if paths.is_remote(folder):
         return removed  # object stores have no half-written files
     for path in listed(folder, _TEMPORARY, hidden=True):
         with contextlib.suppress(OSError):  # another process may have been faster
@@ -94,7 +94,7 @@ def remove_leftovers(folder: str | os.PathLike[str], *, older_than: float = 3600
 def listed(folder: str | os.PathLike[str], ending: str = "", *, hidden: bool = False) -> list[Path]:
     """What is in `folder`, sorted; [] when it is gone, which another process may have seen to at any moment."""
     place = as_path(folder)
-    names = places.names_in(place)
+    names = paths.names_in(place)
     return [place / name for name in names if name.endswith(ending) and name.startswith(".") == hidden]
 
 
@@ -223,8 +223,8 @@ def read_tensors(path: str | os.PathLike[str]) -> TensorFile | None:
     """
     place = as_path(path)
     try:
-        if places.is_remote(place):
-            data, state = places.fetch(place)
+        if paths.is_remote(place):
+            data, state = paths.fetch(place)
             head = data[8 : 8 + _head_length(data[:8].tobytes(), len(data))].tobytes()
         else:
             with open(place, "rb") as file:
@@ -247,7 +247,7 @@ def read_tensors(path: str | os.PathLike[str]) -> TensorFile | None:
 def read_rows(path: str | os.PathLike[str], name: str, low: int, high: int) -> Array:
     """The rows [low, high) of one array of a safetensors file; of a remote file only these bytes are fetched."""
     place = as_path(path)
-    if not places.is_remote(place):
+    if not paths.is_remote(place):
         found = read_tensors(place)
         if found is None:
             raise FileNotFoundError(str(path))
@@ -255,15 +255,15 @@ def read_rows(path: str | os.PathLike[str], name: str, low: int, high: int) -> A
     part = read_layout(place)[name]
     width = part.size // max(1, part.shape[0])
     stop = min(high, part.shape[0])
-    data = places.read_range(place, part.begin + low * width, part.begin + stop * width)
+    data = paths.read_range(place, part.begin + low * width, part.begin + stop * width)
     return np.frombuffer(data, part.dtype).reshape(-1, *part.shape[1:])
 
 
 def read_layout(path: Path) -> dict[str, Part]:
     """Where each array lies in a remote safetensors file, from its header alone."""
-    length = int.from_bytes(places.read_range(path, 0, 8), "little")
+    length = int.from_bytes(paths.read_range(path, 0, 8), "little")
     size = int(cast(Any, path).fs.info(cast(Any, path).path)["size"])
-    return _parse(places.read_range(path, 8, 8 + length), size)[0]
+    return _parse(paths.read_range(path, 8, 8 + length), size)[0]
 
 
 @dataclass(frozen=True)

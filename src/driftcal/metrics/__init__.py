@@ -1,6 +1,6 @@
-"""How honest a classifier's confidence is: additive statistics, the errors read from them, bootstrap intervals.
+"""Calibration metrics: additive statistics, the errors computed from them, bootstrap intervals, reliability data.
 
-``METRICS`` names every metric that gives one number; :func:`evaluate` gives them all at once.
+Arguments come as ``(y_true, scores)``. ``METRICS`` names every metric that is one number; :func:`evaluate` gives them all.
 """
 
 from __future__ import annotations
@@ -8,38 +8,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from driftcal.metrics.bootstrap import Interval
-from driftcal.metrics.diagram import Reliability, draw_reliability, plot_reliability, prepare_reliability
-from driftcal.metrics.evaluation import Evaluation, difference, evaluate, evaluate_probabilities
+from driftcal.metrics.evaluation import Evaluation, difference, evaluate
 from driftcal.metrics.functions import (
     accuracy,
     area_under_risk_coverage,
     brier_decomposition,
     brier_score,
+    calibration_gap,
     classwise_calibration_error,
     debiased_calibration_error,
-    ece_floor,
     equal_mass_calibration_error,
     error_auroc,
     expected_calibration_error,
     ks_calibration_error,
     maximum_calibration_error,
     negative_log_likelihood,
+    null_ece,
     predictive_entropy,
-    signed_gap,
     smooth_calibration_error,
     sweep_calibration_error,
 )
-from driftcal.metrics.scores import Scores
+from driftcal.metrics.intervals import Interval
+from driftcal.metrics.reliability import Reliability, prepare_reliability
 from driftcal.metrics.statistics import BrierDecomposition, Statistics
 
-#: name in :class:`Evaluation` -> function of (y_true, probabilities, *, sample_weight) that gives the same number
+#: name in :class:`Evaluation` -> function of (y_true, probabilities, *, sample_weight) that computes it
 METRICS: dict[str, Callable[..., float]] = {
     "accuracy": accuracy,
     "nll": negative_log_likelihood,
     "brier": brier_score,
     "entropy": predictive_entropy,
-    "gap": signed_gap,
+    "calibration_gap": calibration_gap,
     "ece": expected_calibration_error,
     "mce": maximum_calibration_error,
     "equal_mass_ece": equal_mass_calibration_error,
@@ -59,29 +58,25 @@ __all__ = [
     "Evaluation",
     "Interval",
     "Reliability",
-    "Scores",
     "Statistics",
     "accuracy",
     "area_under_risk_coverage",
     "brier_decomposition",
     "brier_score",
+    "calibration_gap",
     "classwise_calibration_error",
     "debiased_calibration_error",
     "difference",
-    "draw_reliability",
-    "ece_floor",
     "equal_mass_calibration_error",
     "error_auroc",
     "evaluate",
-    "evaluate_probabilities",
     "expected_calibration_error",
     "ks_calibration_error",
     "maximum_calibration_error",
     "negative_log_likelihood",
-    "plot_reliability",
+    "null_ece",
     "predictive_entropy",
     "prepare_reliability",
-    "signed_gap",
     "smooth_calibration_error",
     "sweep_calibration_error",
 ]

@@ -1,4 +1,4 @@
-"""Metrics that look at every class: residuals per class and bin add, so one pass gives the class-wise ECE."""
+"""Metrics of every class: residuals per class and bin add, so one pass gives the class-wise ECE."""
 
 from __future__ import annotations
 
@@ -8,57 +8,57 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftcal.cores import threads
-from driftcal.metrics.bootstrap import draw_weights
-from driftcal.metrics.ordered import Ordered, debiased_of, prefix_sums
-from driftcal.metrics.statistics import bin_edges, bin_index
-from driftcal.numerics import kernel, softmax, softmax_row
-from driftcal.rows import BLOCK_SCORES, Rows
+from driftcal.core.blocks import block_length
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import kernel, softmax, softmax_row
+from driftcal.core.parallel import threads
+from driftcal.metrics.bins import bin_edges, bin_index
+from driftcal.metrics.bootstrap import resample_weights
+from driftcal.metrics.inputs import LabelledProbabilities
+from driftcal.metrics.sorted_samples import SortedSamples, debiased_squared_error, prefix_sums
 from driftcal.types import Array, Float64, Labels, Logits, Probs, Weights
 
-#: Numbers that a pass may keep at once: 64 MB.
-_KEEP = 1 << 23
+# Numbers that a pass may keep at once: 64 MB.
+_MAX_KEPT = 1 << 23
 
 
 @dataclass(frozen=True, eq=False)
-class ClassScores:
+class ClassProbabilities:
     """Probabilities of all classes, from an array or from logits that are read block by block."""
 
-    source: Rows | Probs
+    source: LabelledLogits | Probs
     labels: Labels
     weights: Weights
     n_classes: int
 
     @classmethod
-    def of_logits(cls, rows: Rows) -> ClassScores:
-        """Probabilities that are computed from logits whenever they are needed."""
-        pairs = [(block.labels, block.weights) for block in rows.blocks()]
+    def of(cls, data: LabelledLogits | LabelledProbabilities) -> ClassProbabilities:
+        """Probabilities from an array, or computed from logits whenever they are needed."""
+        if isinstance(data, LabelledProbabilities):
+            weights = np.ones(len(data)) if data.weights is None else data.weights
+            return cls(data.probabilities, data.labels, weights, data.n_classes)
+        pairs = [(block.labels, block.weights) for block in data.blocks()]
         labels, weights = (np.concatenate(column) for column in zip(*pairs, strict=True))
-        return cls(rows, labels, weights, rows.n_classes)
-
-    @classmethod
-    def of_probabilities(cls, labels: Labels, p: Probs, weights: Weights | None) -> ClassScores:
-        """Probabilities from an array."""
-        return cls(p, labels, np.ones(len(p)) if weights is None else weights, p.shape[1])
+        return cls(data, labels, weights, data.n_classes)
 
     def blocks(self) -> Iterator[tuple[int, Probs]]:
-        """Where each block starts, and its probabilities."""
-        if isinstance(self.source, Rows):
+        """The start of each block, and its probabilities."""
+        if isinstance(self.source, LabelledLogits):
             yield from ((block.start, softmax(block.logits)) for block in self.source.blocks())
             return
-        step = max(1, BLOCK_SCORES // self.n_classes)
+        step = block_length(self.n_classes)
         yield from ((low, self.source[low : low + step]) for low in range(0, len(self.source), step))
 
     def columns(self, first: int, last: int) -> Float64:
-        """The probabilities of classes first..last-1, a row per class."""
-        if isinstance(self.source, Rows):
-            return np.ascontiguousarray(self.source.each(_take_columns, last - first, first).T)
+        """(classes, n): the probabilities of classes first..last-1."""
+        if isinstance(self.source, LabelledLogits):
+            return np.ascontiguousarray(self.source.map_samples(_take_columns, last - first, first).T)
         return np.ascontiguousarray(self.source[:, first:last].T)
 
     def residuals(self, n_bins: int) -> Float64:
-        """(C, M): Σ w (p_c − [y = c]) over the rows of each bin of each class; shards add."""
-        if isinstance(self.source, Rows):
-            return self.source.sums(_add_logits, (self.n_classes, n_bins), bin_edges(n_bins))
+        """(C, M): Σ w (p_c − [y = c]) over the samples of each bin of each class; shards add."""
+        if isinstance(self.source, LabelledLogits):
+            return self.source.reduce_sum(_add_logits, (self.n_classes, n_bins), bin_edges(n_bins))
         sums = np.zeros((self.n_classes, n_bins))
         for low, p in self.blocks():
             high = low + len(p)
@@ -73,48 +73,51 @@ class ClassScores:
         """The root mean square over classes of each class's debiased error."""
         return float(np.sqrt(self._marginal(self.weights[None], n_bins)[0]))
 
-    def classwise_replicates(self, n_bins: int, units: Array, kept: Array, draws: int, seed: int) -> Float64:
+    def classwise_replicates(self, n_bins: int, images: Array, kept: Array, n_resamples: int, seed: int) -> Float64:
         """The class-wise ECE of each bootstrap replicate, as products of weights and probabilities."""
-        step = max(1, min(draws, _KEEP // len(self.labels), _KEEP // (self.n_classes * n_bins)))
+        step = max(1, min(n_resamples, _MAX_KEPT // len(self.labels), _MAX_KEPT // (self.n_classes * n_bins)))
         values = []
-        for first in range(0, draws, step):
-            drawn = self._drawn(units, kept, range(first, min(first + step, draws)), seed)
+        for first in range(0, n_resamples, step):
+            drawn = self._resampled(images, kept, range(first, min(first + step, n_resamples)), seed)
             columns = np.ascontiguousarray(drawn.T)
             sums = np.zeros((n_bins, self.n_classes, len(drawn)))
             for low, p in self.blocks():
                 w = columns[low : low + len(p)]
-                sums[0] += p.T @ w  # as if every score lay in the first bin, where nearly all do
-                _move(p, self.labels[low : low + len(p)], w, sums, bin_edges(n_bins))
+                sums[0] += p.T @ w  # as if every probability lay in the first bin, where nearly all do
+                _move_to_bins(p, self.labels[low : low + len(p)], w, sums, bin_edges(n_bins))
             values.append(np.abs(sums).sum(axis=(0, 1)) / drawn.sum(axis=1) / self.n_classes)
         return np.concatenate(values)
 
-    def marginal_replicates(self, n_bins: int, units: Array, kept: Array, draws: int, seed: int) -> Float64:
+    def marginal_replicates(self, n_bins: int, images: Array, kept: Array, n_resamples: int, seed: int) -> Float64:
         """The marginal debiased error of each bootstrap replicate."""
-        step = max(1, min(draws, _KEEP // len(self.labels)))
-        pieces = [range(first, min(first + step, draws)) for first in range(0, draws, step)]
-        squared = [self._marginal(self._drawn(units, kept, piece, seed), n_bins) for piece in pieces]
+        step = max(1, min(n_resamples, _MAX_KEPT // len(self.labels)))
+        parts = [range(first, min(first + step, n_resamples)) for first in range(0, n_resamples, step)]
+        squared = [self._marginal(self._resampled(images, kept, part, seed), n_bins) for part in parts]
         values: Float64 = np.sqrt(np.concatenate(squared))
         return values
 
-    def _drawn(self, units: Array, kept: Array, replicates: range, seed: int) -> Float64:
+    def _resampled(self, images: Array, kept: Array, replicates: range, seed: int) -> Float64:
+        """(replicates, n): the weights of each replicate."""
         drawn = np.zeros((len(replicates), len(self.labels)))
-        weights, counts = np.empty(len(kept)), np.empty(int(units.max()) + 1)
-        for row, replicate in enumerate(replicates):
-            draw_weights(seed, replicate, units, self.weights[kept], counts, weights)
-            drawn[row, kept] = weights
+        weights, counts = np.empty(len(kept)), np.empty(int(images.max()) + 1)
+        for i, replicate in enumerate(replicates):
+            resample_weights(seed, replicate, images, self.weights[kept], counts, weights)
+            drawn[i, kept] = weights
         return drawn
 
     def _marginal(self, weights: Float64, n_bins: int) -> Float64:
-        step = max(1, _KEEP // len(self.labels))
+        step = max(1, _MAX_KEPT // len(self.labels))
         total = np.zeros(len(weights))
         with ThreadPoolExecutor(threads()) as pool:
             for first in range(0, self.n_classes, step):
                 columns = self.columns(first, min(first + step, self.n_classes))
 
                 def error(c: int, columns: Float64 = columns, first: int = first) -> Float64:
-                    rows = Ordered.of(columns[c], (self.labels == first + c).astype(np.float64), self.weights)
+                    one = SortedSamples.of(columns[c], (self.labels == first + c).astype(np.float64), self.weights)
                     out = np.empty(len(weights))
-                    _debiased_many(rows.order, rows.claims, rows.outcomes, weights, n_bins, rows.whole, rows.unit, out)
+                    _debiased_replicates(
+                        one.order, one.confidence, one.outcome, weights, n_bins, one.whole_weights, one.samples_per_weight, out
+                    )  # fmt: skip
                     return out
 
                 for out in pool.map(error, range(len(columns))):
@@ -132,7 +135,7 @@ def _take_columns(logits: Logits, labels: Labels, weights: Weights, out: Float64
 
 
 @kernel
-def _add_row(p: Float64, y: int, w: float, sums: Float64, edges: Float64) -> None:
+def _add_sample(p: Float64, y: int, w: float, sums: Float64, edges: Float64) -> None:
     for c in range(p.shape[0]):
         m = 0 if p[c] <= edges[1] else bin_index(p[c], edges)
         sums[c, m] += w * p[c]
@@ -144,18 +147,18 @@ def _add_logits(logits: Logits, labels: Labels, weights: Weights, sums: Float64,
     p = np.empty(logits.shape[1])
     for i in range(logits.shape[0]):
         softmax_row(logits[i], 1.0, p)
-        _add_row(p, labels[i], weights[i], sums, edges)
+        _add_sample(p, labels[i], weights[i], sums, edges)
 
 
 @kernel
 def _add_probabilities(p: Probs, labels: Labels, weights: Weights, sums: Float64, edges: Float64) -> None:
     for i in range(p.shape[0]):
-        _add_row(p[i], labels[i], weights[i], sums, edges)
+        _add_sample(p[i], labels[i], weights[i], sums, edges)
 
 
 @kernel
-def _move(p: Probs, labels: Labels, weights: Float64, sums: Float64, edges: Float64) -> None:
-    """Move scores above the first edge to their own bins, and take the labels away, for all replicates at once."""
+def _move_to_bins(p: Probs, labels: Labels, weights: Float64, sums: Float64, edges: Float64) -> None:
+    """Move probabilities above the first edge to their own bins and subtract the labels, for all replicates at once."""
     for i in range(p.shape[0]):
         w = weights[i]
         for c in range(p.shape[1]):
@@ -170,17 +173,17 @@ def _move(p: Probs, labels: Labels, weights: Float64, sums: Float64, edges: Floa
 
 
 @kernel
-def _debiased_many(
+def _debiased_replicates(
     order: Array,
-    claims: Float64,
-    outcomes: Float64,
+    confidence: Float64,
+    outcome: Float64,
     weights: Float64,
     n_bins: int,
-    whole: bool,
-    unit: float,
+    whole_weights: bool,
+    samples_per_weight: float,
     out: Float64,
 ) -> None:
-    sums = np.empty((3, claims.shape[0] + 1))
+    sums = np.empty((3, confidence.shape[0] + 1))
     for r in range(weights.shape[0]):
-        prefix_sums(order, claims, outcomes, weights[r], sums)
-        out[r] = debiased_of(claims, sums, n_bins, whole, unit)
+        prefix_sums(order, confidence, outcome, weights[r], sums)
+        out[r] = debiased_squared_error(confidence, sums, n_bins, whole_weights, samples_per_weight)

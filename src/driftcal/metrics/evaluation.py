@@ -9,26 +9,30 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.core.images import as_seed
 from driftcal.errors import InputError, UnknownName, need
-from driftcal.image_checks import as_seed
-from driftcal.metrics.bootstrap import METHODS, Interval, check_level, interval_of, units_of
-from driftcal.metrics.classwise import ClassScores
-from driftcal.metrics.scores import Scores, check_pair, is_positive, rows_of
-from driftcal.metrics.statistics import Statistics, bin_edges
-from driftcal.metrics.summary import DEBIASED_BINS, ERRORS, NAMES, RANGES, Summary, simulate_floor
+from driftcal.metrics.all_metrics import CALIBRATION_ERRORS, DEBIASED_BINS, NAMES, RANGES, AllMetrics
+from driftcal.metrics.bins import bin_edges
+from driftcal.metrics.bootstrap import image_numbers
+from driftcal.metrics.classwise import ClassProbabilities
+from driftcal.metrics.inputs import LabelledProbabilities, check_scores
+from driftcal.metrics.intervals import INTERVAL_METHODS, Interval, bootstrap_interval, check_confidence_level
+from driftcal.metrics.null_simulation import null_ece_replicates
+from driftcal.metrics.sample_scores import SampleScores
+from driftcal.metrics.statistics import Statistics
 from driftcal.types import AnyArray, Float64
 
-#: Worlds simulated for the floor: its own error is then about one percent.
-FLOOR_DRAWS = 200
+# Simulations of the null ECE: its own error is then about one percent.
+_NULL_RESAMPLES = 200
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Evaluation:
-    """All metrics of a set of predictions; `print` it, or read the fields.
+    """All metrics of a set of predictions; print it, or read the fields.
 
-    `ece_floor` is the ECE that a perfectly calibrated model with the same confidences would show on this many rows.
-    `classwise_ece` and `marginal_debiased_ece` are None unless ``per_class=True``. `intervals`, and the `replicates` of each
-    metric they come from, are empty unless asked for.
+    `null_ece` is the expected ECE of a perfectly calibrated model with the same confidences on as many samples.
+    `classwise_ece` and `marginal_debiased_ece` are None unless ``per_class=True``. `intervals` and the bootstrap
+    `replicates` of each metric are empty unless ``intervals=True``.
     """
 
     statistics: Statistics
@@ -37,7 +41,7 @@ class Evaluation:
     nll: float
     brier: float
     entropy: float
-    gap: float
+    calibration_gap: float
     ece: float
     mce: float
     equal_mass_ece: float
@@ -50,20 +54,20 @@ class Evaluation:
     uncertainty: float
     aurc: float
     error_auroc: float
-    ece_floor: float
+    null_ece: float
     classwise_ece: float | None = None
     marginal_debiased_ece: float | None = None
     intervals: Mapping[str, Interval] = field(default_factory=lambda: MappingProxyType({}))
     replicates: Mapping[str, Float64] = field(default_factory=lambda: MappingProxyType({}))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Plain dictionaries, which other processes and copies can take."""
+        """Plain dictionaries, which can be copied and sent to other processes."""
         return {**self.__dict__, "intervals": dict(self.intervals), "replicates": dict(self.replicates)}
 
     @property
-    def rows(self) -> int:
-        """The number of rows with positive weight."""
-        return self.statistics.rows
+    def n_samples(self) -> int:
+        """The number of samples with positive weight."""
+        return self.statistics.n_samples
 
     @property
     def n_bins(self) -> int:
@@ -71,9 +75,9 @@ class Evaluation:
         return self.statistics.n_bins
 
     @property
-    def clipped(self) -> int:
-        """The number of rows whose true class had a probability below 1e-15."""
-        return self.statistics.clipped
+    def n_clipped(self) -> int:
+        """The number of samples whose true class had a probability below 1e-15."""
+        return self.statistics.n_clipped
 
     def metrics(self) -> dict[str, float]:
         """The metrics that were computed, by name."""
@@ -82,15 +86,15 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, ready for JSON: metrics, what they were computed from, and intervals as (low, high)."""
-        result: dict[str, Any] = {"rows": self.rows, "n_classes": self.n_classes, "n_bins": self.n_bins}
-        result |= self.metrics() | {"ece_floor": self.ece_floor, "clipped": self.clipped}
+        result: dict[str, Any] = {"n_samples": self.n_samples, "n_classes": self.n_classes, "n_bins": self.n_bins}
+        result |= self.metrics() | {"null_ece": self.null_ece, "n_clipped": self.n_clipped}
         if self.intervals:
             result["intervals"] = {name: [i.low, i.high] for name, i in self.intervals.items()}
-            result["level"] = next(iter(self.intervals.values())).level
+            result["confidence_level"] = next(iter(self.intervals.values())).confidence_level
         return result
 
     def to_frame(self) -> Any:
-        """A pandas frame with a row per metric: value, and low and high where intervals were asked for."""
+        """A pandas frame with a line per metric: value, and low and high if there are intervals."""
         pandas = need("pandas", "pandas")
         table = {name: {"value": value} for name, value in self.metrics().items()}
         for name, i in self.intervals.items():
@@ -98,33 +102,35 @@ class Evaluation:
         return pandas.DataFrame.from_dict(table, orient="index").rename_axis("metric")
 
     def __repr__(self) -> str:
-        claim = "probability of class 1" if self.statistics.positive else "confidence in the top label"
-        level = f", {100 * next(iter(self.intervals.values())).level:g} % intervals" if self.intervals else ""
-        lines = [f"{self.rows:,} rows, {self.n_classes} classes, {claim}{level}"]
+        confidence = "probability of class 1" if self.statistics.positive_class else "confidence in the top label"
+        lines = [f"{self.n_samples:,} samples, {self.n_classes} classes, {confidence}"]
+        if self.intervals:
+            lines[0] += f", {100 * next(iter(self.intervals.values())).confidence_level:g} % intervals"
         for name, value in self.metrics().items():
-            label, note = self._label(name)
+            label, remark = self._label(name)
             interval = f"  {self.intervals[name]!s:<20}" if name in self.intervals else ""
-            lines.append(f"  {label:<30} {value:>9.4f}{interval}  {note}".rstrip())
+            lines.append(f"  {label:<30} {value:>9.4f}{interval}  {remark}".rstrip())
         return "\n".join(lines)
 
     def _label(self, name: str) -> tuple[str, str]:
-        bins, notes = _LABELS[name]
-        note = {
-            "ece": f"a calibrated model would show {self.ece_floor:.4f}",
-            "nll": f"{self.clipped:,} rows clipped at 1e-15",
-            "gap": "over-confident" if self.gap > 0 else "under-confident" if self.gap < 0 else "",
-            "error_auroc": "nothing to tell apart" if self.accuracy in (0, 1) else notes,
-        }.get(name, notes)
-        return bins.format(M=self.n_bins), note
+        label, remark = _LABELS[name]
+        gap = self.calibration_gap
+        remark = {
+            "ece": f"null ECE {self.null_ece:.4f}, of a calibrated model",
+            "nll": f"{self.n_clipped:,} samples clipped at 1e-15",
+            "calibration_gap": "over-confident" if gap > 0 else "under-confident" if gap < 0 else "",
+            "error_auroc": "all predictions are alike" if self.accuracy in (0, 1) else remark,
+        }.get(name, remark)
+        return label.format(M=self.n_bins), remark
 
 
-# name -> (label, note)
+# name -> (label, remark)
 _LABELS: dict[str, tuple[str, str]] = {
     "accuracy": ("accuracy", ""),
     "nll": ("NLL", ""),
     "brier": ("Brier score", ""),
     "entropy": ("entropy", "nats"),
-    "gap": ("confidence − outcome", ""),
+    "calibration_gap": ("confidence − outcome", ""),
     "ece": ("ECE, {M} equal-width bins", ""),
     "mce": ("MCE, {M} equal-width bins", ""),
     "equal_mass_ece": ("ECE, {M} equal-mass bins", ""),
@@ -143,156 +149,158 @@ _LABELS: dict[str, tuple[str, str]] = {
 
 
 def evaluate(
-    logits: AnyArray,
-    y: AnyArray = None,
+    y_true: AnyArray,
+    scores: AnyArray = None,
     *,
+    score_type: str | None = None,
     n_bins: int = 15,
     sample_weight: AnyArray = None,
     classes: Sequence[Any] | None = None,
     per_class: bool = False,
     intervals: bool = False,
-    level: float = 0.95,
+    confidence_level: float = 0.95,
     method: str = "basic",
-    draws: int = 1000,
+    n_resamples: int = 1000,
     groups: AnyArray = None,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> Evaluation:
-    """Every metric of these logits (or log-probabilities) in one pass over them.
+    """Every metric of these scores, in one pass over them; seven numbers per sample are kept.
 
-    `logits` may be an array, a memory map, a source of chunks larger than memory, or :class:`driftcal.rows.Rows`; kept are
-    seven numbers per row. ``per_class=True`` adds the class-wise metrics, which need more passes. ``intervals=True``
-    bootstraps all of them over images: rows, or `groups` of rows where an image has several. 1-D logits are the log-odds
-    of class 1, and calibration is then that of class 1 as for 1-D probabilities.
+    Parameters
+    ----------
+    y_true : labels. Alone, without `scores`: :class:`driftcal.core.dataset.LabelledLogits`, or a source of
+        ``(logits, y)`` chunks larger than memory.
+    scores : logits, log-probabilities or probabilities, shape (n, C); an array or a memory map. Shape (n,) or (n, 1) are
+        those of class 1; metrics then judge the probability of class 1.
+    score_type : "logits" or "probabilities". Scores of one column need it; the default for others is "logits".
+    n_bins : number of equal-width bins of the ECE.
+    sample_weight : weight of each sample; whole numbers act as repeated samples.
+    classes : the class of each column, for labels that are names.
+    per_class : add the class-wise metrics, which need more passes.
+    intervals : bootstrap all metrics over images.
+    confidence_level : probability that an interval holds the true value.
+    method : "basic" or "bias-corrected".
+    n_resamples : bootstrap replicates.
+    groups : the image of each sample, if an image has several; images are resampled with all their samples.
+    random_state : seed of the replicates.
 
     >>> import numpy as np
-    >>> result = evaluate(np.array([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [3.0, 0.0, 0.0]]), [0, 1, 2], n_bins=10)
+    >>> result = evaluate([0, 1, 2], np.array([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [3.0, 0.0, 0.0]]), n_bins=10)
     >>> round(result.ece, 3), round(result.nll, 3)
     (0.515, 1.295)
-    """
-    rows = rows_of(logits, y, sample_weight, classes)
-    per_row = Scores.of_logits(rows, positive=is_positive(logits))
-    per_column = ClassScores.of_logits(rows) if per_class else None
-    options = _Options(n_bins, intervals, level, method, draws, groups, seed)
-    return _evaluate(per_row, per_column, rows.n_classes, rows.n, options)
-
-
-def evaluate_probabilities(
-    y_true: AnyArray,
-    probabilities: AnyArray,
-    *,
-    n_bins: int = 15,
-    sample_weight: AnyArray = None,
-    classes: Sequence[Any] | None = None,
-    per_class: bool = False,
-    intervals: bool = False,
-    level: float = 0.95,
-    method: str = "basic",
-    draws: int = 1000,
-    groups: AnyArray = None,
-    seed: int = 0,
-) -> Evaluation:
-    """The same as :func:`evaluate` from probabilities, in scikit-learn's order of arguments.
-
-    >>> round(evaluate_probabilities([1, 0, 1, 1], [0.9, 0.2, 0.6, 0.7]).brier, 6)
+    >>> round(evaluate([1, 0, 1, 1], [0.9, 0.2, 0.6, 0.7], score_type="probabilities").brier, 6)
     0.075
     """
-    labels, p, weights, positive = check_pair(y_true, probabilities, sample_weight, classes)
-    per_row = Scores.of_checked(labels, p, weights, positive)
-    per_column = ClassScores.of_probabilities(labels, p, weights) if per_class else None
-    options = _Options(n_bins, intervals, level, method, draws, groups, seed)
-    return _evaluate(per_row, per_column, p.shape[1], len(p), options)
+    data, positive_class = check_scores(
+        y_true, scores, score_type=score_type, sample_weight=sample_weight, classes=classes
+    )
+    samples = SampleScores.of(data, positive_class=positive_class)
+    n_samples = len(data) if isinstance(data, LabelledProbabilities) else data.n_samples
+    options = _Options(n_bins, intervals, confidence_level, method, n_resamples, groups, random_state)
+    options.check(samples, n_samples)
+    by_class = ClassProbabilities.of(data) if per_class else None
+    return _evaluate(samples, by_class, data.n_classes, n_samples, options)
 
 
 @dataclass(frozen=True)
 class _Options:
     n_bins: int
     intervals: bool
-    level: float
+    confidence_level: float
     method: str
-    draws: int
+    n_resamples: int
     groups: AnyArray
-    seed: int
+    random_state: int
+
+    def check(self, samples: SampleScores, n_samples: int) -> None:
+        bin_edges(self.n_bins)
+        check_confidence_level(self.confidence_level)
+        as_seed(self.random_state, "random_state")
+        image_numbers(self.groups, samples.kept, n_samples)
+        if self.method not in INTERVAL_METHODS:
+            raise UnknownName.of("interval method", self.method, INTERVAL_METHODS)
+        if not isinstance(self.n_resamples, int | np.integer) or self.n_resamples < 2:
+            raise InputError(
+                f"n_resamples must be a whole number of at least 2; it is {self.n_resamples!r}. The usual choice is 1000."
+            )
 
 
-def _evaluate(per_row: Scores, per_column: ClassScores | None, n_classes: int, n: int, options: _Options) -> Evaluation:
-    bin_edges(options.n_bins)
-    check_level(options.level)
-    as_seed(options.seed)
-    units_of(options.groups, per_row.kept, n)
-    if options.method not in METHODS:
-        raise UnknownName.of("interval method", options.method, METHODS)
-    if not isinstance(options.draws, int | np.integer) or options.draws < 2:
-        raise InputError(
-            f"draws must be at least 2, a whole number; it is {options.draws!r}. The usual choice is 1000."
-        )
-    summary = Summary.of_scores(per_row, options.n_bins)
-    statistics = Statistics.of_scores(per_row, n_bins=options.n_bins)
-    values = dict(zip(NAMES, map(float, summary.of(per_row.weights)), strict=True))
-    values |= {name: getattr(statistics, name) for name in ("accuracy", "nll", "brier", "entropy", "gap", "ece", "mce")}
-    if per_column is not None:
-        values["classwise_ece"] = per_column.classwise_ece(options.n_bins)
-        values["marginal_debiased_ece"] = per_column.marginal_debiased(DEBIASED_BINS)
-    drawn = _replicates(summary, per_column, n, options) if options.intervals else {}
+def _evaluate(
+    samples: SampleScores, by_class: ClassProbabilities | None, n_classes: int, n_samples: int, options: _Options
+) -> Evaluation:
+    metrics = AllMetrics.of(samples, options.n_bins)
+    statistics = Statistics.of_samples(samples, n_bins=options.n_bins)
+    values = dict(zip(NAMES, map(float, metrics.values(samples.weights)), strict=True))
+    from_sums = ("accuracy", "nll", "brier", "entropy", "calibration_gap", "ece", "mce")
+    values |= {name: getattr(statistics, name) for name in from_sums}
+    if by_class is not None:
+        values["classwise_ece"] = by_class.classwise_ece(options.n_bins)
+        values["marginal_debiased_ece"] = by_class.marginal_debiased(DEBIASED_BINS)
+    replicates = _replicates(metrics, by_class, n_samples, options) if options.intervals else {}
+    null = null_ece_replicates(samples, options.n_bins, _NULL_RESAMPLES, options.random_state)
     return Evaluation(
         statistics=statistics,
         n_classes=n_classes,
-        ece_floor=float(simulate_floor(per_row, options.n_bins, FLOOR_DRAWS, options.seed).mean()),
-        intervals=MappingProxyType(_intervals(summary, values, drawn, options) if drawn else {}),
-        replicates=MappingProxyType(drawn),
+        null_ece=float(null.mean()),
+        intervals=MappingProxyType(_intervals(metrics, values, replicates, options) if replicates else {}),
+        replicates=MappingProxyType(replicates),
         **values,
     )
 
 
-def _replicates(summary: Summary, per_column: ClassScores | None, n: int, options: _Options) -> dict[str, Float64]:
-    scores, draws, seed = summary.scores, options.draws, options.seed
-    units = units_of(options.groups, scores.kept, n)
-    drawn = dict(zip(NAMES, summary.replicates(units, draws, seed).T, strict=True))
-    if per_column is not None:
-        where = (units, scores.kept, draws, seed)
-        drawn["classwise_ece"] = per_column.classwise_replicates(options.n_bins, *where)
-        drawn["marginal_debiased_ece"] = per_column.marginal_replicates(DEBIASED_BINS, *where)
-    return drawn
+def _replicates(
+    metrics: AllMetrics, by_class: ClassProbabilities | None, n_samples: int, options: _Options
+) -> dict[str, Float64]:
+    kept, n_resamples, seed = metrics.samples.kept, options.n_resamples, options.random_state
+    images = image_numbers(options.groups, kept, n_samples)
+    replicates = dict(zip(NAMES, metrics.replicates(images, n_resamples, seed).T, strict=True))
+    if by_class is not None:
+        resampling = (images, kept, n_resamples, seed)
+        replicates["classwise_ece"] = by_class.classwise_replicates(options.n_bins, *resampling)
+        replicates["marginal_debiased_ece"] = by_class.marginal_replicates(DEBIASED_BINS, *resampling)
+    return replicates
 
 
 def _intervals(
-    summary: Summary, values: dict[str, float], drawn: dict[str, Float64], options: _Options
+    metrics: AllMetrics, values: dict[str, float], replicates: dict[str, Float64], options: _Options
 ) -> dict[str, Interval]:
-    calibrated = dict(zip(NAMES, summary.calibrated(options.draws, options.seed).T, strict=True))
+    null = dict(zip(NAMES, metrics.null_replicates(options.n_resamples, options.random_state).T, strict=True))
     return {
-        name: interval_of(
+        name: bootstrap_interval(
             values[name],
-            replicates,
-            level=options.level,
+            drawn,
+            confidence_level=options.confidence_level,
             method=options.method,
             bounds=RANGES.get(name, (0, 1)),
-            calibrated=calibrated[name] if name in ERRORS else None,
+            null_replicates=null[name] if name in CALIBRATION_ERRORS else None,
         )
-        for name, replicates in drawn.items()
+        for name, drawn in replicates.items()
     }
 
 
 def difference(first: Evaluation, second: Evaluation, metric: str = "ece") -> tuple[float, Interval]:
     """How much larger a metric of the first evaluation is than that of the second, with a paired interval.
 
-    Both must hold ``intervals=True`` on the same images in the same order with the same seed and groups: an image drawn for
-    one is then drawn for the other, and what they share cancels.
+    Both need ``intervals=True`` on the same images in the same order with the same `random_state` and `groups`. An image
+    drawn for one is then drawn for the other, and what they share cancels.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> logits, y = rng.normal(size=(300, 3)), rng.integers(0, 3, 300)
-    >>> sure, soft = (evaluate(scale * logits, y, intervals=True, draws=200) for scale in (5, 1))
-    >>> change, interval = difference(sure, soft, "nll")
-    >>> interval.low > 0  # certainly worse
+    >>> sharp, soft = (evaluate(y, scale * logits, intervals=True, n_resamples=200) for scale in (5, 1))
+    >>> change, interval = difference(sharp, soft, "nll")
+    >>> interval.low > 0  # the first is worse
     True
     """
     a, b = first.replicates, second.replicates
     if metric not in first.metrics() or metric not in second.metrics():
         raise UnknownName.of("metric in both evaluations", metric, first.metrics().keys() & second.metrics().keys())
-    if metric not in a or metric not in b or len(a[metric]) != len(b[metric]) or first.rows != second.rows:
+    if metric not in a or metric not in b or len(a[metric]) != len(b[metric]) or first.n_samples != second.n_samples:
         raise InputError(
-            "both evaluations must hold as many replicates of the same rows; they hold "
-            f"{len(a.get(metric, ()))} of {first.rows} rows and {len(b.get(metric, ()))} of {second.rows}. "
-            "Evaluate both with intervals=True, the same draws, seed and groups."
+            "both evaluations must hold as many replicates of the same samples; they hold "
+            f"{len(a.get(metric, ()))} of {first.n_samples} samples and {len(b.get(metric, ()))} of {second.n_samples}. "
+            "Evaluate both with intervals=True, the same n_resamples, random_state and groups."
         )
     value = getattr(first, metric) - getattr(second, metric)
-    return value, interval_of(value, a[metric] - b[metric], level=first.intervals[metric].level)
+    level = first.intervals[metric].confidence_level
+    return value, bootstrap_interval(value, a[metric] - b[metric], confidence_level=level)

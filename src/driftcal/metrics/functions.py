@@ -1,8 +1,9 @@
 """One function per metric, in scikit-learn's order of arguments: ``(y_true, probabilities)``.
 
-`probabilities` of shape (n, C) are judged by their top label; of shape (n,) they are those of class 1.
-`sample_weight` weighs rows; whole numbers act as repeated rows. Labels that are names stand for columns in sorted order, unless
-`classes` gives their order (a calibrator's `classes_`) or the probabilities are a frame whose columns are named like them.
+`probabilities` of shape (n, C) are judged by their top label. Probabilities of shape (n,) or (n, 1) are those of class 1, as
+in scikit-learn, and calibration is that of class 1. `sample_weight` weights samples; whole numbers act as repeated samples.
+Labels that are names need `classes`, the class of each column (a calibrator's `classes_`), or a frame whose columns are
+named like the classes.
 """
 
 from __future__ import annotations
@@ -11,16 +12,31 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from driftcal.core.images import as_seed
 from driftcal.errors import InputError, UnknownName
-from driftcal.metrics.classwise import ClassScores
-from driftcal.metrics.ordered import Ordered
-from driftcal.metrics.scores import Scores, check_pair
-from driftcal.metrics.smooth import Smooth
-from driftcal.metrics.statistics import BrierDecomposition, Statistics, bin_edges
-from driftcal.metrics.summary import DEBIASED_BINS, simulate_floor
+from driftcal.metrics.all_metrics import DEBIASED_BINS
+from driftcal.metrics.bins import bin_edges
+from driftcal.metrics.classwise import ClassProbabilities
+from driftcal.metrics.inputs import check_probabilities
+from driftcal.metrics.null_simulation import null_ece_replicates
+from driftcal.metrics.sample_scores import SampleScores
+from driftcal.metrics.smooth_ece import SmoothedResiduals
+from driftcal.metrics.sorted_samples import SortedSamples
+from driftcal.metrics.statistics import BrierDecomposition, Statistics
 from driftcal.types import AnyArray
 
 Classes = Sequence[Any] | None
+
+
+def _samples(y_true: AnyArray, probabilities: AnyArray, sample_weight: AnyArray, classes: Classes) -> SampleScores:
+    data = check_probabilities(y_true, probabilities, sample_weight, classes)
+    return SampleScores.of(data, positive_class=data.positive_class)
+
+
+def _statistics(
+    y_true: AnyArray, probabilities: AnyArray, sample_weight: AnyArray, classes: Classes, n_bins: int = 15
+) -> Statistics:
+    return Statistics.of_samples(_samples(y_true, probabilities, sample_weight, classes), n_bins=n_bins)
 
 
 def accuracy(
@@ -31,27 +47,27 @@ def accuracy(
     >>> accuracy([0, 1, 1], [[0.7, 0.3], [0.4, 0.6], [0.9, 0.1]])
     0.6666666666666666
     """
-    return Statistics.of_probabilities(y_true, probabilities, sample_weight=sample_weight, classes=classes).accuracy
+    return _statistics(y_true, probabilities, sample_weight, classes).accuracy
 
 
 def negative_log_likelihood(
     y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
 ) -> float:
-    """How surprised the model is by the labels: mean −log max(p[label], 1e-15), in nats.
+    """Mean −log max(p[label], 1e-15), in nats.
 
-    Without the clip one certain mistake makes it infinite; :class:`Statistics` counts the rows that were clipped.
-    A proper score: no way of shading the probabilities lowers its expectation.  Good 1952.
+    Without the clip one error with confidence 1 makes it infinite; :class:`Statistics` counts the clipped samples.
+    A proper score: the true probabilities have the lowest expectation.  Good 1952.
 
     >>> round(negative_log_likelihood([0, 1], [[0.5, 0.5], [0.75, 0.25]]), 4)
     1.0397
     """
-    return Statistics.of_probabilities(y_true, probabilities, sample_weight=sample_weight, classes=classes).nll
+    return _statistics(y_true, probabilities, sample_weight, classes).nll
 
 
 def brier_score(
     y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
 ) -> float:
-    """How far the probabilities are from the labels: mean Σ_c (p_c − [y = c])², in [0, 2].
+    """Squared distance of the probabilities to the labels: mean Σ_c (p_c − [y = c])², in [0, 2].
 
     For 1-D probabilities the usual binary score, mean (p − y)² in [0, 1], which is half as large.  Brier 1950.
 
@@ -60,18 +76,18 @@ def brier_score(
     >>> brier_score([0, 1], [0.5, 0.0])
     0.625
     """
-    return Statistics.of_probabilities(y_true, probabilities, sample_weight=sample_weight, classes=classes).brier
+    return _statistics(y_true, probabilities, sample_weight, classes).brier
 
 
 def predictive_entropy(
     y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
 ) -> float:
-    """How undecided the model is: mean −Σ_c p_c log p_c in nats, from 0 to log C. The labels do not matter.
+    """Mean entropy of the predicted distribution, −Σ_c p_c log p_c in nats, from 0 to log C. Labels are not used.
 
     >>> round(predictive_entropy([0, 0], [[0.5, 0.5], [1.0, 0.0]]), 4)
     0.3466
     """
-    return Statistics.of_probabilities(y_true, probabilities, sample_weight=sample_weight, classes=classes).entropy
+    return _statistics(y_true, probabilities, sample_weight, classes).entropy
 
 
 def expected_calibration_error(
@@ -82,18 +98,16 @@ def expected_calibration_error(
     sample_weight: AnyArray = None,
     classes: Classes = None,
 ) -> float:
-    """How far confidence is from accuracy, bin by bin: Σ_b W_b/W · |confidence_b − accuracy_b|.
+    """Difference of confidence and accuracy, averaged over bins: Σ_b W_b/W · |confidence_b − accuracy_b|.
 
     Bins are ((m−1)/M, m/M]; 0.0 is in the first and an edge belongs to the bin below. For 1-D probabilities the
     confidence is the probability of class 1 and the accuracy its frequency. Biased upwards: compare with
-    :func:`ece_floor`.  Naeini et al. 2015; Guo et al. 2017, section 2.
+    :func:`null_ece`.  Naeini et al. 2015; Guo et al. 2017, section 2.
 
     >>> round(expected_calibration_error([0, 1, 1], [[0.9, 0.1], [0.3, 0.7], [0.8, 0.2]]), 4)
     0.4
     """
-    return Statistics.of_probabilities(
-        y_true, probabilities, sample_weight=sample_weight, classes=classes, n_bins=n_bins
-    ).ece
+    return _statistics(y_true, probabilities, sample_weight, classes, n_bins).ece
 
 
 def maximum_calibration_error(
@@ -104,27 +118,25 @@ def maximum_calibration_error(
     sample_weight: AnyArray = None,
     classes: Classes = None,
 ) -> float:
-    """The worst bin: max_b |confidence_b − accuracy_b| over bins that hold a row.
+    """The worst bin: max_b |confidence_b − accuracy_b| over bins that hold a sample.
 
-    One row alone in its bin can decide it.  Naeini et al. 2015; Guo et al. 2017, section 2.
+    A single sample in a bin of its own can decide it.  Naeini et al. 2015; Guo et al. 2017, section 2.
 
     >>> round(maximum_calibration_error([0, 1, 1], [[0.9, 0.1], [0.3, 0.7], [0.8, 0.2]]), 4)
     0.8
     """
-    return Statistics.of_probabilities(
-        y_true, probabilities, sample_weight=sample_weight, classes=classes, n_bins=n_bins
-    ).mce
+    return _statistics(y_true, probabilities, sample_weight, classes, n_bins).mce
 
 
-def signed_gap(
+def calibration_gap(
     y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
 ) -> float:
     """Mean confidence − accuracy: above 0 the model is over-confident, below 0 under-confident.
 
-    >>> round(signed_gap([0, 1], [[0.75, 0.25], [0.75, 0.25]]), 4)
+    >>> round(calibration_gap([0, 1], [[0.75, 0.25], [0.75, 0.25]]), 4)
     0.25
     """
-    return Statistics.of_probabilities(y_true, probabilities, sample_weight=sample_weight, classes=classes).gap
+    return _statistics(y_true, probabilities, sample_weight, classes).calibration_gap
 
 
 def brier_decomposition(
@@ -135,7 +147,7 @@ def brier_decomposition(
     sample_weight: AnyArray = None,
     classes: Classes = None,
 ) -> BrierDecomposition:
-    """Why the squared error of the confidence is what it is: calibration, discrimination, difficulty.
+    """The squared error of the confidence in its parts: calibration, discrimination, difficulty.
 
     (confidence − outcome)² = reliability − resolution + uncertainty + within-bin variance − 2 · within-bin covariance,
     exactly.  Murphy 1973; Stephenson et al. 2008.
@@ -144,9 +156,7 @@ def brier_decomposition(
     >>> round(parts.reliability - parts.resolution + parts.uncertainty, 6), round(parts.score, 6)
     (0.1875, 0.1875)
     """
-    return Statistics.of_probabilities(
-        y_true, probabilities, sample_weight=sample_weight, classes=classes, n_bins=n_bins
-    ).decomposition
+    return _statistics(y_true, probabilities, sample_weight, classes, n_bins).decomposition
 
 
 def equal_mass_calibration_error(
@@ -157,16 +167,16 @@ def equal_mass_calibration_error(
     sample_weight: AnyArray = None,
     classes: Classes = None,
 ) -> float:
-    """ECE over bins that hold equally many rows, so that none is nearly empty.
+    """ECE over bins of equally many samples, so that none is nearly empty.
 
-    Equal confidences share a bin; with fewer rows than bins each row is one.  Nguyen & O'Connor 2015; Roelofs et al. 2022.
+    Samples of equal confidence share a bin; with fewer samples than bins each sample is a bin.  Nguyen & O'Connor 2015; Roelofs et al. 2022.
 
     >>> round(equal_mass_calibration_error([1, 0, 1, 1], [0.6, 0.7, 0.8, 0.9], n_bins=2), 4)
     0.15
     """
     bin_edges(n_bins)
-    scores = Scores.of_probabilities(y_true, probabilities, sample_weight, classes)
-    return Ordered.of_scores(scores).equal_mass(scores.weights, int(n_bins))
+    samples = _samples(y_true, probabilities, sample_weight, classes)
+    return SortedSamples.by_confidence(samples).equal_mass(samples.weights, int(n_bins))
 
 
 def sweep_calibration_error(
@@ -175,13 +185,13 @@ def sweep_calibration_error(
     """ECE over as many equal-mass bins as keep the accuracy rising with confidence, 1,000 at most.
 
     Starting from one bin, the number grows until a bin's accuracy falls below its left neighbour's; the number before
-    is taken. The absolute error (p = 1) is summed, as in the ECE.  Roelofs et al. 2022, section 4.
+    that is used. The absolute error (p = 1) is summed, as in the ECE.  Roelofs et al. 2022, section 4.
 
     >>> round(sweep_calibration_error([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9]), 4)
     0.15
     """
-    scores = Scores.of_probabilities(y_true, probabilities, sample_weight, classes)
-    return Ordered.of_scores(scores).sweep(scores.weights)[0]
+    samples = _samples(y_true, probabilities, sample_weight, classes)
+    return SortedSamples.by_confidence(samples).sweep(samples.weights)[0]
 
 
 def debiased_calibration_error(
@@ -193,22 +203,22 @@ def debiased_calibration_error(
     sample_weight: AnyArray = None,
     classes: Classes = None,
 ) -> float:
-    """The root of the squared calibration error, with what pure chance adds to it taken off.
+    """The root of the squared calibration error, without the bias that finite samples add.
 
     sqrt(max(0, Σ_b W_b/W · ((confidence_b − accuracy_b)² − accuracy_b (1 − accuracy_b)/(W_b − 1)))) over equal-mass
-    bins; bins with a weight of 1 or less are left out. ``kind="marginal"`` takes the root mean square over classes. Weights
-    are read as numbers of rows: their scale matters here, unless they sum to less than the rows and are shares.  Kumar et al. 2019, section 5.
+    bins; bins with a weight of 1 or less are left out. ``kind="marginal"`` is the root mean square over classes. Weights
+    are read as numbers of samples, so their scale matters. Weights that sum to less than the number of samples are shares.  Kumar et al. 2019, section 5.
 
     >>> debiased_calibration_error([0, 1, 0, 1], [0.5, 0.5, 0.5, 0.5])
     0.0
     """
     bin_edges(n_bins)
-    labels, p, weights, positive = check_pair(y_true, probabilities, sample_weight, classes)
+    data = check_probabilities(y_true, probabilities, sample_weight, classes)
     if kind == "top-label":
-        scores = Scores.of_checked(labels, p, weights, positive)
-        return math.sqrt(Ordered.of_scores(scores).debiased(scores.weights, int(n_bins)))
+        samples = SampleScores.of(data, positive_class=data.positive_class)
+        return math.sqrt(SortedSamples.by_confidence(samples).debiased(samples.weights, int(n_bins)))
     if kind == "marginal":
-        return ClassScores.of_probabilities(labels, p, weights).marginal_debiased(int(n_bins))
+        return ClassProbabilities.of(data).marginal_debiased(int(n_bins))
     raise UnknownName.of("kind of debiased error", kind, ["top-label", "marginal"])
 
 
@@ -229,8 +239,8 @@ def classwise_calibration_error(
     0.3
     """
     bin_edges(n_bins)
-    labels, p, weights, _ = check_pair(y_true, probabilities, sample_weight, classes)
-    return ClassScores.of_probabilities(labels, p, weights).classwise_ece(n_bins)
+    data = check_probabilities(y_true, probabilities, sample_weight, classes)
+    return ClassProbabilities.of(data).classwise_ece(n_bins)
 
 
 def smooth_calibration_error(
@@ -243,17 +253,17 @@ def smooth_calibration_error(
 ) -> float:
     """Calibration error without bins: ∫ |Σ_i w_i (c_i − o_i) K_σ(c_i, t)| dt / W with a Gaussian reflected at 0 and 1.
 
-    The bandwidth σ is where the error equals it, unless one is given.  Błasiok & Nakkiran 2023, section 3.
+    The bandwidth σ is the one that equals the error, unless `bandwidth` is given.  Błasiok & Nakkiran 2023, section 3.
 
     >>> round(smooth_calibration_error([1, 1, 1, 0], [0.5, 0.5, 0.5, 0.5]), 4)
     0.25
     """
     if bandwidth is not None and not (isinstance(bandwidth, float | int) and 0 < bandwidth < math.inf):
         raise InputError(
-            f"bandwidth must be above 0, a finite number; it is {bandwidth!r}. Leave it out to take the fixed point."
+            f"bandwidth must be above 0, a finite number; it is {bandwidth!r}. Leave it out to use the fixed point."
         )
-    scores = Scores.of_probabilities(y_true, probabilities, sample_weight, classes)
-    return Smooth.of(scores.confidence, scores.outcome).error(scores.weights, bandwidth)
+    samples = _samples(y_true, probabilities, sample_weight, classes)
+    return SmoothedResiduals.of(samples.confidence, samples.outcome).error(samples.weights, bandwidth)
 
 
 def ks_calibration_error(
@@ -261,65 +271,65 @@ def ks_calibration_error(
 ) -> float:
     """The largest imbalance up to any confidence: max_t |Σ_{c ≤ t} w (c − o)| / W, without bins.
 
-    Rows with equal confidence enter together.  Gupta et al. 2021, section 3.
+    Samples of equal confidence enter together.  Gupta et al. 2021, section 3.
 
     >>> round(ks_calibration_error([1, 0, 1, 1], [0.5, 0.5, 0.9, 0.9]), 4)
     0.05
     """
-    scores = Scores.of_probabilities(y_true, probabilities, sample_weight, classes)
-    return Ordered.of_scores(scores).ks(scores.weights)
+    samples = _samples(y_true, probabilities, sample_weight, classes)
+    return SortedSamples.by_confidence(samples).ks(samples.weights)
 
 
 def area_under_risk_coverage(
     y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
 ) -> float:
-    """The error rate among the surest predictions, averaged over how many of them are kept.
+    """The error rate among the most confident predictions, averaged over the share of predictions that is kept.
 
-    (1/W) ∫ errors(t)/t dt with rows from surest to least sure; equal confidences share their errors evenly. This is
+    (1/W) ∫ errors(t)/t dt with samples in falling order of confidence; equal confidences share their errors evenly. This is
     the area itself; the mean over ranks of Geifman & El-Yaniv 2017 differs from it by less than 1/n.
 
     >>> area_under_risk_coverage([1, 1], [0.9, 0.8])
     0.0
     """
-    scores = Scores.of_probabilities(y_true, probabilities, sample_weight, classes)
-    return Ordered.of_certainty(scores).selective(scores.weights)[0]
+    samples = _samples(y_true, probabilities, sample_weight, classes)
+    return SortedSamples.by_top_confidence(samples).selective(samples.weights)[0]
 
 
 def error_auroc(
     y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
 ) -> float:
-    """How well confidence tells right answers from wrong: P(confidence right > confidence wrong), ties count half.
+    """How well confidence separates correct from incorrect predictions: P(c correct > c incorrect), ties count half.
 
-    0.5, the value of a coin, where all answers are right or all are wrong: there is nothing to tell apart, and no evidence
-    that confidence could.  Hendrycks & Gimpel 2017.
+    It is 0.5, the value of a random score, if all predictions are correct or all incorrect.  Hendrycks & Gimpel 2017.
 
     >>> error_auroc([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
     1.0
     """
-    scores = Scores.of_probabilities(y_true, probabilities, sample_weight, classes)
-    return Ordered.of_certainty(scores).selective(scores.weights)[1]
+    samples = _samples(y_true, probabilities, sample_weight, classes)
+    return SortedSamples.by_top_confidence(samples).selective(samples.weights)[1]
 
 
-def ece_floor(
+def null_ece(
     y_true: AnyArray,
     probabilities: AnyArray,
     *,
     n_bins: int = 15,
     sample_weight: AnyArray = None,
     classes: Classes = None,
-    draws: int = 1000,
-    seed: int = 0,
+    n_resamples: int = 1000,
+    random_state: int = 0,
 ) -> float:
-    """The ECE that a perfectly calibrated model with these confidences would show on this many rows.
+    """The expected ECE of a perfectly calibrated model with these confidences on as many samples.
 
-    The mean over simulated labels that come true with the stated confidence; the given labels do not matter. An ECE at
-    the floor is no evidence of miscalibration.  Bröcker & Smith 2007, for the resampling.
+    The mean over simulated outcomes, drawn with the stated confidence; `y_true` is only checked. An ECE near the null ECE
+    is no evidence of miscalibration.  Bröcker & Smith 2007, for the resampling.
 
-    >>> 0.3 < ece_floor([0, 1, 1], [0.5, 0.6, 0.7]) < 0.6
+    >>> 0.3 < null_ece([0, 1, 1], [0.5, 0.6, 0.7]) < 0.6
     True
     """
     bin_edges(n_bins)
-    if draws < 1:
-        raise InputError(f"draws must be at least 1; it is {draws}. The usual choice is 1000.")
-    scores = Scores.of_probabilities(y_true, probabilities, sample_weight, classes)
-    return float(simulate_floor(scores, n_bins, draws, seed).mean())
+    if n_resamples < 1:
+        raise InputError(f"n_resamples must be at least 1; it is {n_resamples}. The usual choice is 1000.")
+    seed = as_seed(random_state, "random_state")
+    samples = _samples(y_true, probabilities, sample_weight, classes)
+    return float(null_ece_replicates(samples, n_bins, n_resamples, seed).mean())

@@ -6,32 +6,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftcal.numerics import exp, kernel
+from driftcal.core.numerics import exp, kernel
 from driftcal.types import Float64, Weights
 
-#: Cells of the grid on [0, 1] that confidences are spread on, each between its two neighbours.
-CELLS = 1024
-#: How near the fixed point the search ends, and after how many steps it would give up.
-TOLERANCE, MOST_STEPS = 1e-9, 60
+#: Intervals of the grid on [0, 1]: a residual is divided between the two grid points around its confidence.
+GRID = 1024
+#: The search ends this near the fixed point, or after so many steps.
+TOLERANCE, MAX_STEPS = 1e-9, 60
 
 
 @dataclass(frozen=True, eq=False)
-class Smooth:
-    """Rows of claims and outcomes, ready to be weighed and smoothed."""
+class SmoothedResiduals:
+    """Confidence and residual (confidence − outcome) of each sample, ready to be weighted and smoothed."""
 
-    claims: Float64
+    confidence: Float64
     residuals: Float64
 
     @classmethod
-    def of(cls, claims: Float64, outcomes: Float64) -> Smooth:
-        """Rows from claims and outcomes."""
-        return cls(claims, claims - outcomes)
+    def of(cls, confidence: Float64, outcome: Float64) -> SmoothedResiduals:
+        """From the confidence and outcome of each sample."""
+        return cls(confidence, confidence - outcome)
 
     def grid(self, weights: Weights) -> Float64:
-        """The weighted mean residual, spread on the grid."""
-        cells = np.zeros(CELLS + 1)
-        spread(self.claims, self.residuals, weights, cells)
-        return cells
+        """The weighted mean residual at each grid point."""
+        points = np.zeros(GRID + 1)
+        add_to_grid(self.confidence, self.residuals, weights, points)
+        return points
 
     def error(self, weights: Weights, bandwidth: float | None = None) -> float:
         """The smooth error at a bandwidth, or at the fixed point."""
@@ -40,17 +40,17 @@ class Smooth:
 
 
 @kernel
-def spread(claims: Float64, residuals: Float64, weights: Weights, cells: Float64) -> None:
-    """Add each row's share of residual to the two grid points around its claim."""
+def add_to_grid(confidence: Float64, residuals: Float64, weights: Weights, points: Float64) -> None:
+    """Add each sample's share of the residual to the two grid points around its confidence."""
     total = 0.0
-    for i in range(claims.shape[0]):
+    for i in range(confidence.shape[0]):
         total += weights[i]
-    for i in range(claims.shape[0]):
-        place = claims[i] * CELLS
-        low = min(int(place), CELLS - 1)
+    for i in range(confidence.shape[0]):
+        position = confidence[i] * GRID
+        low = min(int(position), GRID - 1)
         share = weights[i] * residuals[i] / total
-        cells[low] += share * (low + 1 - place)
-        cells[low + 1] += share * (place - low)
+        points[low] += share * (low + 1 - position)
+        points[low + 1] += share * (position - low)
 
 
 @kernel
@@ -62,7 +62,7 @@ def _damp(waves: Float64, bandwidths: Float64) -> None:
 
 
 def smoothed(grids: Float64, bandwidths: Float64) -> Float64:
-    """∫ |Σ_i w_i r_i K_σ(c_i, t)| dt / W for each row of grids, with the Gaussian reflected at 0 and 1.
+    """∫ |Σ_i w_i r_i K_σ(c_i, t)| dt / W for each of the grids, with the Gaussian reflected at 0 and 1.
 
     Reflection makes cosines the kernel's eigenfunctions: smoothing multiplies wave k by exp(−(π k σ)² / 2).
     """
@@ -70,10 +70,10 @@ def smoothed(grids: Float64, bandwidths: Float64) -> Float64:
 
 
 def _waves(grids: Float64) -> Float64:
-    from scipy import fft  # here, so that importing driftcal.metrics stays quick
+    from scipy import fft  # imported here to keep the import of driftcal.metrics fast
 
     mass = grids.copy()
-    mass[:, [0, -1]] *= 2  # an end point owns half a cell
+    mass[:, [0, -1]] *= 2  # an end point stands for half an interval
     waves: Float64 = fft.dct(mass, type=1, axis=1)
     return waves
 
@@ -92,18 +92,18 @@ def fixed_points(grids: Float64) -> Float64:
     """The error at the bandwidth that equals it: wider kernels never raise the error, so there is one crossing.
 
     It lies between the absolute mean residual, which no kernel gets below, and the error at that bandwidth. Regula falsi
-    with the Illinois rule closes in on it.
+    with the Illinois rule converges to it.
     """
     waves = _waves(grids)
     low = np.abs(grids.sum(axis=1))
     high = _smoothed_waves(waves, low)
     above, below = high - low, _smoothed_waves(waves, high) - high  # error − bandwidth at both ends
     kept_low, kept_high = np.zeros(len(grids), bool), np.zeros(len(grids), bool)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         if ((high - low < TOLERANCE) | (above < TOLERANCE) | (below > -TOLERANCE)).all():
             break
-        slope = np.where(above - below > 0, above - below, 1)
-        middle = np.clip(low + (high - low) * above / slope, low, high)
+        drop = np.where(above - below > 0, above - below, 1)
+        middle = np.clip(low + (high - low) * above / drop, low, high)
         value = _smoothed_waves(waves, middle) - middle
         up = value > 0
         below = np.where(up & kept_high, below / 2, np.where(up, below, value))

@@ -1,4 +1,4 @@
-"""One pass over the rows gives sums; sums of shards add; every binned metric and proper score reads from them."""
+"""Sums over labelled samples that add: every binned metric and every proper score is computed from them."""
 
 from __future__ import annotations
 
@@ -9,98 +9,110 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import kernel
 from driftcal.errors import InputError
-from driftcal.metrics.scores import WIDTH, WORST_NLL, Scores, is_positive, rows_of, score_row
-from driftcal.numerics import kernel
+from driftcal.metrics.bins import bin_edges, bin_index
+from driftcal.metrics.inputs import check_scores
+from driftcal.metrics.sample_scores import WIDTH, WORST_NLL, SampleScores, score_sample
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
 
-# Sums over all rows and sums per bin, in the order of the fields of Statistics.
+# Sums over all samples and sums per bin, in the order of the fields of Statistics.
 _TOTALS, _PER_BIN = 7, 7
 
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Sums over labelled rows that add: ``Statistics.of(a) + Statistics.of(b)`` equals seeing both.
+    """Sums over labelled samples that add: ``Statistics.of(y1, s1) + Statistics.of(y2, s2)`` equals one pass over both.
 
-    Bins are ((m−1)/M, m/M]; 0.0 is in the first, an edge belongs to the bin below. All sums are weighted but `rows`,
-    `clipped` and `bin_rows`, which count rows with positive weight.
+    Bins are ((m−1)/M, m/M]; 0.0 is in the first, an edge belongs to the bin below. All sums are weighted but `n_samples`,
+    `n_clipped` and `bin_count`, which count samples with positive weight. If `positive_class`, the confidence is the
+    probability of class 1 and the outcome whether the label is 1; otherwise those of the most probable class.
 
     >>> import numpy as np
-    >>> seen = Statistics.of(np.array([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]]), [0, 1, 1])
-    >>> print(f"{seen.accuracy:.3f} {seen.ece:.3f}")
+    >>> statistics = Statistics.of([0, 1, 1], np.array([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]]))
+    >>> print(f"{statistics.accuracy:.3f} {statistics.ece:.3f}")
     0.667 0.447
-    >>> (seen + seen).ece == seen.ece
+    >>> (statistics + statistics).ece == statistics.ece
     True
     """
 
-    rows: int
-    weight: float
+    n_samples: int
+    total_weight: float
     correct_sum: float
     nll_sum: float
     brier_sum: float
     entropy_sum: float
-    clipped: int
-    bin_rows: Array
+    n_clipped: int
+    bin_count: Array
     bin_weight: Float64
     bin_confidence: Float64
     bin_outcome: Float64
     bin_square: Float64  # confidence²
     bin_product: Float64  # confidence · outcome
     bin_variance: Float64  # weight² · confidence · (1 − confidence)
-    positive: bool = False
+    positive_class: bool = False
 
     @classmethod
     def of(
-        cls, logits: AnyArray, y: AnyArray = None, *, sample_weight: AnyArray = None, n_bins: int = 15
-    ) -> Statistics:
-        """One pass over logits: an array, a memory map, a source of chunks larger than memory, or :class:`Rows`."""
-        rows = rows_of(logits, y, sample_weight)
-        positive = is_positive(logits)
-        edges = bin_edges(n_bins)
-        sums = rows.sums(_add_rows, (1 + _PER_BIN, max(_TOTALS, n_bins)), edges, positive)
-        return cls._of(sums[0], sums[1:, :n_bins], positive)
-
-    @classmethod
-    def of_probabilities(
         cls,
         y_true: AnyArray,
-        probabilities: AnyArray,
+        scores: AnyArray = None,
         *,
+        score_type: str | None = None,
         sample_weight: AnyArray = None,
         n_bins: int = 15,
         classes: Sequence[Any] | None = None,
     ) -> Statistics:
-        """The same from probabilities, in scikit-learn's order of arguments."""
-        return cls.of_scores(Scores.of_probabilities(y_true, probabilities, sample_weight, classes), n_bins=n_bins)
+        """One pass over the scores.
+
+        Parameters
+        ----------
+        y_true : labels. Alone, without `scores`: :class:`driftcal.core.dataset.LabelledLogits`, or a source of
+            ``(logits, y)`` chunks larger than memory.
+        scores : logits or probabilities, shape (n, C); an array or a memory map. Shape (n,) or (n, 1) are those of class 1.
+        score_type : "logits" or "probabilities". Scores of one column need it; the default for others is "logits".
+        sample_weight : weight of each sample.
+        n_bins : number of equal-width bins.
+        classes : the class of each column, for labels that are names.
+        """
+        data, positive_class = check_scores(
+            y_true, scores, score_type=score_type, sample_weight=sample_weight, classes=classes
+        )
+        edges = bin_edges(n_bins)
+        if not isinstance(data, LabelledLogits):
+            return cls.of_samples(SampleScores.of(data, positive_class=positive_class), n_bins=n_bins)
+        sums = data.reduce_sum(_add_logits, (1 + _PER_BIN, max(_TOTALS, n_bins)), edges, positive_class)
+        return cls._of_sums(sums[0], sums[1:, :n_bins], positive_class)
 
     @classmethod
-    def of_scores(cls, scores: Scores, *, n_bins: int = 15) -> Statistics:
-        """The same from the six numbers per row of :class:`Scores`."""
+    def of_samples(cls, samples: SampleScores, *, n_bins: int = 15) -> Statistics:
+        """From the six numbers per sample of :class:`SampleScores`."""
         edges = bin_edges(n_bins)
         totals, bins = np.zeros(_TOTALS), np.zeros((_PER_BIN, n_bins))
-        add_columns(scores.columns, scores.weights, totals, bins, edges)
-        return cls._of(totals, bins, scores.positive)
+        _add_samples(samples.columns, samples.weights, totals, bins, edges)
+        return cls._of_sums(totals, bins, samples.positive_class)
 
     @classmethod
-    def _of(cls, totals: Float64, bins: Float64, positive: bool) -> Statistics:
+    def _of_sums(cls, totals: Float64, bins: Float64, positive_class: bool) -> Statistics:
         per_bin = bins.copy()
         values = [int(totals[0]), *map(float, totals[1:6]), int(totals[6]), per_bin[0].astype(np.int64), *per_bin[1:]]
-        return cls._from([*values, positive])
+        return cls._of_values([*values, positive_class])
 
     @classmethod
-    def _from(cls, values: list[Any]) -> Statistics:
+    def _of_values(cls, values: list[Any]) -> Statistics:
         return cls(**dict(zip((f.name for f in fields(cls)), values, strict=True)))
 
     def __add__(self, other: Statistics) -> Statistics:
         if not isinstance(other, Statistics):
             return NotImplemented
-        if self.n_bins != other.n_bins or self.positive != other.positive:
+        if self.n_bins != other.n_bins or self.positive_class != other.positive_class:
             raise InputError(
                 "statistics must have the same bins and the same kind of confidence to be added; these have "
-                f"{self.n_bins} and {other.n_bins} bins, positive={self.positive} and {other.positive}. Compute both alike."
+                f"{self.n_bins} and {other.n_bins} bins, positive_class={self.positive_class} and {other.positive_class}. Compute both alike."
             )
         sums = [getattr(self, f.name) + getattr(other, f.name) for f in fields(self)[:-1]]
-        return self._from([*sums, self.positive])
+        return self._of_values([*sums, self.positive_class])
 
     def __radd__(self, other: Any) -> Statistics:
         """So that ``sum(parts)`` works, which begins with 0."""
@@ -125,58 +137,58 @@ class Statistics:
 
     @property
     def accuracy(self) -> float:
-        """The share of rows whose most probable class is the label."""
-        return self.correct_sum / self.weight
+        """The share of samples whose most probable class is the label."""
+        return self.correct_sum / self.total_weight
 
     @property
     def nll(self) -> float:
-        """Mean −log p(label), probabilities clipped at 1e-15; `clipped` rows were."""
-        return self.nll_sum / self.weight
+        """Mean −log p(label), probabilities clipped at 1e-15; `n_clipped` samples were."""
+        return self.nll_sum / self.total_weight
 
     @property
     def brier(self) -> float:
-        """Mean squared error: summed over classes, or of class 1 alone where ``positive``."""
-        return self.brier_sum / self.weight
+        """Mean squared error: summed over classes, or of class 1 alone if `positive_class`."""
+        return self.brier_sum / self.total_weight
 
     @property
     def entropy(self) -> float:
         """Mean entropy of the predicted distribution, in nats."""
-        return self.entropy_sum / self.weight
+        return self.entropy_sum / self.total_weight
 
     @property
     def confidence(self) -> float:
         """Mean confidence."""
-        return float(self.bin_confidence.sum()) / self.weight
+        return float(self.bin_confidence.sum()) / self.total_weight
 
     @property
-    def gap(self) -> float:
+    def calibration_gap(self) -> float:
         """Mean confidence − mean outcome: above 0 is over-confident, below 0 under-confident."""
-        return float((self.bin_confidence - self.bin_outcome).sum()) / self.weight
+        return float((self.bin_confidence - self.bin_outcome).sum()) / self.total_weight
 
     @property
     def ece(self) -> float:
         """Σ_b |confidence_b − outcome_b| / W over M equal-width bins.  Naeini et al. 2015; Guo et al. 2017, section 2."""
-        return float(np.abs(self.bin_confidence - self.bin_outcome).sum()) / self.weight
+        return float(np.abs(self.bin_confidence - self.bin_outcome).sum()) / self.total_weight
 
     @property
     def mce(self) -> float:
-        """The largest gap of a bin that holds a row.  Guo et al. 2017, section 2."""
-        seen = self.bin_weight > 0
-        return float((np.abs(self.bin_confidence - self.bin_outcome)[seen] / self.bin_weight[seen]).max())
+        """The largest |confidence − outcome| of a bin that holds a sample.  Guo et al. 2017, section 2."""
+        filled = self.bin_weight > 0
+        return float((np.abs(self.bin_confidence - self.bin_outcome)[filled] / self.bin_weight[filled]).max())
 
     @property
-    def ece_floor(self) -> float:
-        """The ECE that a perfectly calibrated model with these confidences would show on average.
+    def null_ece(self) -> float:
+        """The expected ECE of a perfectly calibrated model with these confidences.
 
-        Σ_b sqrt(2/π · Σ w² c (1−c)) / W: residuals of a bin taken as normal, a few percent off where bins hold few rows;
-        :func:`driftcal.metrics.ece_floor` simulates instead.
+        Σ_b sqrt(2/π · Σ w² c (1−c)) / W: the residual of a bin is taken as normal, which is a few percent off where bins hold few
+        samples; :func:`driftcal.metrics.null_ece` simulates instead.
         """
-        return float(np.sqrt(2 / math.pi * self.bin_variance).sum()) / self.weight
+        return float(np.sqrt(2 / math.pi * self.bin_variance).sum()) / self.total_weight
 
     @property
     def histogram(self) -> Float64:
         """The share of weight in each bin of confidence."""
-        return self.bin_weight / self.weight
+        return self.bin_weight / self.total_weight
 
     @property
     def curve(self) -> tuple[Float64, Float64]:
@@ -186,17 +198,17 @@ class Statistics:
 
     @property
     def decomposition(self) -> BrierDecomposition:
-        """The squared error of the confidence, taken apart; see :class:`BrierDecomposition`."""
-        seen = self.bin_weight > 0
-        w, c, o = self.bin_weight[seen], self.bin_confidence[seen], self.bin_outcome[seen]
-        base = o.sum() / self.weight
+        """The squared error of the confidence in its parts; see :class:`BrierDecomposition`."""
+        filled = self.bin_weight > 0
+        w, c, o = self.bin_weight[filled], self.bin_confidence[filled], self.bin_outcome[filled]
+        base = o.sum() / self.total_weight
         return BrierDecomposition(
-            score=float((self.bin_square - 2 * self.bin_product + self.bin_outcome).sum()) / self.weight,
-            reliability=float((w * (c / w - o / w) ** 2).sum()) / self.weight,
-            resolution=float((w * (o / w - base) ** 2).sum()) / self.weight,
+            score=float((self.bin_square - 2 * self.bin_product + self.bin_outcome).sum()) / self.total_weight,
+            reliability=float((w * (c / w - o / w) ** 2).sum()) / self.total_weight,
+            resolution=float((w * (o / w - base) ** 2).sum()) / self.total_weight,
             uncertainty=float(base * (1 - base)),
-            within_bin_variance=float((self.bin_square[seen] - c * c / w).sum()) / self.weight,
-            within_bin_covariance=float((self.bin_product[seen] - c * o / w).sum()) / self.weight,
+            within_bin_variance=float((self.bin_square[filled] - c * c / w).sum()) / self.total_weight,
+            within_bin_covariance=float((self.bin_product[filled] - c * o / w).sum()) / self.total_weight,
         )
 
 
@@ -216,28 +228,9 @@ class BrierDecomposition:
     within_bin_covariance: float
 
 
-def bin_edges(n_bins: int) -> Float64:
-    """0, 1/M, …, 1."""
-    if not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
-        raise InputError(f"n_bins must be a whole number of at least 1; it is {n_bins!r}. The usual choice is 15.")
-    return np.linspace(0, 1, int(n_bins) + 1)
-
-
 @kernel
-def bin_index(confidence: float, edges: Float64) -> int:
-    """``searchsorted(edges, confidence, side="left") - 1`` within the bins, from a guess that is off by one at most."""
-    last = edges.shape[0] - 2
-    m: int = min(max(math.ceil(confidence * (last + 1)) - 1, 0), last)
-    while m > 0 and confidence <= edges[m]:
-        m -= 1
-    while m < last and confidence > edges[m + 1]:
-        m += 1
-    return m
-
-
-@kernel
-def add_column(six: Float64, w: float, totals: Float64, bins: Float64, edges: Float64) -> None:
-    """Add one row's six numbers to the sums."""
+def _add_sample(six: Float64, w: float, totals: Float64, bins: Float64, edges: Float64) -> None:
+    """Add the six numbers of one sample to the sums."""
     m = bin_index(six[0], edges)
     totals[0] += 1.0
     totals[1] += w
@@ -257,17 +250,19 @@ def add_column(six: Float64, w: float, totals: Float64, bins: Float64, edges: Fl
 
 
 @kernel
-def add_columns(columns: Float64, weights: Weights, totals: Float64, bins: Float64, edges: Float64) -> None:
-    """Add rows with positive weight to the sums."""
+def _add_samples(columns: Float64, weights: Weights, totals: Float64, bins: Float64, edges: Float64) -> None:
+    """Add the samples with positive weight to the sums."""
     for i in range(columns.shape[0]):
         if weights[i] > 0:
-            add_column(columns[i], weights[i], totals, bins, edges)
+            _add_sample(columns[i], weights[i], totals, bins, edges)
 
 
 @kernel
-def _add_rows(logits: Logits, labels: Labels, weights: Weights, sums: Float64, edges: Float64, positive: bool) -> None:
+def _add_logits(
+    logits: Logits, labels: Labels, weights: Weights, sums: Float64, edges: Float64, positive_class: bool
+) -> None:
     six = np.empty(WIDTH)
     for i in range(logits.shape[0]):
         if weights[i] > 0:
-            score_row(logits[i], labels[i], positive, six)
-            add_column(six, weights[i], sums[0], sums[1:], edges)
+            score_sample(logits[i], labels[i], positive_class, six)
+            _add_sample(six, weights[i], sums[0], sums[1:], edges)

@@ -1,4 +1,4 @@
-"""How many rows a model gets at once: as many as are useful, if they fit into memory."""
+"""How many samples a model gets at once: as many as are useful, if they fit into memory."""
 
 from __future__ import annotations
 
@@ -10,34 +10,37 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-#: More rows at once make no model faster on a processor, and larger batches leave fewer points to resume from.
-MOST = 256
+#: Larger batches make no model faster on a processor, and they leave fewer points to resume from.
+LARGEST_BATCH = 256
 
-#: A network keeps more than its input: this many times its bytes are reckoned at least, whatever the probe saw.
+#: A network keeps more than its input: it is taken to need at least this many times the input's bytes.
 _INPUT_COPIES = 64
 
-_PROBE_ROWS = 8
+_PROBE_SAMPLES = 8
+
+#: Bytes, where the system does not say how much memory there is.
+_UNKNOWN_MEMORY = 4 << 30
 
 
-def choose_batch_size(run: Callable[[int], object], row_bytes: int) -> int:
+def choose_batch_size(run: Callable[[int], object], sample_bytes: int) -> int:
     """A power of two up to 256 whose memory stays below a quarter of the machine's.
 
-    `run(n)` answers n rows. The budget is a share of all memory, not of what happens to be free, so the same model gets
-    the same batch size again tomorrow on this machine. Several rows are tried only if they will fit, going by one: a large
+    `run(n)` runs the model on n samples. The budget is a share of all memory, not of what happens to be free, so a model gets the
+    same batch size again on the same machine. Several samples are tried only if one says that they will fit: a large
     network on large images needs gigabytes for each.
     """
     budget = memory_limit() // 4
-    seen = peak_memory(lambda: run(1))
-    if seen * _PROBE_ROWS <= budget:  # what a first run sets up counts for less among several rows
-        seen = peak_memory(lambda: run(_PROBE_ROWS)) // _PROBE_ROWS
-    fitting = max(1, budget // max(_INPUT_COPIES * row_bytes, seen, 1))
-    return min(MOST, 1 << (fitting.bit_length() - 1))
+    per_sample = peak_memory(lambda: run(1))
+    if per_sample * _PROBE_SAMPLES <= budget:  # what a first run sets up counts for less among several samples
+        per_sample = peak_memory(lambda: run(_PROBE_SAMPLES)) // _PROBE_SAMPLES
+    fitting = max(1, budget // max(_INPUT_COPIES * sample_bytes, per_sample, 1))
+    return min(LARGEST_BATCH, 1 << (fitting.bit_length() - 1))
 
 
 def peak_memory(action: Callable[[], object]) -> int:
-    """How far the resident memory of this process rose above its start while `action` ran, in bytes; 0 if unknown."""
+    """By how many bytes the resident memory of this process rose while `action` ran; 0 if unknown."""
     gc.collect()
-    with suppress(OSError, AttributeError):  # glibc's: what earlier runs left behind would be used again, unseen
+    with suppress(OSError, AttributeError):  # glibc only: memory that earlier runs left would be used again, uncounted
         ctypes.CDLL(None).malloc_trim(0)
     start = _resident()
     if start == 0:
@@ -62,7 +65,7 @@ def peak_memory(action: Callable[[], object]) -> int:
 
 def memory_limit() -> int:
     """Bytes of memory that this process may use: the machine's, or the container's where that is less."""
-    total = 4 << 30  # where nobody tells
+    total = _UNKNOWN_MEMORY
     with suppress(OSError, ValueError, AttributeError):
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):

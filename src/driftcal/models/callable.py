@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.checks import as_array
+from driftcal.core.validation import as_array
 from driftcal.errors import ModelError
-from driftcal.files import fingerprint
-from driftcal.models.answers import scores
+from driftcal.io.files import fingerprint
+from driftcal.models.outputs import Outputs, scores
 from driftcal.types import Array
 
 
-class FunctionBackend:
-    """Calls ``function(batch)`` with a preprocessed float32 batch; it returns one row of scores per input.
+class CallableBackend:
+    """Calls ``function(batch)`` with a preprocessed float32 batch; it returns one row of scores per sample.
 
-    A function has no weights to hash. With a name, the name is its fingerprint and the user's promise to change it with
-    the function; without one, the fingerprint is a hash of its answers to four fixed random inputs.
+    A function has no weights to hash. If it has a name, its fingerprint is that of the name, and the user promises to change the
+    name with the function. Without one, the fingerprint is a hash of its outputs for four fixed random samples.
     """
 
     framework = "callable"
@@ -32,12 +32,16 @@ class FunctionBackend:
         self._function = function
         self._name = name
 
+    def configured(self, *, outputs: Outputs, name: str | None) -> CallableBackend:
+        """The same function under another name."""
+        return CallableBackend(self._function, name=name or self._name)
+
     def run(self, batch: Array) -> Array:
         """What the function returns, as numpy."""
-        return as_array(scores(self._function(batch)), "the answer of the callable")
+        return as_array(scores(self._function(batch)), "the output of the callable")
 
     def layers(self) -> tuple[str, ...]:
-        """None."""
+        """None: a function has no layers to name."""
         return ()
 
     def features(self, batch: Array, layers: Sequence[str]) -> dict[str, Array]:
@@ -45,5 +49,6 @@ class FunctionBackend:
         raise ModelError("a plain callable gives no intermediate layers.")
 
     def digest(self, run: Callable[[], Array]) -> str:
-        """Over the name, or over answers to a fixed probe."""
+        """Over the name, or over the outputs for fixed inputs."""
+        # "answers" is what caches of version 0.1 call the outputs
         return fingerprint({"name": self._name} if self._name else {"answers": np.asarray(run(), np.float32)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import zipfile
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.checks import as_array
+from driftcal.core.validation import as_array
 from driftcal.errors import ModelError, need
-from driftcal.files import fingerprint
-from driftcal.models.answers import scores
+from driftcal.io.files import fingerprint
+from driftcal.models.archive_size import check_archive_size, check_unpacked_size
+from driftcal.models.outputs import Outputs, scores
 from driftcal.types import Array
 
 
@@ -46,7 +48,12 @@ class KerasBackend:
         self.fixed_batch = first[0] if first else None
         channels_first = self._keras.config.image_data_format() == "channels_first"
         self.layout = "flat" if len(first) == 2 else "NCHW" if channels_first else "NHWC"
-        self._wider: tuple[tuple[str, ...], Any] | None = None
+        #: The layers of the last call of `features`, and the model that has them as outputs.
+        self._with_layers: tuple[tuple[str, ...], Any] | None = None
+
+    def configured(self, *, outputs: Outputs, name: str | None) -> KerasBackend:
+        """The same: neither matters to a Keras model."""
+        return self
 
     def run(self, batch: Array) -> Array:
         """Outputs of the model for a preprocessed batch."""
@@ -60,24 +67,24 @@ class KerasBackend:
 
     def features(self, batch: Array, layers: Sequence[str]) -> dict[str, Array]:
         """Outputs of the named layers."""
-        wanted = tuple(layers)
-        if self._wider is None or self._wider[0] != wanted:
-            outputs = {name: self.model.get_layer(name).output for name in wanted}
-            self._wider = (wanted, self._keras.Model(self.model.inputs[0], outputs))
-        found = self._call(self._wider[1], batch)
-        return {name: self._numpy(found[name]) for name in wanted}
+        names = tuple(layers)
+        if self._with_layers is None or self._with_layers[0] != names:
+            outputs = {name: self.model.get_layer(name).output for name in names}
+            self._with_layers = (names, self._keras.Model(self.model.inputs[0], outputs))
+        values = self._call(self._with_layers[1], batch)
+        return {name: self._numpy(values[name]) for name in names}
 
     def digest(self, run: Callable[[], Array]) -> str:
         """Over all weights and the model's configuration."""
         try:
             architecture = self._architecture()
-        except Exception:  # models written as Python classes need not describe themselves
+        except Exception:  # a model that is a Python class need not have a configuration
             architecture = f"{type(self.model).__module__}.{type(self.model).__qualname__}"
         values = {f"weight/{number}": self._numpy(weight.value) for number, weight in enumerate(self.model.weights)}
         return fingerprint({"architecture": architecture, **values})
 
     def _architecture(self) -> str:
-        """The configuration with layers numbered: the names Keras invents count up with every model made."""
+        """The configuration with numbered layers: the names that Keras makes count up with every model."""
         text = str(self.model.to_json())
         names = [self.model.name, *(layer.name for layer in self.model._flatten_layers(include_self=False))]
         for number, name in enumerate(names):
@@ -97,8 +104,8 @@ class KerasBackend:
             torch.set_num_threads(before)
 
     def _numpy(self, tensor: Any) -> Array:
-        if hasattr(tensor, "detach"):  # torch tensors go their own way: Keras' trips over numpy 2's copy rules
-            return as_array(tensor, "the answer of the Keras model")
+        if hasattr(tensor, "detach"):  # Keras converts torch tensors in a way that numpy 2 warns about
+            return as_array(tensor, "the output of the Keras model")
         return np.asarray(self._keras.ops.convert_to_numpy(tensor))
 
 
@@ -108,12 +115,26 @@ def from_file(path: Path, *, threads: int | None = None) -> KerasBackend:
     if not path.is_file():
         raise ModelError(f"there is no model file {str(path)!r}.")
     try:
+        _check_size(path)
         return KerasBackend(keras.saving.load_model(path, compile=False, safe_mode=True), threads=threads)
     except ModelError:
         raise
-    except Exception as error:  # Keras raises what the broken part happens to raise
+    except Exception as error:  # Keras raises whatever the damaged part raises
         lines = str(error).splitlines() or [repr(error)]
         raise ModelError(
             f"{str(path)!r} cannot be loaded by Keras in safe mode: {lines[0][:400]} If it needs custom layers or Lambdas, build it "
             'in Python and name that: open_model("package.module:factory").'
         ) from error
+
+
+def _check_size(path: Path) -> None:
+    """Refuse an archive that unpacks to far more than its size, and weights that HDF5 stores in far fewer bytes."""
+    h5py = need("h5py", "keras")
+    with zipfile.ZipFile(path) as archive:
+        check_archive_size(path, archive)
+        for member in archive.namelist():
+            if member.endswith(".h5"):
+                with archive.open(member) as stream, h5py.File(stream, "r") as weights:
+                    sizes: list[int] = []
+                    weights.visititems(lambda _, item, sizes=sizes: sizes.append(getattr(item, "nbytes", 0)))
+                check_unpacked_size(path, sum(sizes))

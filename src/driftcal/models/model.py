@@ -1,61 +1,30 @@
-"""A classifier as the rest of driftcal sees it: float32 inputs in, float32 logits out."""
+"""A classifier as the rest of driftcal uses it: float32 inputs in, float32 logits out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 
-from driftcal.checks import as_array
-from driftcal.chunks import check_columns
+from driftcal.core.validation import as_array, check_columns
 from driftcal.errors import DriftcalError, ImagesError, InputError, ModelError, UnknownName
-from driftcal.files import fingerprint
-from driftcal.models.answers import Outputs, refuse_probabilities, to_logits
-from driftcal.models.batch import choose_batch_size
+from driftcal.io.files import fingerprint
+from driftcal.models.backend import Backend
+from driftcal.models.batch_size import choose_batch_size
+from driftcal.models.outputs import Outputs, refuse_probabilities, to_logits
 from driftcal.models.preprocessing import Preprocessing
 from driftcal.types import AnyArray, Array, Logits
 
-_PROBE_ROWS = 16
-
-
-class Backend(Protocol):
-    """One framework's way to run a model. Everything else, from preprocessing to checks, is done by `Model`.
-
-    `layout` is what the framework's nets usually want; `fixed_batch` the only batch size a file accepts, `largest_batch` the most rows it accepts, if
-    it says so.
-    """
-
-    framework: str
-    layout: str
-    fixed_batch: int | None
-    largest_batch: int | None
-    classes: tuple[Any, ...] | None
-    device: str
-
-    def run(self, batch: Array) -> Array:
-        """(n, ...) preprocessed float32 inputs to raw outputs (n, C), (n, 1) or (n,)."""
-        ...
-
-    def features(self, batch: Array, layers: Sequence[str]) -> dict[str, Array]:
-        """Named intermediate results of a preprocessed batch; every name is one of `layers()`."""
-        ...
-
-    def layers(self) -> tuple[str, ...]:
-        """Names that `features` knows; empty where the framework offers none."""
-        ...
-
-    def digest(self, run: Callable[[], Array]) -> str:
-        """SHA-256 over weights and architecture as they are now. `run` gives outputs on a fixed probe, for models
-        that have nothing else to hash."""
-        ...
+_PROBE_SAMPLES = 16
 
 
 class Model:
-    """A model behind its adapter; made by :func:`driftcal.open_model`.
+    """A classifier with its adapter and its options; made by :func:`driftcal.open_model`.
 
-    The first inputs it sees settle `n_classes` and, when ``"auto"``, `batch_size`; `prepare` does that alone. Batches are
-    the rows [k * batch_size, (k + 1) * batch_size) of whatever it is given.
+    `n_classes` and, when ``"auto"``, `batch_size` are determined by the first inputs; `prepare` does that alone. A batch
+    is always the samples [k * batch_size, (k + 1) * batch_size) of the inputs.
     """
 
     def __init__(
@@ -66,36 +35,28 @@ class Model:
         outputs: Outputs = "logits",
         batch_size: int | Literal["auto"] = "auto",
         name: str | None = None,
+        class_names: Sequence[Any] | None = None,
     ) -> None:
         if outputs not in ("logits", "probabilities"):
             raise UnknownName.of("kind of outputs", outputs, ("logits", "probabilities"))
-        if batch_size != "auto" and (not isinstance(batch_size, int) or batch_size < 1):
-            raise InputError(f'batch_size must be a number of rows of at least 1, or "auto"; it is {batch_size!r}.')
-        if backend.fixed_batch and batch_size not in ("auto", backend.fixed_batch):
-            raise InputError(
-                f"batch_size must be {backend.fixed_batch}, the only one this model was exported for; it is {batch_size}. "
-                "Leave it out, or export the model with a free batch axis."
-            )
-        if backend.largest_batch and batch_size != "auto" and batch_size > backend.largest_batch:
-            raise InputError(
-                f"batch_size must be at most {backend.largest_batch}, for which this model was exported; it is {batch_size}."
-            )
+        _check_batch_size(batch_size, backend)
         self.backend = backend
         self.preprocessing = preprocessing or Preprocessing(layout=backend.layout)
         self.outputs: Outputs = outputs
         self.name = name or backend.framework
+        self._class_names = _checked_names(class_names, backend.classes)
         self._batch_size = backend.fixed_batch or (None if batch_size == "auto" else int(batch_size))
         self._n_classes: int | None = None
         self._input_shape: tuple[int, ...] | None = None
-        #: How to make this model again, elsewhere: ``open_again()``; None where only the object itself can travel.
-        self.open_again: Callable[[], Model] | None = None
+        #: Opens this model again, in another process or with other options; None where only the object itself exists.
+        self.open_again: Callable[..., Model] | None = None
 
     def __reduce__(self) -> Any:
-        """To another process a model travels as the way to open it, with what its first inputs have settled."""
-        settled = {"_batch_size": self._batch_size, "_n_classes": self._n_classes, "_input_shape": self._input_shape}
+        """Another process opens the model again, and gets what the first inputs determined."""
+        state = {"_batch_size": self._batch_size, "_n_classes": self._n_classes, "_input_shape": self._input_shape}
         if self.open_again is None:
-            return _rebuilt, (self.backend, self.preprocessing, self.outputs, self.name, settled)
-        return _reopened, (self.open_again, settled)
+            return _rebuilt, (self.backend, self.preprocessing, self.outputs, self.name, self._class_names, state)
+        return _reopened, (self.open_again, state)
 
     def __repr__(self) -> str:
         return f"Model({self.name!r}, framework={self.framework!r}, outputs={self.outputs!r})"
@@ -107,8 +68,15 @@ class Model:
 
     @property
     def classes(self) -> tuple[Any, ...] | None:
-        """What each column of the logits stands for, where the model knows (scikit-learn)."""
+        """The classes of the outputs as the model itself knows them (``classes_`` of scikit-learn), or None."""
         return self.backend.classes
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """The names of the classes in the order of the outputs: those given, or those the model knows, or None."""
+        if self._class_names is None and self.classes is not None:
+            return tuple(map(str, self.classes))
+        return self._class_names
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -117,7 +85,7 @@ class Model:
 
     @property
     def n_classes(self) -> int:
-        """Columns of the logits; known once `prepare` or `logits` has seen inputs."""
+        """Columns of the logits; available after `prepare` or `logits`."""
         if self._n_classes is None:
             raise ModelError(
                 "the number of classes is known after the first inputs; call model.prepare(inputs) before."
@@ -126,116 +94,156 @@ class Model:
 
     @property
     def batch_size(self) -> int:
-        """Rows per call of the model; part of a run's key."""
+        """Samples per call of the model; part of the key under which logits are cached."""
         if self._batch_size is None:
             raise ModelError("the batch size is known after the first inputs; call model.prepare(inputs) before.")
         return self._batch_size
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over weights, architecture, preprocessing and kind of outputs, taken anew each time.
+        """SHA-256 over weights, architecture, preprocessing and kind of outputs, as they are now.
 
-        For a plain Python callable without a name it is a hash of its answers to fixed inputs.
+        For a plain Python callable without a name it is a hash of its outputs for fixed inputs. Files are hashed once as
+        long as they do not change. Names of classes do not count: they do not change the logits.
         """
         return fingerprint(
             {
                 "framework": self.framework,
-                "weights": self.backend.digest(self._probe_answers),
+                "weights": self.backend.digest(self._probe_outputs),
                 "preprocessing": self.preprocessing.to_dict(),
                 "outputs": self.outputs,
             }
         )
 
-    def describe(self) -> dict[str, Any]:
-        """What to record about this model beside results and in artefacts."""
+    def metadata(self) -> dict[str, Any]:
+        """What to record about this model beside results and in files."""
         return {
             "name": self.name, "framework": self.framework, "outputs": self.outputs, "device": self.backend.device,
-            "classes": self._n_classes, "batch_size": self._batch_size,
-            "preprocessing": self.preprocessing.to_dict(), "fingerprint": self.fingerprint,
+            "classes": self._n_classes, "class_names": None if self.class_names is None else list(self.class_names),
+            "batch_size": self._batch_size, "preprocessing": self.preprocessing.to_dict(),
+            "fingerprint": self.fingerprint,
         }  # fmt: skip
+
+    def with_options(
+        self,
+        *,
+        preprocessing: Preprocessing | Mapping[str, Any] | None = None,
+        outputs: Outputs | None = None,
+        batch_size: int | Literal["auto"] | None = None,
+        name: str | None = None,
+        class_names: Sequence[Any] | None = None,
+    ) -> Model:
+        """The same network with other options; None keeps an option as it is. See :func:`driftcal.open_model`."""
+        if isinstance(preprocessing, Mapping):
+            preprocessing = Preprocessing.from_dict({"layout": self.backend.layout, **preprocessing})
+        options: dict[str, Any] = {
+            "preprocessing": preprocessing, "outputs": outputs, "batch_size": batch_size, "name": name,
+            "class_names": class_names,
+        }  # fmt: skip
+        changes = {option: value for option, value in options.items() if value is not None}
+        if not changes:
+            return self
+        backend = self.backend
+        if outputs is not None or name is not None:
+            backend = backend.configured(outputs=outputs or self.outputs, name=name)
+        unchanged = {
+            "preprocessing": self.preprocessing, "outputs": self.outputs, "batch_size": self._batch_size or "auto",
+            "name": self.name, "class_names": self._class_names,
+        }  # fmt: skip
+        model = Model(backend, **{**unchanged, **changes})
+        if self.open_again is not None:
+            model.open_again = partial(self.open_again, **changes)
+        return model
 
     def check_columns(self, inputs: AnyArray) -> None:
         """Refuse a data frame whose columns are not those that the model was fitted with, in the same order."""
         check_columns(inputs, getattr(self.backend, "columns", None), "inputs", "model", InputError)
 
     def prepare(self, inputs: AnyArray) -> Model:
-        """Look at a few rows: check the outputs, settle classes and batch size. Returns the model itself."""
+        """Run a few samples: check the outputs, determine `n_classes` and `batch_size`. Returns the model itself."""
         self.check_columns(inputs)
-        rows = _as_inputs(inputs)[:_PROBE_ROWS]
-        if not len(rows):
-            raise ImagesError("inputs must have at least one row to prepare a model; they have none.")
-        self._input_shape = rows.shape[1:]
-        batch = self._preprocessed(rows)
-        answers = self._run(batch)
-        refuse_probabilities(answers, self.outputs)
-        self._n_classes = to_logits(answers, self.outputs, 0).shape[1]
+        samples = _as_inputs(inputs)[:_PROBE_SAMPLES]
+        if not len(samples):
+            raise ImagesError("inputs must have at least one sample to prepare a model; they have none.")
+        batch = self._preprocessed(samples)
+        raw = self._run(batch)
+        refuse_probabilities(raw, self.outputs)
+        logits = to_logits(raw, self.outputs, 0, batch)
+        if self._class_names is not None and len(self._class_names) != logits.shape[1]:
+            raise InputError(
+                f"class_names must name each of the model's {logits.shape[1]} outputs; it holds {len(self._class_names)} names. "
+                "List them in the order of the outputs."
+            )
+        self._input_shape, self._n_classes = samples.shape[1:], logits.shape[1]
         if self._batch_size is None:
-            self._batch_size = self._fitting_batch(batch[:1])
+            self._batch_size = self._fitting_batch_size(batch[:1])
         return self
 
     def logits(self, inputs: AnyArray) -> Logits:
         """float32 (n, C) for float32 images (n, H, W, C) in [0, 1], or features (n, F)."""
         self.check_columns(inputs)
-        rows = _as_inputs(inputs)
-        if self._n_classes is None or self._batch_size is None or self._input_shape != rows.shape[1:]:
-            if not len(rows):
-                raise ImagesError("inputs must have at least one row the first time; they have none.")
-            self.prepare(rows)
-        result = np.empty((len(rows), self.n_classes), np.float32)
-        for start, batch in self._batches(rows):
-            part = to_logits(self._run(batch), self.outputs, start)
-            if part.shape[1] != self.n_classes:
+        samples = _as_inputs(inputs)
+        if self._n_classes is None or self._batch_size is None or self._input_shape != samples.shape[1:]:
+            if not len(samples):
+                raise ImagesError("inputs must have at least one sample the first time; they have none.")
+            self.prepare(samples)
+        result = np.empty((len(samples), self.n_classes), np.float32)
+        for start, batch in self._batches(samples):
+            logits = to_logits(self._run(batch, start), self.outputs, start, batch)
+            if logits.shape[1] != self.n_classes:
                 raise ModelError(
-                    f"the model answered {part.shape[1]} columns, {self.n_classes} before. Is it the same model?"
+                    f"the model returned {logits.shape[1]} columns, {self.n_classes} before. Is it the same model?"
                 )
-            result[start : start + len(batch)] = part
+            result[start : start + len(batch)] = logits
         return result
 
     def features(self, inputs: AnyArray, layers: Sequence[str]) -> dict[str, Array]:
         """float32 outputs (n, ...) of named layers, in the framework's own axis order."""
-        rows = _as_inputs(inputs)
-        known = self.layers
-        if not known:
+        samples = _as_inputs(inputs)
+        offered = self.layers
+        if not offered:
             raise ModelError(
                 f"a {self.framework} model of this kind gives no intermediate layers. Open it as a torch module, as ONNX or "
                 "as a Keras model."
             )
         for layer in layers:
-            if layer not in known:
-                raise UnknownName.of("layer", layer, known)
+            if layer not in offered:
+                raise UnknownName.of("layer", layer, offered)
         if self._batch_size is None:
-            self.prepare(rows)
+            self.prepare(samples)
         parts: dict[str, list[Array]] = {layer: [] for layer in layers}
-        for _, batch in self._batches(rows):
-            found = self._guarded(lambda padded: self.backend.features(padded, tuple(layers)), batch)
+        for start, batch in self._batches(samples):
+            outputs = self._guarded(lambda padded: self.backend.features(padded, tuple(layers)), batch, start)
             for layer in layers:
-                parts[layer].append(np.asarray(found[layer][: len(batch)], np.float32))
+                parts[layer].append(np.asarray(outputs[layer][: len(batch)], np.float32))
         return {layer: np.concatenate(arrays) for layer, arrays in parts.items()}
 
-    def _batches(self, rows: Array) -> Iterator[tuple[int, Array]]:
-        for start in range(0, len(rows), self.batch_size):
-            yield start, self._preprocessed(rows[start : start + self.batch_size])
+    def _batches(self, samples: Array) -> Iterator[tuple[int, Array]]:
+        for start in range(0, len(samples), self.batch_size):
+            yield start, self._preprocessed(samples[start : start + self.batch_size])
 
-    def _preprocessed(self, rows: Array) -> Array:
-        # a tree asks whether a feature lies above a number: rounded to float32 it may lie on the other side
-        precise = self.framework == "sklearn" and rows.ndim == 2 and rows.dtype == np.float64
-        return self.preprocessing(rows, np.float64 if precise else np.float32)
+    def _preprocessed(self, samples: Array) -> Array:
+        # a tree compares a feature with a threshold: rounded to float32 the feature may fall on the other side
+        precise = self.framework == "sklearn" and samples.ndim == 2 and samples.dtype == np.float64
+        return self.preprocessing(samples, np.float64 if precise else np.float32)
 
-    def _run(self, batch: Array) -> Array:
-        most = self.backend.fixed_batch or self.backend.largest_batch
-        if most and len(batch) > most:  # probes are cut to what the model takes
-            return np.concatenate([self._run(batch[i : i + most]) for i in range(0, len(batch), most)])
-        answers = np.asarray(self._guarded(self.backend.run, batch))[: len(batch)]
-        if answers.ndim == 1:
-            answers = answers[:, None]
-        if answers.ndim != 2 or len(answers) != len(batch) or answers.shape[1] == 0 or answers.dtype.kind not in "fiu":
+    def _run(self, batch: Array, start: int = 0) -> Array:
+        limit = self.backend.fixed_batch or self.backend.largest_batch
+        if limit and len(batch) > limit:  # probes are cut to what the model takes
+            parts = [self._run(batch[low : low + limit], start + low) for low in range(0, len(batch), limit)]
+            return np.concatenate(parts)
+        raw = np.asarray(self._guarded(self.backend.run, batch, start))[: len(batch)]
+        if raw.ndim == 1:
+            raw = raw[:, None]
+        if raw.ndim != 2 or len(raw) != len(batch) or raw.shape[1] == 0 or raw.dtype.kind not in "fiu":
             raise ModelError(
-                f"the model must answer (n, classes) for n rows; for {len(batch)} rows it answered {answers.dtype} of shape "
-                f"{answers.shape}. Open a model that ends in one score per class."
+                f"the model must return (n, classes) for n samples; for {len(batch)} samples it returned {raw.dtype} of shape "
+                f"{raw.shape}. Open a model that ends in one score per class."
             )
-        return answers
+        return raw
 
-    def _guarded(self, run: Callable[[Array], Any], batch: Array) -> Any:
+    def _guarded(self, run: Callable[[Array], Any], batch: Array, start: int = 0) -> Any:
+        """Run a batch, padded to the model's only size if it has one; a framework's error becomes a `ModelError`."""
         fixed = self.backend.fixed_batch
         if fixed and len(batch) < fixed:
             batch = np.concatenate([batch, np.repeat(batch[-1:], fixed - len(batch), axis=0)])
@@ -248,24 +256,29 @@ class Model:
         except Exception as error:
             if "out of memory" in str(error).lower():
                 raise self._too_large(batch, error) from error
+            missing = np.flatnonzero(np.isnan(batch.reshape(len(batch), -1)).any(axis=1))
+            hint = (
+                f"The inputs hold NaN, first in sample {start + int(missing[0])}: fill the missing values, or drop the samples."
+                if len(missing)
+                else f"The preprocessing makes {self.preprocessing.layout} of the inputs; give "
+                "preprocessing=Preprocessing(layout=..., size=...) if the model wants another shape."
+            )
             raise ModelError(
-                f"the {self.framework} model failed on a batch of shape {batch.shape}: {_brief(error)}. The preprocessing makes "
-                f"{self.preprocessing.layout} of the inputs; give preprocessing=Preprocessing(layout=..., size=...) if the "
-                "model wants another shape."
+                f"the {self.framework} model failed on a batch of shape {batch.shape}: {_brief(error)}. {hint}"
             ) from error
 
     def _too_large(self, batch: Array, error: BaseException) -> ModelError:
         return ModelError(
-            f"a batch of {len(batch)} rows does not fit into memory: {_brief(error)}. Open the model with "
+            f"a batch of {len(batch)} samples does not fit into memory: {_brief(error)}. Open the model with "
             f"batch_size={max(1, len(batch) // 2)}."
         )
 
-    def _fitting_batch(self, row: Array) -> int:
-        size = choose_batch_size(lambda n: self._run(np.repeat(row, n, axis=0)), row.nbytes)
+    def _fitting_batch_size(self, sample: Array) -> int:
+        size = choose_batch_size(lambda n: self._run(np.repeat(sample, n, axis=0)), sample.nbytes)
         size = min(size, self.backend.largest_batch or size)
         while self.backend.device != "cpu" and size > 1:
-            try:  # an accelerator has its own memory: ask it
-                self._run(np.repeat(row, size, axis=0))
+            try:  # an accelerator has its own memory, which only a run can measure
+                self._run(np.repeat(sample, size, axis=0))
                 break
             except ModelError as error:
                 if "does not fit" not in str(error):
@@ -273,40 +286,87 @@ class Model:
                 size //= 2
         return size
 
-    def _probe_answers(self) -> Array:
-        """Answers to fixed inputs, for models without weights to hash."""
+    def _probe_outputs(self) -> Array:
+        """Outputs for fixed inputs, for models without weights to hash."""
         if self._input_shape is None:
             raise ModelError(
-                "a callable without a name is known by its answers, and it has seen no inputs yet. Call model.prepare(inputs) "
-                "first, or open it with name=..., which you change whenever the function changes."
+                "a callable without a name is identified by its outputs, and it has had no inputs yet. Call "
+                "model.prepare(inputs) first, or open it with name=..., which you change whenever the function changes."
             )
-        rows = np.random.default_rng(0).random((4, *self._input_shape), np.float32)
-        return self._run(self.preprocessing(rows))
+        samples = np.random.default_rng(0).random((4, *self._input_shape), np.float32)
+        return self._run(self.preprocessing(samples))
 
 
-def _reopened(open_again: Callable[[], Model], settled: dict[str, Any]) -> Model:
+def _reopened(open_again: Callable[..., Model], state: dict[str, Any]) -> Model:
     model = open_again()
-    model.__dict__.update(settled)
+    model.__dict__.update(state)
     return model
 
 
-def _rebuilt(backend: Backend, preprocessing: Preprocessing, outputs: Outputs, name: str, settled: Any) -> Model:
-    model = Model(backend, preprocessing=preprocessing, outputs=outputs, name=name)
-    model.__dict__.update(settled)
+def _rebuilt(
+    backend: Backend,
+    preprocessing: Preprocessing,
+    outputs: Outputs,
+    name: str,
+    class_names: tuple[str, ...] | None,
+    state: dict[str, Any],
+) -> Model:
+    model = Model(backend, preprocessing=preprocessing, outputs=outputs, name=name, class_names=class_names)
+    model.__dict__.update(state)
     return model
+
+
+def _check_batch_size(batch_size: int | Literal["auto"], backend: Backend) -> None:
+    if batch_size == "auto":
+        return
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise InputError(f'batch_size must be a number of samples of at least 1, or "auto"; it is {batch_size!r}.')
+    if backend.fixed_batch and batch_size != backend.fixed_batch:
+        raise InputError(
+            f"batch_size must be {backend.fixed_batch}, the only one this model was exported for; it is {batch_size}. "
+            "Leave it out, or export the model with a free batch axis."
+        )
+    if backend.largest_batch and batch_size > backend.largest_batch:
+        raise InputError(
+            f"batch_size must be at most {backend.largest_batch}, for which this model was exported; it is {batch_size}."
+        )
+
+
+def _checked_names(class_names: Sequence[Any] | None, classes: tuple[Any, ...] | None) -> tuple[str, ...] | None:
+    """Names of classes as text; those of a model that knows its classes must be the same ones in the same order."""
+    if class_names is None:
+        return None
+    if isinstance(class_names, str | set | frozenset | dict):
+        raise InputError(
+            f"class_names must be a list in the order of the model's outputs; it is a {type(class_names).__name__}."
+        )
+    names = tuple(map(str, class_names))
+    if len(names) < 2:
+        raise InputError(f"class_names must hold a name for each output, at least two; it holds {len(names)}.")
+    if classes is None:
+        return names
+    own = tuple(map(str, classes))
+    if len(names) != len(own):
+        raise InputError(f"class_names must name each of the model's {len(own)} outputs; it holds {len(names)} names.")
+    if names != own and (set(names) == set(own) or any(isinstance(item, str) for item in classes)):
+        raise InputError(
+            f"class_names must be the classes that the model was fitted with, in their order, {', '.join(own[:5])}"
+            f"{' …' if len(own) > 5 else ''}; it begins with {', '.join(names[:5])}. Leave class_names out."
+        )
+    return names
 
 
 def _as_inputs(inputs: AnyArray) -> Array:
-    rows = as_array(inputs, "inputs", ImagesError)
-    if rows.dtype == np.uint8 and rows.ndim == 4:
+    samples = as_array(inputs, "inputs", ImagesError)
+    if samples.dtype == np.uint8 and samples.ndim == 4:
         raise ImagesError(
             "images must be float32 in [0, 1]; they are uint8. Divide by 255, or read them through a source."
         )
-    if rows.ndim not in (2, 4) or rows.dtype.kind not in "fiu":
+    if samples.ndim not in (2, 4) or samples.dtype.kind not in "fiu":
         raise ImagesError(
-            f"inputs must be images (n, H, W, C) or features (n, F); they are {rows.dtype} of shape {rows.shape}."
+            f"inputs must be images (n, H, W, C) or features (n, F); they are {samples.dtype} of shape {samples.shape}."
         )
-    return rows
+    return samples
 
 
 def _brief(error: BaseException) -> str:

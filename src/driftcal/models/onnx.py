@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from driftcal.cores import threads as usual_threads
+from driftcal.core.parallel import threads as usual_threads
 from driftcal.errors import ModelError, need
-from driftcal.files import fingerprint, sha256_bytes, sha256_file
+from driftcal.io.files import fingerprint, sha256_bytes
+from driftcal.models.file_digest import FileState, file_digest, file_state
+from driftcal.models.outputs import Outputs
 from driftcal.types import Array
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
-#: The same as a graph writes them: float, float16, double.
+#: The same types by their numbers in a graph: float, float16, double.
 _FLOATS = (1, 10, 11)
+#: The value of `data_location` of a tensor whose values lie in a file of their own.
+_EXTERNAL = 1
 
 
 class OnnxBackend:
@@ -47,44 +52,41 @@ class OnnxBackend:
         self.fixed_batch = shape[0] if shape and isinstance(shape[0], int) and shape[0] > 0 else None
         self.layout = _layout(shape)
         self._output = output_name(self._session.get_outputs())
-        self._wider: tuple[tuple[str, ...], Any] | None = None
-        self._names: tuple[str, ...] | None = None
+        #: The layers of the last call of `features`, and the session that has them as outputs.
+        self._with_layers: tuple[tuple[str, ...], Any] | None = None
+        self._layers: tuple[str, ...] | None = None
+
+    def configured(self, *, outputs: Outputs, name: str | None) -> OnnxBackend:
+        """The same: neither matters to a graph."""
+        return self
 
     def run(self, batch: Array) -> Array:
         """Outputs of the graph for a preprocessed batch."""
-        answers: Array = self._session.run([self._output], {self._input: batch.astype(self._dtype, copy=False)})[0]
-        return answers
+        raw: Array = self._session.run([self._output], {self._input: batch.astype(self._dtype, copy=False)})[0]
+        return raw
 
     def layers(self) -> tuple[str, ...]:
-        """Names of every value that a node of the graph gives."""
-        if self._names is None:
-            self._names = tuple(name for node in self._graph().graph.node for name in node.output if name)
-        return self._names
+        """Names of every output of every node of the graph."""
+        if self._layers is None:
+            self._layers = tuple(name for node in self._graph().graph.node for name in node.output if name)
+        return self._layers
 
     def features(self, batch: Array, layers: Sequence[str]) -> dict[str, Array]:
         """The named values; the graph is opened once more with them as outputs."""
-        wanted = tuple(layers)
-        if self._wider is None or self._wider[0] != wanted:
-            self._wider = (wanted, self._open(widened(self._graph(), wanted)))
-        found = self._wider[1].run(list(wanted), {self._input: batch.astype(self._dtype, copy=False)})
-        return dict(zip(wanted, found, strict=True))
+        names = tuple(layers)
+        if self._with_layers is None or self._with_layers[0] != names:
+            self._with_layers = (names, self._open(widened(self._graph(), names)))
+        values = self._with_layers[1].run(list(names), {self._input: batch.astype(self._dtype, copy=False)})
+        return dict(zip(names, values, strict=True))
 
     def digest(self, run: Callable[[], Array]) -> str:
         """Over the file and the weight files it points to."""
         if not isinstance(self._model, Path):
             return sha256_bytes(self._model.SerializeToString(deterministic=True))
-        parts = {"file": sha256_file(self._model)}
-        for name in self._weight_files():
-            parts[f"weights/{name}"] = sha256_file(self._model.parent / name)
+        parts = {"file": file_digest(self._model)}
+        for name in _external_files(self._model, file_state(self._model)):
+            parts[f"weights/{name}"] = file_digest(self._model.parent / name)
         return fingerprint(parts)
-
-    def _weight_files(self) -> list[str]:
-        onnx = need("onnx", "onnx")
-        graph = onnx.load(self._model, load_external_data=False).graph
-        found = {
-            entry.value for tensor in graph.initializer for entry in tensor.external_data if entry.key == "location"
-        }
-        return sorted(found)
 
     def _graph(self) -> Any:
         onnx = need("onnx", "onnx")
@@ -106,6 +108,40 @@ class OnnxBackend:
             raise ModelError(f"{what!r} cannot be opened by onnxruntime: {str(error).splitlines()[0][:400]}") from error
 
 
+@lru_cache(maxsize=64)
+def _external_files(path: Path, state: FileState) -> tuple[str, ...]:
+    """The names of the weight files that a model file refers to, all of them regular files in its folder."""
+    onnx = need("onnx", "onnx")
+    tensors = _tensors(onnx.load(path, load_external_data=False).graph)
+    names = {
+        entry.value
+        for tensor in tensors
+        if tensor.data_location == _EXTERNAL  # other tensors may carry a location that nobody reads
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    folder = path.parent.resolve()
+    for name in names:
+        file = folder / name
+        if not (file.is_file() and file.resolve().is_relative_to(folder)):
+            raise ModelError(
+                f"the weights of {str(path)!r} must be regular files in its folder; {name!r} is none. Put the file there, or "
+                "save the model again in one file."
+            )
+    return tuple(sorted(names))
+
+
+def _tensors(graph: Any) -> Iterator[Any]:
+    """Every tensor in a graph: its weights, constants of its nodes, and those of graphs inside nodes (loops, branches)."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield attribute.t
+            yield from attribute.tensors
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _tensors(inner)
+
+
 def _content(model: Any) -> str | bytes:
     if isinstance(model, Path):
         if not model.is_file():
@@ -116,18 +152,18 @@ def _content(model: Any) -> str | bytes:
 
 
 def _providers(runtime: Any, device: str) -> list[str]:
-    there = runtime.get_available_providers()
-    cuda = "CUDAExecutionProvider" in there
+    available = runtime.get_available_providers()
+    cuda = "CUDAExecutionProvider" in available
     if device not in ("auto", "cpu") and not (device.startswith("cuda") and cuda):
         raise ModelError(
             f'device must be "auto", "cpu" or, with onnxruntime-gpu, "cuda"; it is {device!r} and onnxruntime offers '
-            f"{', '.join(there)}."
+            f"{', '.join(available)}."
         )
     return ["CUDAExecutionProvider", "CPUExecutionProvider"] if cuda and device != "cpu" else ["CPUExecutionProvider"]
 
 
 def _layout(shape: Sequence[Any]) -> str:
-    """What the declared input shape says: (N, 3, H, W), (N, H, W, 3) or (N, F)."""
+    """The layout of the declared input shape: (N, 3, H, W), (N, H, W, 3) or (N, F)."""
     if len(shape) == 2:
         return "flat"
     if len(shape) == 4 and shape[3] in (1, 3) and shape[1] not in (1, 3):
@@ -136,7 +172,7 @@ def _layout(shape: Sequence[Any]) -> str:
 
 
 def widened(graph: Any, layers: Sequence[str]) -> bytes:
-    """The content of an ONNX model that also gives the named values; `graph` stays as it is."""
+    """The content of an ONNX model that also outputs the named values; `graph` itself does not change."""
     present = {output.name for output in graph.graph.output}
     missing = [name for name in layers if name not in present]
     if missing:
@@ -150,9 +186,9 @@ def widened(graph: Any, layers: Sequence[str]) -> bytes:
 
 
 def output_name(outputs: Sequence[Any]) -> str:
-    """Which output of a session or a graph holds the scores: the only one, the one called logits, or the only table of floats."""
-    tables = [item for item in outputs if _is_table(item)]  # beside labels, say, as skl2onnx gives them
-    for listed in (outputs, [item for item in outputs if item.name == "logits"], tables):
+    """The output of a session or a graph that holds the scores: the only one, the one called logits, or the only float matrix."""
+    matrices = [item for item in outputs if _is_float_matrix(item)]  # skl2onnx adds labels as another output
+    for listed in (outputs, [item for item in outputs if item.name == "logits"], matrices):
         if len(listed) == 1:
             return str(listed[0].name)
     names = ", ".join(repr(item.name) for item in outputs)
@@ -162,9 +198,9 @@ def output_name(outputs: Sequence[Any]) -> str:
     )
 
 
-def _is_table(output: Any) -> bool:
+def _is_float_matrix(output: Any) -> bool:
     kind = output.type
-    if isinstance(kind, str):  # a session's
+    if isinstance(kind, str):  # of a session
         return kind in _DTYPES and len(output.shape or ()) == 2
     tensor = kind.tensor_type
     return tensor.elem_type in _FLOATS and len(tensor.shape.dim) == 2

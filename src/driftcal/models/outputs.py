@@ -6,19 +6,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from driftcal.checks import looks_like_probabilities
-from driftcal.errors import ModelError
+from driftcal.core.validation import looks_like_probabilities
+from driftcal.errors import ImagesError, ModelError
 from driftcal.types import AnyArray, Array, Float64, Logits
 
+#: What a model returns.
 Outputs = Literal["logits", "probabilities"]
 
-#: A probability that a model rounded to 0 is small, not impossible: its logarithm is taken here, about -87.3, the
-#: smallest normal float32. (-inf would mean a class that is ruled out.)
+#: A probability that a model rounded to 0 is small, not impossible: its logarithm is taken of this, about -87.3. It is the
+#: smallest normal float32. (-inf would mask the class.)
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
 
 
 def scores(output: Any) -> Any:
-    """The tensor of scores: the output itself, its `logits`, or the only thing in it."""
+    """The tensor of scores: the output itself, its `logits`, or the only tensor in it."""
     if hasattr(output, "logits"):
         return output.logits
     if isinstance(output, dict):
@@ -28,7 +29,7 @@ def scores(output: Any) -> Any:
     if isinstance(output, list | tuple):
         if len(output) != 1:
             raise ModelError(
-                f"the model must answer one tensor of scores; it answered {len(output)}. Wrap it in a function that returns the "
+                f"the model must return one tensor of scores; it returned {len(output)}. Wrap it in a function that returns the "
                 "one you mean, and open that."
             )
         return scores(output[0])
@@ -36,46 +37,62 @@ def scores(output: Any) -> Any:
 
 
 def log_probabilities(probabilities: AnyArray) -> Float64:
-    """Their logarithms, which are valid logits; 0 counts as `SMALLEST_PROBABILITY`."""
-    found: Float64 = np.log(np.maximum(np.asarray(probabilities, np.float64), SMALLEST_PROBABILITY))
-    return found
+    """Logarithms of probabilities, which are valid logits; 0 counts as `SMALLEST_PROBABILITY`."""
+    logarithms: Float64 = np.log(np.maximum(np.asarray(probabilities, np.float64), SMALLEST_PROBABILITY))
+    return logarithms
 
 
-def refuse_probabilities(answers: Array, outputs: Outputs) -> None:
-    """Raise where answers look like what they were not said to be."""
-    single = answers.shape[1] == 1
-    between = bool(((answers >= 0) & (answers <= 1)).all())
-    normalised = between and (single or looks_like_probabilities(answers))
+def refuse_probabilities(raw: Array, outputs: Outputs) -> None:
+    """Raise where a model's raw outputs look like something other than what `outputs` says."""
+    single = raw.shape[1] == 1
+    in_range = bool(((raw >= 0) & (raw <= 1)).all())
+    normalised = in_range and (single or looks_like_probabilities(raw))
     if outputs == "logits" and normalised:
-        rows = "its single column lies in [0, 1]" if single else "rows lie in [0, 1] and sum to 1"
+        observed = "its single column lies in [0, 1]" if single else "they lie in [0, 1] and sum to 1 per sample"
         raise ModelError(
-            f"the model must answer logits, but {rows}: these look like probabilities. Open it with "
+            f"the model must return logits, but {observed}: these look like probabilities. Open it with "
             'outputs="probabilities", or better, export it without its last softmax or sigmoid.'
         )
-    if outputs == "probabilities" and not normalised:
+    if outputs == "probabilities" and not normalised and not np.isnan(raw).any():  # to_logits says where NaN is
         raise ModelError(
-            'outputs="probabilities" needs rows in [0, 1] that sum to 1; the model answered values from '
-            f"{answers.min():.4g} to {answers.max():.4g}. If these are logits, leave the argument out."
+            'outputs="probabilities" needs values in [0, 1] that sum to 1 per sample; the model returned values from '
+            f"{raw.min():.4g} to {raw.max():.4g}. If these are logits, leave the argument out."
         )
 
 
-def to_logits(answers: Array, outputs: Outputs, start: int) -> Logits:
-    """float32 logits (n, C) of answers whose first is row `start`; a single column becomes two."""
-    values = answers.astype(np.float64) if outputs == "probabilities" else answers.astype(np.float32)
+def to_logits(raw: Array, outputs: Outputs, start: int, inputs: Array | None = None) -> Logits:
+    """float32 logits (n, C) from raw outputs; a single column becomes two.
+
+    `start` is the number of the first sample and `inputs` what the model was given, both for error messages.
+    """
+    values = raw.astype(np.float64) if outputs == "probabilities" else raw.astype(np.float32)
     if values.shape[1] == 1:
         other = 1 - values if outputs == "probabilities" else np.zeros_like(values)
         values = np.concatenate([other, values], axis=1)
     top = values.max(axis=1) if len(values) else np.zeros(0)
-    bad = np.flatnonzero(~np.isfinite(top))
-    if len(bad):
+    unusable = np.flatnonzero(~np.isfinite(top))
+    if len(unusable):
+        _refuse_missing_inputs(inputs, start)
         raise ModelError(
-            f"the model must answer finite scores; row {start + int(bad[0])} holds NaN or infinity, or only -inf. Look at "
+            f"the model must return finite scores; sample {start + int(unusable[0])} has NaN or infinity, or only -inf. Look at "
             "that input, and at overflow in half precision."
         )
     if outputs == "probabilities":
         if not looks_like_probabilities(values):
             raise ModelError(
-                f'outputs="probabilities" needs rows in [0, 1] that sum to 1; rows {start}..{start + len(values) - 1} do not.'
+                'outputs="probabilities" needs values in [0, 1] that sum to 1 per sample; those of samples '
+                f"{start}..{start + len(values) - 1} do not."
             )
         values = log_probabilities(values)
     return values.astype(np.float32)
+
+
+def _refuse_missing_inputs(inputs: Array | None, start: int) -> None:
+    if inputs is None:
+        return
+    missing = np.flatnonzero(np.isnan(inputs.reshape(len(inputs), -1)).any(axis=1))
+    if len(missing):
+        raise ImagesError(
+            f"inputs must not hold NaN, which this model does not accept; sample {start + int(missing[0])} does. "
+            "Fill the missing values, or drop the sample."
+        )

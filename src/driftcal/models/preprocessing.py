@@ -1,9 +1,9 @@
-"""What a model wants done to an image in [0, 1] before it looks at it."""
+"""Preprocessing: from images in [0, 1] to the inputs that a model was trained on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,9 @@ class Preprocessing:
 
     1. `size`: scale to (height, width), bilinear, smoothed when shrinking;
     2. `channels`: BGR reverses the last axis;
-    3. `scale`: multiply, 255 for models that want bytes;
-    4. `mean`, `std`: subtract and divide per channel, as the model sees channels and after scaling;
-    5. `layout`: NCHW, NHWC, or flat, which makes one row of numbers of each image.
+    3. `scale`: multiply; 255 for models that take values from 0 to 255;
+    4. `mean`, `std`: subtract and divide per channel, in the model's order of channels and after scaling;
+    5. `layout`: NCHW, NHWC, or flat, which makes one vector of each image.
 
     Feature matrices (n, F) take steps 3 and 4 only.
 
@@ -63,7 +63,7 @@ class Preprocessing:
 
     @property
     def channels_first(self) -> bool:
-        """Whether the second axis of the maps inside the model are channels; else it is the last."""
+        """Whether channels are the second axis of the model's feature maps, and not the last."""
         return self.layout != "NHWC"
 
     def __call__(self, inputs: Array, dtype: Any = np.float32) -> Array:
@@ -98,29 +98,25 @@ class Preprocessing:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
         """From plain JSON values, such as a user's file."""
-        known = [item.name for item in fields(cls)]
+        steps = [item.name for item in fields(cls)]
         for name in values:
-            if name not in known:
-                raise UnknownName.of("preprocessing step", name, known)
+            if name not in steps:
+                raise UnknownName.of("preprocessing step", name, steps)
         plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
         return cls(**plain)
 
-    def with_layout(self, layout: str) -> Preprocessing:
-        """The same in another layout."""
-        return replace(self, layout=layout)
-
 
 def resize(images: Array, size: tuple[int, int]) -> Array:
-    """Bilinear scaling of (n, H, W, C); shrinking averages over the pixels that fall together.
+    """Bilinear scaling of (n, H, W, C); shrinking averages the pixels that become one.
 
     >>> resize(np.ones((1, 4, 4, 1), np.float32), (2, 3)).ravel()
     array([1., 1., 1., 1., 1., 1.], dtype=float32)
     """
     if images.shape[1:3] == tuple(size):
         return images
-    rows, columns = _weights(images.shape[1], size[0]), _weights(images.shape[2], size[1])
-    tall = np.einsum("ah,nhwc->nawc", rows, images, optimize=True)
-    return np.ascontiguousarray(np.einsum("bw,nawc->nabc", columns, tall, optimize=True), np.float32)
+    down, across = _weights(images.shape[1], size[0]), _weights(images.shape[2], size[1])
+    scaled = np.einsum("ah,nhwc->nawc", down, images, optimize=True)
+    return np.ascontiguousarray(np.einsum("bw,nawc->nabc", across, scaled, optimize=True), np.float32)
 
 
 def _weights(old: int, new: int) -> Array:

@@ -4,38 +4,40 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from driftcal.core.numerics import log_softmax
 from driftcal.errors import ModelError
-from driftcal.files import sha256_array
-from driftcal.models.answers import log_probabilities
-from driftcal.numerics import log_softmax
+from driftcal.io.files import sha256_array
+from driftcal.models.outputs import Outputs, log_probabilities
 from driftcal.types import Array
 
-#: A classifier's own answers are the tops of its scores, ties aside; scores of pairs have theirs in the right place by chance only.
+#: Scores of classes have the predicted class at the top, ties aside. Scores of pairs agree with the prediction by chance only.
 _LEAST_AGREEMENT = 0.6
 
+ScoreMethod = Literal["decision_function", "predict_proba"]
 
-def scores_classes(estimator: Any, rows: Any) -> bool:
-    """Whether `decision_function` scores classes: of three classes there are as many pairs (SVC's "ovo").
 
-    Compared class by class: the first one, if most rows are of it, is the top of pairs often enough.
+def scores_classes(estimator: Any, inputs: Any) -> bool:
+    """Whether `decision_function` scores classes and not pairs of classes; with three classes there are three of both.
+
+    Agreement is averaged over the predicted classes: a class of most samples could hide that the others disagree.
     """
-    scores, known = np.asarray(estimator.decision_function(rows)), np.asarray(estimator.classes_)
-    tops = known[scores.argmax(axis=1) if scores.ndim == 2 and scores.shape[1] > 1 else (scores.reshape(-1) > 0) * 1]
-    answers = np.asarray(estimator.predict(rows))
-    agreement = np.mean([np.mean(tops[answers == name] == name) for name in np.unique(answers)])
+    scores, classes = np.asarray(estimator.decision_function(inputs)), np.asarray(estimator.classes_)
+    top = classes[scores.argmax(axis=1) if scores.ndim == 2 and scores.shape[1] > 1 else (scores.reshape(-1) > 0) * 1]
+    predicted = np.asarray(estimator.predict(inputs))
+    agreement = np.mean([np.mean(top[predicted == name] == name) for name in np.unique(predicted)])
     return bool(agreement > _LEAST_AGREEMENT)
 
 
 class ScikitBackend:
     """Runs a fitted classifier.
 
-    ``outputs="logits"`` takes, in this order: `decision_function` where its softmax is `predict_proba` (logistic
-    regression, boosting) or where there is nothing else (linear SVM); otherwise the logarithm of `predict_proba` (neural nets,
-    forests), where 0 counts as the smallest float32. ``outputs="probabilities"`` takes `predict_proba` in any case.
+    ``outputs="logits"`` takes `decision_function` where its softmax is `predict_proba` (logistic regression, boosting) or where
+    there is nothing else (linear SVM). Otherwise it takes the logarithm of `predict_proba` (neural networks, forests), where 0
+    counts as the smallest float32. ``outputs="probabilities"`` always takes `predict_proba`.
     """
 
     framework = "sklearn"
@@ -44,7 +46,7 @@ class ScikitBackend:
     largest_batch: int | None = None
     device = "cpu"
 
-    def __init__(self, estimator: Any, *, outputs: str = "logits") -> None:
+    def __init__(self, estimator: Any, *, outputs: Outputs = "logits") -> None:
         self.estimator = estimator
         try:
             labels = estimator.classes_
@@ -54,7 +56,11 @@ class ScikitBackend:
             ) from error
         self.classes: tuple[Any, ...] | None = tuple(np.asarray(labels).tolist())
         self._outputs = outputs
-        self._way: str | None = None
+        self._method: ScoreMethod | None = None
+
+    def configured(self, *, outputs: Outputs, name: str | None) -> ScikitBackend:
+        """The same estimator with other outputs."""
+        return ScikitBackend(self.estimator, outputs=outputs)
 
     @property
     def columns(self) -> list[str] | None:
@@ -64,16 +70,16 @@ class ScikitBackend:
 
     def run(self, batch: Array) -> Array:
         """Scores of a preprocessed batch."""
-        batch = self._named(batch)
+        batch = self._as_frame(batch)
         if self._outputs == "probabilities":
             if not hasattr(self.estimator, "predict_proba"):
                 raise ModelError(
                     f"{type(self.estimator).__name__} gives no probabilities. Leave outputs out to use its scores."
                 )
             return np.asarray(self.estimator.predict_proba(batch))
-        if self._way is None:
-            self._way = self._choose(batch)
-        if self._way == "decision_function":
+        if self._method is None:
+            self._method = self._choose_method(batch)
+        if self._method == "decision_function":
             return np.asarray(self.estimator.decision_function(batch))
         return log_probabilities(self.estimator.predict_proba(batch))
 
@@ -91,49 +97,49 @@ class ScikitBackend:
         _feed(digest, self.estimator, set())
         return digest.hexdigest()
 
-    def _named(self, batch: Array) -> Any:
-        """A data frame for an estimator that was fitted with one: some steps of a pipeline know columns by name only."""
+    def _as_frame(self, batch: Array) -> Any:
+        """A data frame for an estimator that was fitted with one: steps of a pipeline may select columns by name."""
         if self.columns is None or batch.shape[1:] != (len(self.columns),):
             return batch
-        import pandas  # whoever fitted with a data frame has it
+        import pandas  # it is installed: the estimator was fitted with a data frame
 
         return pandas.DataFrame(batch, columns=self.columns)
 
-    def _choose(self, batch: Any) -> str:
-        decides = hasattr(self.estimator, "decision_function")
+    def _choose_method(self, batch: Any) -> ScoreMethod:
+        has_scores = hasattr(self.estimator, "decision_function")
         if not hasattr(self.estimator, "predict_proba"):
-            if decides and self._columns(batch) and scores_classes(self.estimator, batch):
+            if has_scores and self._one_score_per_class(batch) and scores_classes(self.estimator, batch):
                 return "decision_function"
             raise ModelError(
                 f"{type(self.estimator).__name__} gives neither probabilities nor one score per class. Wrap it in "
                 "CalibratedClassifierCV, or for SVC set decision_function_shape='ovr'."
             )
-        if decides and self._columns(batch):
+        if has_scores and self._one_score_per_class(batch):
             logits = np.asarray(self.estimator.decision_function(batch), np.float64)
             logits = np.stack([np.zeros(len(logits)), logits], axis=1) if logits.ndim == 1 else logits
-            # compared as logarithms: in rows that are nearly sure, all probabilities are alike
+            # compared as logarithms: where confidence is close to 1, probabilities hardly differ
             with np.errstate(divide="ignore"):
-                claimed = np.log(np.asarray(self.estimator.predict_proba(batch), np.float64))
-            if np.allclose(np.maximum(log_softmax(logits), -30), np.maximum(claimed, -30), atol=1e-3):
+                log_probs = np.log(np.asarray(self.estimator.predict_proba(batch), np.float64))
+            if np.allclose(np.maximum(log_softmax(logits), -30), np.maximum(log_probs, -30), atol=1e-3):
                 return "decision_function"
         return "predict_proba"
 
-    def _columns(self, batch: Any) -> bool:
+    def _one_score_per_class(self, batch: Any) -> bool:
         shape = np.asarray(self.estimator.decision_function(batch[:1])).shape
         count = len(self.classes or ())
         return shape == (1, count) or (count == 2 and shape in ((1,), (1, 1)))
 
 
-def _feed(digest: Any, value: Any, seen: set[int]) -> None:
-    """Hash nested Python values by what they hold; no pickling, so equal models hash equal across processes."""
+def _feed(digest: Any, value: Any, visited: set[int]) -> None:
+    """Hash nested Python values by their contents; no pickling, so equal models have equal hashes in every process."""
     kind = type(value)
     digest.update(f"<{kind.__module__}.{kind.__qualname__}>".encode())
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
-            _feed(digest, value.tolist(), seen)
+            _feed(digest, value.tolist(), visited)
         elif value.dtype.names:  # a tree's nodes: padding between fields is not data
             for name in value.dtype.names:
-                _feed(digest, np.ascontiguousarray(value[name]), seen)
+                _feed(digest, np.ascontiguousarray(value[name]), visited)
         else:
             digest.update(sha256_array(value).encode())
     elif value is None or isinstance(value, str | bytes | int | float | complex | np.generic):
@@ -141,10 +147,10 @@ def _feed(digest: Any, value: Any, seen: set[int]) -> None:
     elif isinstance(value, dict):
         for key in sorted(value, key=repr):
             digest.update(repr(key).encode())
-            _feed(digest, value[key], seen)
+            _feed(digest, value[key], visited)
     elif isinstance(value, list | tuple):
         for item in value:
-            _feed(digest, item, seen)
+            _feed(digest, item, visited)
     elif isinstance(value, set | frozenset):
         digest.update(repr(sorted(map(repr, value))).encode())
     elif isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
@@ -152,9 +158,9 @@ def _feed(digest: Any, value: Any, seen: set[int]) -> None:
         code = getattr(value, "__code__", None)
         if code is not None:
             digest.update(code.co_code + repr([c for c in code.co_consts if not hasattr(c, "co_code")]).encode())
-    elif id(value) not in seen:
-        seen.add(id(value))
-        _feed(digest, _state(value), seen)
+    elif id(value) not in visited:
+        visited.add(id(value))
+        _feed(digest, _state(value), visited)
 
 
 def _state(value: Any) -> Any:

@@ -11,11 +11,11 @@ import numpy as np
 
 from driftcal._version import __version__
 from driftcal.errors import ArtefactError, DriftcalError
-from driftcal.files import fingerprint, read_tensors, write_tensors
+from driftcal.io.files import fingerprint, read_tensors, write_tensors
 from driftcal.types import Array
 
 if TYPE_CHECKING:
-    from driftcal.deploy.monitor import Monitor
+    from driftcal.monitor.monitor import Monitor
 
     M = TypeVar("M", bound=Monitor)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.deploy.monitor_state import FEWEST
 from driftcal.errors import InputError
+from driftcal.monitor.states import FEWEST
 from driftcal.types import AnyArray, Array, Float64
 
 # Beyond this a number of a window is no whole number any more.

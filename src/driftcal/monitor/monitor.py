@@ -11,22 +11,22 @@ from typing import Any, Self
 
 import numpy as np
 
-from driftcal.calibrated import CalibratedModel
 from driftcal.calibrators import Calibrator
-from driftcal.calibrators.adaptive import AdaptiveCalibrator
-from driftcal.deploy.monitor_classes import Columns, is_missing
-from driftcal.deploy.monitor_labels import log_evidence
-from driftcal.deploy.monitor_open import open_calibrator
-from driftcal.deploy.monitor_rows import listed, usable_rows
-from driftcal.deploy.monitor_settings import Settings
-from driftcal.deploy.monitor_state import WindowReport, report_window
-from driftcal.deploy.monitor_summary import Summary
-from driftcal.deploy.monitor_sums import Sums, fixed, sums_of_labels, sums_of_rows, width
-from driftcal.deploy.monitor_times import window_keys
+from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
+from driftcal.core.labels import ClassLookup, is_missing
+from driftcal.core.numerics import softmax
+from driftcal.drift.reference import OLD_KEYS, DriftReference, rename_keys
 from driftcal.errors import InputError
-from driftcal.files import fingerprint
-from driftcal.numerics import softmax
-from driftcal.profile import Profile
+from driftcal.io.files import fingerprint
+from driftcal.monitor.clock import window_keys
+from driftcal.monitor.open import open_calibrator
+from driftcal.monitor.sequential_test import log_evidence
+from driftcal.monitor.settings import Settings
+from driftcal.monitor.states import WindowReport, report_window
+from driftcal.monitor.summary import Summary
+from driftcal.monitor.unchecked_samples import listed, usable_rows
+from driftcal.monitor.window_sums import Sums, fixed, sums_of_labels, sums_of_rows, width
+from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.types import AnyArray, Array
 
 Place = str | os.PathLike[str]
@@ -55,7 +55,7 @@ class Monitor:
     >>> def logits(noise): return 4 * np.eye(3)[y] + noise * rng.normal(size=(2000, 3))
     >>> ladder = [logits(noise) for noise in (1, 3, 6, 20)]
     >>> calibrator = driftcal.TemperatureScaling().fit(np.concatenate(ladder), np.tile(y, 4))
-    >>> monitor = driftcal.Monitor(calibrator, profile=driftcal.Profile.of(ladder, y, calibrator))
+    >>> monitor = driftcal.Monitor(calibrator, drift_reference=driftcal.DriftReference.of(ladder, y, calibrator, temperature=driftcal.TemperatureScaling().fit(ladder[0], y).temperature_))
     >>> monitor.update(ladder[0][:500])
     500
     >>> monitor.windows()[0].state, monitor.windows()[0].looks_like
@@ -66,11 +66,13 @@ class Monitor:
         self,
         calibrator: Calibrator | CalibratedModel | Place,
         *,
-        profile: Profile | None = None,
+        drift_reference: DriftReference | None = None,
         class_names: Sequence[Any] | None = None,
         **settings: Any,
     ) -> None:
-        self.calibrator, self.profile, self.class_names = open_calibrator(calibrator, profile, class_names)
+        self.calibrator, self.drift_reference, self.class_names = open_calibrator(
+            calibrator, drift_reference, class_names
+        )
         self.settings = Settings.of(settings)
         self.n_classes = len(self.class_names)
         self.sums: dict[int, Array] = {}
@@ -81,7 +83,7 @@ class Monitor:
         self.rejected: Counter[str] = Counter()
         #: id -> (window, fixed-point confidence, predicted column) of rows that wait for a label, oldest first
         self.waiting: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
-        self._columns = Columns(self.class_names)
+        self._lookup = ClassLookup(self.class_names)
 
     def update(
         self, scores: AnyArray, *, at: AnyArray = None, y: AnyArray = None, ids: Iterable[Any] | None = None
@@ -118,7 +120,7 @@ class Monitor:
         """
         pairs = [(str(name), value) for name, value in zip(ids, y, strict=True) if not is_missing(value)]
         found, columns = [], []
-        for (name, _), column in zip(pairs, self._columns.of(value for _, value in pairs).tolist(), strict=True):
+        for (name, _), column in zip(pairs, self._lookup.columns(value for _, value in pairs).tolist(), strict=True):
             if name not in self.waiting:
                 self.rejected["label without a row"] += 1
             elif column < 0:
@@ -164,14 +166,17 @@ class Monitor:
     def identity(self) -> str:
         """A fingerprint of calibrator and profile: what a saved monitor belongs to."""
         fitted = {name: np.asarray(getattr(self.calibrator, name)) for name in self.calibrator.fitted}
-        about = {"kind": type(self.calibrator).__name__, "profile": self.profile.to_dict() if self.profile else None}
+        about = {
+            "kind": type(self.calibrator).__name__,
+            "profile": _in_version_0_1(self.drift_reference) if self.drift_reference else None,
+        }
         return fingerprint({**about, **fitted, "classes": [str(name) for name in self.calibrator.classes_]})
 
     def window(self, key: int) -> WindowReport:
         """One window that is kept apart."""
         setting = self.settings
         return report_window(
-            key, setting.every, Sums(self.sums[key]), self.profile,
+            key, setting.every, Sums(self.sums[key]), self.drift_reference,
             estimator=setting.estimator, false_alarm=setting.false_alarm,
         )  # fmt: skip
 
@@ -184,12 +189,12 @@ class Monitor:
         keys = sorted(self.sums)
         evidence = log_evidence(keys, [Sums(self.sums[key]) for key in keys], Sums(self.folded), self.origin or 0)
         total = Sums(self.folded + sum(self.sums.values(), np.zeros_like(self.folded)))
-        rejected, follows = dict(sorted(self.rejected.items())), isinstance(self.calibrator, AdaptiveCalibrator)
+        rejected, follows = dict(sorted(self.rejected.items())), isinstance(self.calibrator, WindowedCalibrator)
         return Summary.of(total, self.windows(), rejected, evidence, self.settings.alpha, follows)
 
     def save(self, path: Place) -> Path:
         """Write everything the monitor knows, atomically; `Monitor.load` goes on from there with identical numbers."""
-        from driftcal.deploy.monitor_file import save
+        from driftcal.monitor.checkpoint import save
 
         return save(self, path)
 
@@ -199,16 +204,16 @@ class Monitor:
         path: Place,
         calibrator: Calibrator | CalibratedModel | Place,
         *,
-        profile: Profile | None = None,
+        drift_reference: DriftReference | None = None,
         class_names: Sequence[Any] | None = None,
     ) -> Self:
         """The monitor that `save` wrote, with the calibrator it was made for."""
-        from driftcal.deploy.monitor_file import load
+        from driftcal.monitor.checkpoint import load
 
-        return load(cls, path, calibrator, profile=profile, class_names=class_names)
+        return load(cls, path, calibrator, drift_reference=drift_reference, class_names=class_names)
 
     def _empty(self) -> Monitor:
-        beside: dict[str, Any] = {"profile": self.profile, "class_names": self.class_names}
+        beside: dict[str, Any] = {"drift_reference": self.drift_reference, "class_names": self.class_names}
         return Monitor(self.calibrator, **beside, **dataclasses.asdict(self.settings))
 
     def _see(self, rows: Array, keys: Array, labels: Sequence[Any], names: Sequence[Any]) -> None:
@@ -222,7 +227,7 @@ class Monitor:
             self._add(int(key), added)
         given = np.array([not is_missing(value) for value in labels], bool)
         columns = np.full(len(labels), -1)
-        columns[given] = self._columns.of(label for label, there in zip(labels, given, strict=True) if there)
+        columns[given] = self._lookup.columns(label for label, there in zip(labels, given, strict=True) if there)
         known = columns >= 0
         if (given & ~known).any():
             self.rejected["unknown label"] += int((given & ~known).sum())
@@ -234,8 +239,8 @@ class Monitor:
         self._forget()
 
     def _gauges(self, rows: Array, calibrated: Array) -> Array:
-        if self.profile is not None:
-            return self.profile.gauges(rows, calibrated)
+        if self.drift_reference is not None:
+            return self.drift_reference.statistics(rows, calibrated)
         plain = np.zeros((len(rows), 4))
         plain[:, 0], plain[:, 1] = calibrated.max(axis=1), softmax(np.asarray(rows, np.float64)).max(axis=1)
         return np.clip(plain, 0, 1)
@@ -271,3 +276,10 @@ class Monitor:
     def _forget(self) -> None:
         while len(self.waiting) > self.settings.remember:
             self.waiting.popitem(last=False)
+
+
+def _in_version_0_1(drift_reference: DriftReference) -> dict[str, Any]:
+    """The names of version 0.1, so that the identity of its files stays the same."""
+    names = {new: old for old, new in OLD_KEYS.items()}
+    values = rename_keys(drift_reference.to_dict(), names)
+    return {**values, "estimator": names.get(values["estimator"], values["estimator"])}

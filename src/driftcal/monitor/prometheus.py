@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driftcal.deploy.monitor_state import STATES
+from driftcal.monitor.states import STATES
 
 # Classes with a line of their own: a time series each, so a model with thousands must not list them all.
 _MOST_CLASSES = 100

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from driftcal.deploy.monitor_sums import UNIT, Sums
+from driftcal.monitor.window_sums import UNIT, Sums
 from driftcal.types import Array, Float64
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.deploy.monitor_rows import INPUTS
+from driftcal.drift.estimators import check_estimator
 from driftcal.errors import InputError, UnknownName
-from driftcal.profile import ESTIMATORS
+from driftcal.monitor.unchecked_samples import INPUTS
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.inputs not in INPUTS:
             raise UnknownName.of("kind of inputs", self.inputs, INPUTS)
-        if self.estimator is not None and self.estimator not in ESTIMATORS:
-            raise UnknownName.of("estimator", self.estimator, ESTIMATORS)
+        if self.estimator is not None:
+            object.__setattr__(self, "estimator", check_estimator(self.estimator))
         for name, (kind, holds, wish) in _WISHES.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, kind) or not holds(value):

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from driftcal.deploy.monitor_labels import label_report
-from driftcal.deploy.monitor_sums import Sums
-from driftcal.profile import ESTIMATORS, Profile
+from driftcal.drift.estimators import ESTIMATORS
+from driftcal.drift.reference import DriftReference
+from driftcal.monitor.sequential_test import label_report
+from driftcal.monitor.window_sums import Sums
 
 OK, DRIFTING, OUT, UNKNOWN = "ok", "drifting", "out of distribution", "cannot tell"
 STATES = (OK, DRIFTING, OUT, UNKNOWN)
@@ -51,7 +52,7 @@ class WindowReport:
         return {**plain, "shares": list(self.shares), "interval": list(self.interval) if self.interval else None}
 
 
-def clean_range(profile: Profile, rows: int, false_alarm: float) -> tuple[float, float]:
+def clean_range(drift_reference: DriftReference, rows: int, false_alarm: float) -> tuple[float, float]:
     """Between which mean certainties a window of clean rows lies, but for a share `false_alarm` of such windows.
 
     Mean ± (z(α/2) / √rows + z(0.01) / √n) standard deviations of a row; the second part is what n validation rows may be
@@ -59,25 +60,31 @@ def clean_range(profile: Profile, rows: int, false_alarm: float) -> tuple[float,
     and Fisher): certainty has a long tail downwards.
     """
     z = float(norm.isf(false_alarm / 2))
-    bend = profile.skewness / (6 * math.sqrt(rows)) * (z * z - 1)
-    own = float(norm.ppf(_ASSURANCE)) / math.sqrt(profile.rows)
+    bend = drift_reference.skewness / (6 * math.sqrt(rows)) * (z * z - 1)
+    own = float(norm.ppf(_ASSURANCE)) / math.sqrt(drift_reference.n_samples)
     low, high = (z - bend) / math.sqrt(rows) + own, (z + bend) / math.sqrt(rows) + own
-    centre = profile.means[0][2]
-    return centre - profile.deviation * low, centre + profile.deviation * high
+    centre = drift_reference.means[0][2]
+    return centre - drift_reference.standard_deviation * low, centre + drift_reference.standard_deviation * high
 
 
-def detectable(profile: Profile, rows: int, false_alarm: float, power: float = 0.95) -> float:
+def detectable(drift_reference: DriftReference, rows: int, false_alarm: float, power: float = 0.95) -> float:
     """How far the mean certainty must fall for a window of so many rows to be noticed with probability `power`.
 
     Drifted rows vary more than clean ones; numbers in [0, 1] with mean m have a variance of at most m(1 − m).
     """
-    low, _ = clean_range(profile, rows, false_alarm)
+    low, _ = clean_range(drift_reference, rows, false_alarm)
     edge = min(max(low, 0.0), 1.0)
-    return profile.means[0][2] - low + float(norm.ppf(power)) * math.sqrt(edge * (1 - edge) / rows)
+    return drift_reference.means[0][2] - low + float(norm.ppf(power)) * math.sqrt(edge * (1 - edge) / rows)
 
 
 def report_window(
-    window: int, span: float, sums: Sums, profile: Profile | None, *, estimator: str | None, false_alarm: float
+    window: int,
+    span: float,
+    sums: Sums,
+    drift_reference: DriftReference | None,
+    *,
+    estimator: str | None,
+    false_alarm: float,
 ) -> WindowReport:
     """Everything a window says."""
     means = sums.means
@@ -91,14 +98,14 @@ def report_window(
         "shares": tuple(sums.shares.tolist()),
         "labelled": label_report(sums),
     }
-    if profile is None:
+    if drift_reference is None:
         why = "the calibrator carries no profile of its ladder: tune again with this version"
         return WindowReport(**plain, state=UNKNOWN, why=why)
-    name = estimator or profile.estimator
-    estimates = {each: profile.estimate(each, means) for each in ESTIMATORS}
-    interval = _interval(profile, sums, estimates, name)
-    state, why = _state(profile, sums, estimates, name, false_alarm)
-    level = profile.position(means)
+    name = estimator or drift_reference.estimator
+    estimates = {each: drift_reference.estimate(each, means) for each in ESTIMATORS}
+    interval = _interval(drift_reference, sums, estimates, name)
+    state, why = _state(drift_reference, sums, estimates, name, false_alarm)
+    level = drift_reference.level_position(means)
     return WindowReport(
         **plain,
         state=state,
@@ -109,12 +116,15 @@ def report_window(
         estimates=estimates,
         overconfidence=float(means[0]) - estimates[name],
         level=level,
-        looks_like=f"level {round(level) + 1} of {profile.levels}" + (" (clean)" if round(level) == 0 else ""),
-        label_distance=float(np.abs(sums.shares - profile.shares).sum() / 2),
+        looks_like=f"level {round(level) + 1} of {drift_reference.n_levels}"
+        + (" (clean)" if round(level) == 0 else ""),
+        label_distance=float(np.abs(sums.shares - drift_reference.class_shares).sum() / 2),
     )
 
 
-def _interval(profile: Profile, sums: Sums, estimates: dict[str, float], name: str) -> tuple[float, float]:
+def _interval(
+    drift_reference: DriftReference, sums: Sums, estimates: dict[str, float], name: str
+) -> tuple[float, float]:
     """From the lower to the higher of what the two extreme assumptions say, widened by the sampling error of each.
 
     That of the window and that of the validation rows: where those are few, they are what counts.
@@ -123,35 +133,37 @@ def _interval(profile: Profile, sums: Sums, estimates: dict[str, float], name: s
         "confidence": float(sums.errors[0]),
         "doc": float(sums.errors[1]),
         "atc": float(sums.errors[3]),
-        "ladder": float(sums.errors[2]) * profile.slope(sums.means),
+        "level-matching": float(sums.errors[2]) * drift_reference.accuracy_gradient(sums.means),
     }
-    errors["middle"] = (errors["atc"] + errors["ladder"]) / 2
+    errors["atc-level-mean"] = (errors["atc"] + errors["level-matching"]) / 2
     # an accuracy is itself a share of so many rows, whatever is known about its mean
     own = math.sqrt(estimates[name] * (1 - estimates[name]) / sums.rows)
     # and every estimator starts from the accuracy of the clean rows, which so many validation rows tell
-    clean = profile.accuracies[0]
-    start = math.sqrt(clean * (1 - clean) / profile.rows)
-    ends = {each: _LEVEL * math.hypot(errors[each], own, start) for each in ("atc", "ladder", name)}
+    clean = drift_reference.accuracies[0]
+    start = math.sqrt(clean * (1 - clean) / drift_reference.n_samples)
+    ends = {each: _LEVEL * math.hypot(errors[each], own, start) for each in ("atc", "level-matching", name)}
     low = min(estimates[each] - end for each, end in ends.items())
     high = max(estimates[each] + end for each, end in ends.items())
     return max(0.0, low), min(1.0, high)
 
 
-def _state(profile: Profile, sums: Sums, estimates: dict[str, float], name: str, false_alarm: float) -> tuple[str, str]:
-    if profile.levels < 2:
+def _state(
+    drift_reference: DriftReference, sums: Sums, estimates: dict[str, float], name: str, false_alarm: float
+) -> tuple[str, str]:
+    if drift_reference.n_levels < 2:
         return UNKNOWN, "the calibrator was tuned on clean rows only: there is no ladder to compare with"
     if sums.rows < FEWEST:
         return UNKNOWN, f"{sums.rows} rows are too few: at least {FEWEST} are needed"
-    low, high = clean_range(profile, sums.rows, false_alarm)
+    low, high = clean_range(drift_reference, sums.rows, false_alarm)
     certainty = float(sums.means[2])
     if low <= certainty <= high:
         return OK, "as certain as clean validation rows"
-    good = [each for each, value in estimates.items() if value >= profile.accuracies[0] - 0.01]
-    bad = [each for each, value in estimates.items() if value < profile.halfway]
+    good = [each for each, value in estimates.items() if value >= drift_reference.accuracies[0] - 0.01]
+    bad = [each for each, value in estimates.items() if value < drift_reference.halfway_to_chance]
     if good and bad:
         why = f"the estimators contradict each other: {good[0]} sees no loss, {bad[0]} sees more than half lost"
         return UNKNOWN, why
     fact = f"{'less' if certainty < low else 'more'} certain than clean validation rows"
-    if estimates[name] < profile.halfway:
-        return OUT, f"{fact}, and accuracy estimated below {profile.halfway:.2f}, half-way to chance"
+    if estimates[name] < drift_reference.halfway_to_chance:
+        return OUT, f"{fact}, and accuracy estimated below {drift_reference.halfway_to_chance:.2f}, half-way to chance"
     return DRIFTING, fact

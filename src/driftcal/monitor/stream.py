@@ -17,9 +17,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from driftcal.deploy.monitor_lines import LONGEST_LINE, line_groups
-from driftcal.deploy.monitor_times import seconds, times_of
 from driftcal.errors import DataError
+from driftcal.monitor.clock import seconds, times_of
+from driftcal.monitor.lines import LONGEST_LINE, line_groups
 
 _ROWS = 4096
 

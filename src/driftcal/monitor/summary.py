@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from driftcal.deploy.monitor_labels import label_report
-from driftcal.deploy.monitor_state import DRIFTING, FEWEST, OK, OUT, STATES, UNKNOWN, WindowReport
-from driftcal.deploy.monitor_sums import Sums
+from driftcal.monitor.sequential_test import label_report
+from driftcal.monitor.states import DRIFTING, FEWEST, OK, OUT, STATES, UNKNOWN, WindowReport
+from driftcal.monitor.window_sums import Sums
 
 HOLDS, BROKEN, NO_LABELS = "nothing speaks against it", "does not hold", "no labels"
 

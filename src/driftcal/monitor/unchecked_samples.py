@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.checks import SUM_TOLERANCE, as_array
+from driftcal.core.validation import SUM_TOLERANCE, as_array
 from driftcal.errors import InputError
-from driftcal.models.answers import log_probabilities
+from driftcal.models.outputs import log_probabilities
 from driftcal.types import AnyArray, Array
 
 #: What a monitor can be fed; nothing guesses which.

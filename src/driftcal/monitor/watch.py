@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from driftcal.deploy.monitor import Monitor
-from driftcal.deploy.monitor_prometheus import prometheus_text
-from driftcal.deploy.monitor_state import WindowReport
-from driftcal.deploy.monitor_stream import Batch, file_batches, json_batches
-from driftcal.deploy.monitor_times import front
 from driftcal.errors import DataError
-from driftcal.files import write_atomic
+from driftcal.io.files import write_atomic
+from driftcal.monitor.clock import front
+from driftcal.monitor.monitor import Monitor
+from driftcal.monitor.prometheus import prometheus_text
+from driftcal.monitor.states import WindowReport
+from driftcal.monitor.stream import Batch, file_batches, json_batches
 
 Place = str | os.PathLike[str]
 #: Seconds between two writes of the state: a disk is not flushed for every row.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftcal.profile import GAUGES
+from driftcal.drift.estimators import DRIFT_STATISTICS
 from driftcal.types import Array, Float64, Labels
 
 UNIT = 2.0**32
@@ -21,8 +21,8 @@ STAKES = (1 / 32, 1 / 8, 1 / 2, -1 / 32, -1 / 8, -1 / 2)
 #: Bands of confidence that are bet on apart; the first bet is on all rows.
 BANDS = ((0.0, 1.0), (0.0, 0.5), (0.5, 0.8), (0.8, 0.95), (0.95, 1.0))
 
-_GAUGES = slice(2, 2 + len(GAUGES))
-_SQUARES = slice(_GAUGES.stop, _GAUGES.stop + len(GAUGES))
+_GAUGES = slice(2, 2 + len(DRIFT_STATISTICS))
+_SQUARES = slice(_GAUGES.stop, _GAUGES.stop + len(DRIFT_STATISTICS))
 _LABELLED, _CORRECT = _SQUARES.stop, _SQUARES.stop + 1
 _BIN_ROWS = slice(_CORRECT + 1, _CORRECT + 1 + BINS)
 _BIN_CONFIDENCE = slice(_BIN_ROWS.stop, _BIN_ROWS.stop + BINS)
@@ -93,7 +93,7 @@ class Sums:
 
     @property
     def means(self) -> Float64:
-        """Mean gauges, in the order of `GAUGES`."""
+        """Mean gauges, in the order of `DRIFT_STATISTICS`."""
         means: Float64 = self.values[_GAUGES] / UNIT / self.rows
         return means
 

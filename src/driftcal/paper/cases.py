@@ -10,14 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.bench.digits import SPLIT, greyed, permuted_pixels, train_digits, write_small_objectnet
-from driftcal.bench.on_disk import cifar10_c_on_disk, imagenet_c_on_disk
-from driftcal.bench.zoo import cifar10_network, default_networks, imagenet_network, label_of
+from driftcal.data import Source, cifar10, digits, imagenet, objectnet
 from driftcal.errors import InputError, UnknownName
 from driftcal.models import Model, open_model
-from driftcal.perturb import get_suite
-from driftcal.perturb.shift import Shift
-from driftcal.sources import Source, cifar10, digits, imagenet, objectnet
+from driftcal.paper.corrupted_files import cifar10_c_on_disk, imagenet_c_on_disk
+from driftcal.paper.digits import SPLIT, greyed, permuted_pixels, train_digits, write_small_objectnet
+from driftcal.paper.networks.registry import (
+    default_networks,
+    network_label,
+    open_cifar10_network,
+    open_imagenet_network,
+)
+from driftcal.shifts import get_suite
+from driftcal.shifts.shift import Shift
 
 #: What --data may name: data sets with networks, then data that add to one of them.
 DATA = ("digits", "cifar10", "imagenet", "cifar10-c", "imagenet-c", "objectnet")
@@ -59,7 +64,7 @@ class Case:
     def label(self) -> str:
         """For tables."""
         other = "" if self.suite in ("affine", "imagenet-c") else f", {self.suite}"
-        return f"{LABELS[self.data]} {label_of(self.network)}{other}"
+        return f"{LABELS[self.data]} {network_label(self.network)}{other}"
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -69,8 +74,8 @@ class Case:
     def describe(self) -> dict[str, Any]:
         """What to record beside results."""
         return {
-            "network": self.network, "data": self.data, "suite": self.suite, "model": self.model.describe(),
-            "validation": self.validation.describe(), "test": self.test.describe(),
+            "network": self.network, "data": self.data, "suite": self.suite, "model": self.model.metadata(),
+            "validation": self.validation.metadata(), "test": self.test.metadata(),
         }  # fmt: skip
 
 
@@ -121,7 +126,7 @@ def _cifar10(wish: Wish) -> list[Case]:
     if "cifar10-c" in wish.data:
         suites["cifar10-c"] = cifar10_c_on_disk(wish.data["cifar10-c"])
     for name in wish.networks or default_networks("cifar10", wish.weights):
-        network = cifar10_network(name, wish.weights)
+        network = open_cifar10_network(name, wish.weights)
         # networks that saw all training images can only be tuned on test images
         validation = half if network.held_out is None else network.held_out(cifar10(folder, part="train"))
         parts = _first(validation, wish.images), _first(test, wish.images)
@@ -129,7 +134,7 @@ def _cifar10(wish: Wish) -> list[Case]:
             Case(
                 network.name, "cifar10", network.model, *parts, suite, shifts,
                 ood={"pixels permuted": permuted_pixels(parts[1])}, layers=network.layers,
-                training=None if network.learnt is None else partial(_learnt, network.learnt, folder),
+                training=None if network.trained_on is None else partial(_learnt, network.trained_on, folder),
             )
             for suite, shifts in suites.items()
         ]  # fmt: skip
@@ -143,13 +148,13 @@ def _learnt(choose: Callable[[Source], Source], folder: str) -> Source:
 def _imagenet(wish: Wish) -> list[Case]:
     cases = []
     for name in wish.networks or default_networks("imagenet", wish.weights):
-        network = imagenet_network(name, wish.weights)
-        source = imagenet(wish.data["imagenet"], size=network.size)
+        network = open_imagenet_network(name, wish.weights)
+        source = imagenet(wish.data["imagenet"], size=network.image_size)
         validation, test = (_first(part, wish.images) for part in source.split(0.5, seed=0)[:2])
         shifts: Sequence[Shift] = get_suite("imagenet-c").shifts
         if "imagenet-c" in wish.data:
-            shifts = imagenet_c_on_disk(wish.data["imagenet-c"], network.size)
-        other = objectnet(wish.data["objectnet"], size=network.size) if "objectnet" in wish.data else None
+            shifts = imagenet_c_on_disk(wish.data["imagenet-c"], network.image_size)
+        other = objectnet(wish.data["objectnet"], size=network.image_size) if "objectnet" in wish.data else None
         ood = (
             {"pixels permuted": permuted_pixels(test)}
             if other is None

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from driftcal.data import Source, cifar10_c, cifar10_corruptions, imagenet_c, imagenet_corruptions
 from driftcal.errors import DataError
-from driftcal.files import fingerprint
-from driftcal.sources import Source, cifar10_c, cifar10_corruptions, imagenet_c, imagenet_corruptions
+from driftcal.io.files import fingerprint
 from driftcal.types import AnyArray, Array
 
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.bench.digits import SPLIT, train_digits
-from driftcal.calibrated import CalibratedModel
 from driftcal.calibrators import PAPER_CALIBRATORS
-from driftcal.collect import OnRows
+from driftcal.data import Source, open_source
 from driftcal.errors import InputError
 from driftcal.models import Model, open_model
-from driftcal.perturb import get_suite
+from driftcal.paper.digits import SPLIT, train_digits
+from driftcal.pipeline.calibrated_model import CalibratedModel
+from driftcal.pipeline.collect import OnProgress
+from driftcal.pipeline.plan import EvaluationRun, Part, Plan, TuningRun
+from driftcal.pipeline.results import Results
 from driftcal.report import write_report
-from driftcal.results import Results
-from driftcal.runs import EvaluationRun, Part, Plan, TuningRun
-from driftcal.sources import Source, open_source
+from driftcal.shifts import get_suite
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,14 @@ class Demo:
         most = None if tuning.at_most is None else tuning.at_most + conditions
         return Plan([*tuning.parts, part], seconds, most)
 
-    def run(self, *, on_rows: OnRows | None = None, about: Mapping[str, Any] | None = None) -> DemoOutcome:
+    def run(self, *, on_progress: OnProgress | None = None, about: Mapping[str, Any] | None = None) -> DemoOutcome:
         """Tune, compare, save and report; the model's answers stay in a store, so a second run is quick."""
-        tuned = self._tuning.run(on_rows=on_rows)
+        tuned = self._tuning.run(on_progress=on_progress)
         tuned.save(self.folder / "calibrator.safetensors")
         evaluation = EvaluationRun(
             tuned, self.test, validation=self.validation, methods=self.methods, seed=self.seed, n_bins=self.n_bins,
             store=self.folder / "store",
         )  # fmt: skip
-        results = evaluation.run(on_rows=on_rows, about={"title": self.title, **(about or {})})
+        results = evaluation.run(on_progress=on_progress, about={"title": self.title, **(about or {})})
         results.save(self.folder)
         return DemoOutcome(results, tuned, self.folder, write_report(results, self.folder / "report.html"))

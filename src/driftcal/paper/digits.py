@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.data import Source
 from driftcal.errors import DataError
-from driftcal.files import fingerprint
-from driftcal.sources import Source
+from driftcal.io.files import fingerprint
 from driftcal.types import Array, Indices
 
 #: Rows of the digits: what the classifier learns from, what calibrators are tuned on, what they are tested on.
@@ -41,7 +41,7 @@ def train_digits(train: Source) -> Any:
 def permuted_pixels(source: Source) -> Source:
     """The same images with their pixels in another order, one order for all: no class is right, the histogram is the same.
 
-    >>> from driftcal.sources import digits
+    >>> from driftcal.data import digits
     >>> jumbled = permuted_pixels(digits())
     >>> bool((jumbled.labels == -1).all()), float(jumbled.inputs()[0].sum()) == float(digits().inputs()[0].sum())
     (True, True)

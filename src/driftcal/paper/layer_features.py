@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from driftcal.bench.cases import Case
-from driftcal.bench.workbench import Workbench
 from driftcal.calibrators import CALIBRATORS
 from driftcal.errors import DataError
-from driftcal.inside import Seen
 from driftcal.models import pooled_features
-from driftcal.perturb.shift import Shift
+from driftcal.paper.cases import Case
+from driftcal.paper.workbench import Workbench
+from driftcal.pipeline.layer_features import CollectedFeatures
+from driftcal.shifts.shift import Shift
 from driftcal.types import Array
 
 
@@ -46,7 +46,7 @@ class Inside:
         alone = tuple(name for name in looking if not CALIBRATORS[name].needs_reference)
         return cls(layers, None, alone, {name: why for name in looking if name not in alone})
 
-    def on(self, bench: Workbench, case: Case, shift: Shift, ladder: Mapping[str, Any]) -> Seen:
+    def on(self, bench: Workbench, case: Case, shift: Shift, ladder: Mapping[str, Any]) -> CollectedFeatures:
         """What there is to see on a ladder's rungs."""
-        seen = Seen.of(bench.collector(case, case.validation), shift, ladder, self.layers)
+        seen = CollectedFeatures.of(bench.collector(case, case.validation), shift, ladder, self.layers)
         return replace(seen, reference=self.reference)

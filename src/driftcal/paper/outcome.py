@@ -6,28 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from driftcal.report.table import Table as Table
+from driftcal.report.table import Value as Value
 from driftcal.types import Array
-
-Value = float | int | str | None
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows under headings: `columns` maps a key of the rows to its heading.
-
-    A row may hold more than is shown: ``KEY_low`` and ``KEY_high`` are the interval of ``KEY``, shown when `intervals`;
-    everything goes into the CSV file. Of `rivals`, keys that compete in a row, the best is printed bold: the lowest, or
-    the highest where `highest`.
-    """
-
-    name: str
-    title: str
-    columns: Mapping[str, str]
-    rows: Sequence[Mapping[str, Value]]
-    rivals: Sequence[str] = ()
-    highest: bool = False
-    intervals: bool = False
-    digits: int = 3
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 
-from driftcal.bench.cases import Case
-from driftcal.bench.experiments.experiment import Experiment
-from driftcal.bench.workbench import Workbench
-from driftcal.collect import Collector
-from driftcal.perturb import get_shift, get_suite
-from driftcal.perturb.shift import Shift
-from driftcal.runs import Part, Plan, TuningRun
-from driftcal.sources import Source
+from driftcal.data import Source
+from driftcal.paper.cases import Case
+from driftcal.paper.experiments.experiment import Experiment
+from driftcal.paper.workbench import Workbench
+from driftcal.pipeline.collect import Collector
+from driftcal.pipeline.plan import Part, Plan, TuningRun
+from driftcal.shifts import get_shift, get_suite
+from driftcal.shifts.shift import Shift
 
 
 def plan(bench: Workbench, experiments: Sequence[Experiment], *, clock: bool = True) -> Plan:
@@ -71,10 +71,10 @@ def _inside(bench: Workbench, case: Case, conditions: Sequence[tuple[Shift, floa
 def _inside_ladders(bench: Workbench, case: Case) -> Part:
     """Features of two ladders' rungs, whose levels are not known yet; the clean rung is the same."""
     collector, store = bench.collector(case, case.validation), bench.store
-    rungs = 2 * bench.settings.levels - 1
+    by_level = 2 * bench.settings.levels - 1
     done = store is not None and collector.features_key(get_shift("gaussian"), 0, case.layers) in store
     what = f"{case.label}, {case.validation.name}, features"
-    return Part(what, len(case.validation), rungs, 0.0 if done else float(rungs))
+    return Part(what, len(case.validation), by_level, 0.0 if done else float(by_level))
 
 
 def _inputs(parts: Sequence[Part]) -> int:

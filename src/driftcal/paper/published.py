@@ -11,7 +11,7 @@ from typing import Any
 
 @cache
 def _document() -> dict[str, Any]:
-    text = (files("driftcal.bench") / "published.json").read_text(encoding="utf-8")
+    text = (files("driftcal.paper") / "published.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
 

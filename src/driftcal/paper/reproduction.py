@@ -8,19 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from driftcal.bench.cases import Wish, open_cases
-from driftcal.bench.experiments import Experiment, chosen_experiments
-from driftcal.bench.outcome import Outcome
-from driftcal.bench.plan import plan
-from driftcal.bench.published import source
-from driftcal.bench.settings import AS_PUBLISHED, OURS
-from driftcal.bench.workbench import Workbench
-from driftcal.collect import OnRows
+from driftcal.cache import LogitCache
 from driftcal.errors import InputError
-from driftcal.evaluation import versions
-from driftcal.report.paper import FIGURE_FORMATS, write_outcome
-from driftcal.runs import Plan
-from driftcal.store import Store
+from driftcal.paper.cases import Wish, open_cases
+from driftcal.paper.experiments import Experiment, chosen_experiments
+from driftcal.paper.outcome import Outcome
+from driftcal.paper.output import FIGURE_FORMATS, write_outcome
+from driftcal.paper.plan import plan
+from driftcal.paper.published import source
+from driftcal.paper.settings import AS_PUBLISHED, OURS
+from driftcal.paper.workbench import Workbench
+from driftcal.pipeline.collect import OnProgress
+from driftcal.pipeline.evaluate import versions
+from driftcal.pipeline.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Reproduction:
         if not wanted:
             raise InputError(f"{' '.join(skipped)}.")
         settings = dataclasses.replace(AS_PUBLISHED if as_published else OURS, seed=seed)
-        opened = None if dry and not (place / "logits").is_dir() else Store(place)
+        opened = None if dry and not (place / "logits").is_dir() else LogitCache(place)
         bench = Workbench(cases, settings, opened, seed, draws)
         return cls(bench, wanted, folder, tuple(skipped), command)
 
@@ -78,9 +78,11 @@ class Reproduction:
         """What is still to be computed."""
         return plan(self.bench, self.experiments, clock=clock)
 
-    def run(self, *, on_rows: OnRows | None = None, on_done: Callable[[Written], None] | None = None) -> list[Written]:
+    def run(
+        self, *, on_progress: OnProgress | None = None, on_done: Callable[[Written], None] | None = None
+    ) -> list[Written]:
         """Run the experiments one after the other and write each as soon as it is done."""
-        self.bench.on_rows = on_rows
+        self.bench.on_progress = on_progress
         done = []
         for experiment in self.experiments:
             outcome = experiment.run(self.bench)

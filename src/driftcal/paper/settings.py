@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from driftcal.perturb.gaussian import Gaussian
+from driftcal.shifts.gaussian import Gaussian
 
 
 @dataclass(frozen=True)

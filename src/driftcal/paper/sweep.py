@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from driftcal.collect import Collector
-from driftcal.evaluation import Contender, evaluate_contenders
-from driftcal.metrics.bootstrap import interval_of
-from driftcal.perturb.shift import Shift
-from driftcal.results import POOLED, ResultRow, Results
+from driftcal.metrics.intervals import bootstrap_interval
+from driftcal.pipeline.collect import Collector
+from driftcal.pipeline.evaluate import Candidate, evaluate_candidates
+from driftcal.pipeline.results import POOLED, ResultRow, Results
+from driftcal.shifts.shift import Shift
 from driftcal.types import Float64
 
 
@@ -51,13 +51,13 @@ class Sweep:
 
     def interval(self, calibrator: str, metric: str = "ece") -> tuple[float, float]:
         """Where the mean over the shifts lies with 95 % probability, by drawing images anew."""
-        found = interval_of(self.mean(calibrator, metric), self._worlds(calibrator, metric), bounds=(0, np.inf))
+        found = bootstrap_interval(self.mean(calibrator, metric), self._worlds(calibrator, metric), bounds=(0, np.inf))
         return found.low, found.high
 
     def difference(self, first: str, second: str, metric: str = "ece") -> tuple[float, float, float]:
         """How much larger the mean of the first is than that of the second, and the interval of that."""
         value = self.mean(first, metric) - self.mean(second, metric)
-        found = interval_of(value, self._worlds(first, metric) - self._worlds(second, metric))
+        found = bootstrap_interval(value, self._worlds(first, metric) - self._worlds(second, metric))
         return value, found.low, found.high
 
     def _worlds(self, calibrator: str, metric: str) -> Float64:
@@ -76,7 +76,7 @@ class Sweep:
 
 def run_sweep(
     collector: Collector,
-    contenders: Sequence[Contender],
+    candidates: Sequence[Candidate],
     shifts: Sequence[Shift],
     *,
     suite: str,
@@ -86,17 +86,17 @@ def run_sweep(
     about: Mapping[str, object] | None = None,
     layers: Sequence[str] = (),
 ) -> Sweep:
-    """Evaluate contenders on every shift and level; ``draws=0`` leaves out all intervals.
+    """Evaluate candidates on every shift and level; ``draws=0`` leaves out all intervals.
 
-    `layers` are those that contenders look at which need features.
+    `layers` are those that candidates look at which need features.
     """
     found: dict[str, dict[str, Mapping[str, Float64]]] = {}
 
     def keep(calibrator: str, shift: str, worlds: Mapping[str, Float64]) -> None:
         found.setdefault(calibrator, {})[shift] = worlds
 
-    results = evaluate_contenders(
-        collector, contenders, shifts, suite=suite, n_bins=n_bins, intervals=draws > 0, draws=max(2, draws),
+    results = evaluate_candidates(
+        collector, candidates, shifts, suite=suite, n_bins=n_bins, intervals=draws > 0, draws=max(2, draws),
         about=about, on_worlds=keep, layers=layers,
     )  # fmt: skip
     return Sweep(results, found, left_out)

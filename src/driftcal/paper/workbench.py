@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from driftcal.bench.cases import Case
-from driftcal.bench.settings import AS_PUBLISHED, OURS, Settings
-from driftcal.bench.sweep import Sweep, run_sweep
+from driftcal.cache import LogitCache
 from driftcal.calibrators import make_calibrator
-from driftcal.collect import Collector, OnRows
+from driftcal.data import Source
 from driftcal.errors import InputError
-from driftcal.evaluation import Contender
-from driftcal.perturb import get_suite
-from driftcal.sources import Source
-from driftcal.store import Store
-from driftcal.tuning import climb, fit_or_keep
+from driftcal.paper.cases import Case
+from driftcal.paper.settings import AS_PUBLISHED, OURS, Settings
+from driftcal.paper.sweep import Sweep, run_sweep
+from driftcal.pipeline.collect import Collector, OnProgress
+from driftcal.pipeline.evaluate import Candidate
+from driftcal.pipeline.tune import climb, fit_or_identity
+from driftcal.shifts import get_suite
 from driftcal.types import Labels, Logits
 
 T = TypeVar("T")
@@ -33,14 +33,14 @@ TUNINGS = {"": "clean rows", "-p": "gaussian", "-h": "h-tuning"}
 
 @dataclass(eq=False)
 class Workbench:
-    """The cases, the settings, and what was computed so far; `on_rows` hears of progress."""
+    """The cases, the settings, and what was computed so far; `on_progress` hears of progress."""
 
     cases: Sequence[Case]
     settings: Settings = OURS
-    store: Store | None = None
+    store: LogitCache | None = None
     seed: int = 0
     draws: int = 200
-    on_rows: OnRows | None = None
+    on_progress: OnProgress | None = None
     _known: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -53,7 +53,7 @@ class Workbench:
         found = self._once(
             (id(case.model), id(source)), lambda: Collector(case.model, source, store=self.store, seed=self.seed)
         )
-        found.on_rows = self.on_rows  # whoever listens may have come later
+        found.on_progress = self.on_progress  # whoever listens may have come later
         return found
 
     def known(self, case: Case) -> Source:
@@ -86,23 +86,23 @@ class Workbench:
             logits = [collector.logits((settings or self.settings).noise(case.data), 0)]
         return np.concatenate(logits), np.tile(collector.labels, len(logits))
 
-    def contenders(
+    def candidates(
         self, case: Case, methods: Sequence[str], tunings: Sequence[str] = ("", "-p"), settings: Settings | None = None
-    ) -> list[Contender]:
+    ) -> list[Candidate]:
         """The model as it is, then every method with every tuning."""
         chosen = settings or self.settings
         n_classes = self.collector(case, case.validation).model.n_classes
         base = make_calibrator("base").fit(np.zeros((1, n_classes)), [0])
         return [
-            Contender("base", "base", base, "nothing"),
+            Candidate("base", "base", base, "nothing"),
             *(self._contender(case, method, tuning, chosen) for tuning in tunings for method in methods),
         ]
 
-    def _contender(self, case: Case, method: str, tuning: str, settings: Settings) -> Contender:
-        def fit() -> Contender:
+    def _contender(self, case: Case, method: str, tuning: str, settings: Settings) -> Candidate:
+        def fit() -> Candidate:
             logits, labels = self.tuning_rows(case, tuning, settings)
-            calibrator, words = fit_or_keep(method, logits, labels, settings.t_max)
-            return Contender(f"{method}{tuning}", method, calibrator, TUNINGS[tuning], [words] if words else [])
+            calibrator, words = fit_or_identity(method, logits, labels, settings.t_max)
+            return Candidate(f"{method}{tuning}", method, calibrator, TUNINGS[tuning], [words] if words else [])
 
         # bins decide nothing here, and clean rows know no noise
         key = (
@@ -132,7 +132,7 @@ class Workbench:
                 return found
         sweep = run_sweep(
             self.collector(case, case.test),
-            self.contenders(case, methods, tunings, chosen),
+            self.candidates(case, methods, tunings, chosen),
             case.shifts,
             suite=case.suite,
             n_bins=chosen.n_bins,

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from driftcal import checks
-from driftcal.blocks import ROUNDED, no_logits
 from driftcal.calibrators import Calibrator
-from driftcal.calibrators.artefact import notes
-from driftcal.errors import InputError, LabelsError
+from driftcal.calibrators.serialization import notes
+from driftcal.core import validation
+from driftcal.core.labels import as_columns, check_range
+from driftcal.errors import LabelsError
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits
 
 #: Logits and column numbers.
@@ -92,18 +92,13 @@ def class_names(given: Any, fitted: Calibrator) -> list[Any] | None:
 
 def checked_pair(fitted: Calibrator, logits: AnyArray, y: AnyArray, name: str, names: list[Any] | None) -> Pair:
     """Checked logits and column numbers; numbers need no names, so that two classes of one name harm text alone."""
-    scores, _ = checks.as_logits(logits)
-    checks.finite_logits(scores, fitted.n_features_in_)
-    if len(scores) > 1 and checks.looks_like_probabilities(scores, ROUNDED):
-        raise no_logits(name)
-    by_name = names if names_of(fitted) is not None or checks.as_array(y, "y").dtype.kind in "OUST" else None
-    labels, _ = checks.as_labels(y, scores.shape[1], len(scores), classes=by_name)
-    outside = np.flatnonzero((labels < 0) | (labels >= scores.shape[1]))
-    if len(outside):
-        raise InputError(
-            f"labels must be 0..{scores.shape[1] - 1} for {name} with {scores.shape[1]} columns; row {outside[0]} holds "
-            f"{labels[outside[0]]}. Leave out rows whose class is unknown."
-        )
+    scores, _ = validation.as_logits(logits)
+    validation.finite_logits(scores, fitted.n_features_in_)
+    if len(scores) > 1 and validation.looks_like_probabilities(scores, validation.ROUNDED_SUM_TOLERANCE):
+        raise validation.probabilities_as_logits(name)
+    by_name = names if names_of(fitted) is not None or validation.as_array(y, "y").dtype.kind in "OUST" else None
+    labels, _ = as_columns(y, scores.shape[1], len(scores), classes=by_name)
+    check_range(labels, scores.shape[1])
     return scores, labels
 
 

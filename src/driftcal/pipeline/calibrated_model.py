@@ -10,21 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.cache import LogitCache
 from driftcal.calibrators import Calibrator, Identity
-from driftcal.calibrators.adaptive import WINDOW, AdaptiveCalibrator
-from driftcal.calibrators.artefact import load as load_calibrator
-from driftcal.calibrators.artefact import notes as artefact_notes
-from driftcal.checks import as_array
-from driftcal.collect import Collector, OnRows
+from driftcal.calibrators.serialization import load as load_calibrator
+from driftcal.calibrators.serialization import notes as artefact_notes
+from driftcal.calibrators.windowed.windowed_calibrator import WINDOW, WindowedCalibrator
+from driftcal.data import Source, open_source
 from driftcal.engines import Engine
-from driftcal.errors import ArtefactError, InputError, LabelsError, ModelError
-from driftcal.evaluation import Contender, evaluate_contenders
+from driftcal.errors import ArtefactError, InputError, ModelError
 from driftcal.models import Model, open_model, pooled_features
-from driftcal.perturb import SUITES, Suite, get_suite
-from driftcal.results import Results
-from driftcal.sources import Source, open_source
-from driftcal.store import Store
-from driftcal.types import AnyArray, Array, Labels, Logits, LogProbs, Probs
+from driftcal.pipeline.collect import Collector, OnProgress
+from driftcal.pipeline.evaluate import Candidate, evaluate_candidates
+from driftcal.pipeline.results import Results
+from driftcal.shifts import SUITES, Suite, get_suite
+from driftcal.types import AnyArray, Array, Logits, LogProbs, Probs
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +43,7 @@ class CalibratedModel:
     explanation: str = ""
     class_names: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
-    profile: Mapping[str, Any] | None = None
+    drift_reference: Mapping[str, Any] | None = None
     layers: tuple[str, ...] = ()
 
     def logits(self, x: AnyArray) -> Logits:
@@ -67,7 +66,7 @@ class CalibratedModel:
         return self._for(logits).predict_log_proba(logits, **self._beside(x))
 
     def _for(self, window: Logits) -> Calibrator:
-        return self.calibrator.adapt(window) if isinstance(self.calibrator, AdaptiveCalibrator) else self.calibrator
+        return self.calibrator.adapt(window) if isinstance(self.calibrator, WindowedCalibrator) else self.calibrator
 
     def _beside(self, x: AnyArray) -> dict[str, Any]:
         """What the calibrator looks at beside the logits."""
@@ -77,13 +76,13 @@ class CalibratedModel:
 
     def adapt(self, x: AnyArray) -> CalibratedModel:
         """The same model with its calibrator frozen for data like the unlabelled inputs `x`; itself if it cannot adapt."""
-        if not isinstance(self.calibrator, AdaptiveCalibrator):
+        if not isinstance(self.calibrator, WindowedCalibrator):
             return self
         return replace(self, calibrator=self.calibrator.adapt(self.logits(x)))
 
     def stream(self, window: int = WINDOW) -> Callable[[AnyArray], Probs]:
         """A function for live traffic: batches of inputs in, probabilities out; it remembers the last `window` rows."""
-        if not isinstance(self.calibrator, AdaptiveCalibrator):
+        if not isinstance(self.calibrator, WindowedCalibrator):
             return self.predict_proba
         stream = self.calibrator.stream(window)
         return lambda x: stream.predict_proba(self.logits(x))
@@ -93,25 +92,25 @@ class CalibratedModel:
         return self.calibrator.predict(self.logits(x))
 
     @property
-    def contenders(self) -> list[Contender]:
+    def candidates(self) -> list[Candidate]:
         """The model as it is, the method tuned on clean rows, and the method as it was tuned here."""
-        listed = [Contender("base", "base", _base(self.model.n_classes), "nothing")]
+        listed = [Candidate("base", "base", _base(self.model.n_classes), "nothing")]
         if self.ladder is None:
-            return [*listed, Contender(self.method, self.method, self.calibrator)] if self.method != "base" else listed
+            return [*listed, Candidate(self.method, self.method, self.calibrator)] if self.method != "base" else listed
         if self.standard is not None and self.method != "base":
-            listed.append(Contender(self.method, self.method, self.standard))
-        return [*listed, Contender(f"{self.method}-p", self.method, self.calibrator, str(self.ladder["shift"]))]
+            listed.append(Candidate(self.method, self.method, self.standard))
+        return [*listed, Candidate(f"{self.method}-p", self.method, self.calibrator, str(self.ladder["shift"]))]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the calibrator with the model's fingerprint and preprocessing; the model itself stays where it is."""
         notes = {
-            "model": self.model.describe(),
+            "model": self.model.metadata(),
             "method": self.method,
             "ladder": self.ladder,
             "explanation": self.explanation,
             "class_names": list(self.class_names),
             "about": dict(self.about),
-            **({} if self.profile is None else {"profile": dict(self.profile)}),
+            **({} if self.drift_reference is None else {"profile": dict(self.drift_reference)}),
             **({"layers": list(self.layers)} if self.layers else {}),
         }
         return self.calibrator.save(path, notes=notes)
@@ -137,17 +136,9 @@ class CalibratedModel:
             explanation=notes["explanation"],
             class_names=tuple(notes["class_names"]),
             about=notes["about"],
-            profile=notes.get("profile"),
+            drift_reference=notes.get("profile"),
             layers=tuple(notes.get("layers", ())),
         )
-
-    def report(
-        self, x_test: AnyArray, y_test: AnyArray = None, path: str | os.PathLike[str] = "report.html", **options: Any
-    ) -> Path:
-        """Evaluate on test data under drift and write an HTML report; `options` go to `driftcal.evaluate`."""
-        import driftcal  # the ink lies layers above this one: asked for by its public name, and only here
-
-        return Path(driftcal.write_report(evaluate(self, x_test, y_test, **options), path))
 
 
 def evaluate(
@@ -159,11 +150,11 @@ def evaluate(
     seed: int = 0,
     n_bins: int = 15,
     intervals: bool = True,
-    contenders: Sequence[Contender] | None = None,
+    candidates: Sequence[Candidate] | None = None,
     group: str | None = None,
-    store: Store | str | os.PathLike[str] | None = None,
+    store: LogitCache | str | os.PathLike[str] | None = None,
     engine: Engine | None = None,
-    on_rows: OnRows | None = None,
+    on_progress: OnProgress | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> Results:
     """Metrics of a tuned model on test data under every shift and level of `suite`, beside the model as it was.
@@ -178,10 +169,10 @@ def evaluate(
     tuned.model.check_columns(x_test)
     source = as_source(x_test, y_test, model=tuned.model, class_names=tuned.class_names or None).labelled()
     chosen = suite_for(suite, source, tuned.about.get("categorical", ()))
-    collector = Collector(tuned.model, source, store=as_store(store), seed=seed, on_rows=on_rows, engine=engine)
-    return evaluate_contenders(
+    collector = Collector(tuned.model, source, store=as_store(store), seed=seed, on_progress=on_progress, engine=engine)
+    return evaluate_candidates(
         collector,
-        tuned.contenders if contenders is None else contenders,
+        tuned.candidates if candidates is None else candidates,
         chosen.shifts,
         suite=chosen.name,
         n_bins=n_bins,
@@ -193,8 +184,8 @@ def evaluate(
             "seed": seed,
             "method": tuned.method,
             "explanation": tuned.explanation,
-            "model": tuned.model.describe(),
-            "data": {"validation": dict(tuned.about.get("validation", {})), "test": source.describe()},
+            "model": tuned.model.metadata(),
+            "data": {"validation": dict(tuned.about.get("validation", {})), "test": source.metadata()},
             "class_names": list(tuned.class_names),
             **(about or {}),
         },
@@ -204,28 +195,13 @@ def evaluate(
 def as_source(
     x: AnyArray, y: AnyArray = None, *, model: Model | None = None, class_names: Sequence[str] | None = None
 ) -> Source:
-    """A source from arrays, a path, a name or a source; labels are known by the classes of the model, or by name."""
+    """A source from arrays, a path, a name or a source; text labels need `class_names` or the model's classes."""
     classes = None if model is None else model.classes
-    names = [str(name) for name in classes] if classes is not None and class_names is None else class_names
-    if y is None:
-        source = open_source(x)
-        return source if names is None else source.with_classes(names)
-    if classes is not None and list(classes) != list(range(len(classes))):
-        y = _class_numbers(y, classes)
-    return open_source((x, y), **({} if names is None else {"class_names": names}))
-
-
-def _class_numbers(y: AnyArray, classes: Sequence[Any]) -> Labels:
-    """Labels as columns of a model that knows what its columns stand for; -1 is no class, unless it is one."""
-    place: dict[Any, int] = {-1: -1} | {name: number for number, name in enumerate(classes)}
-    values = as_array(y, "y", LabelsError).reshape(-1).tolist()
-    unknown = next((value for value in values if value not in place), None)
-    if unknown is not None:
-        known = ", ".join(map(repr, classes[:10]))
-        raise LabelsError(
-            f"y must hold classes that the model knows, {known}; it holds {unknown!r}. Were they renamed?"
-        )
-    return np.array([place[value] for value in values], np.int64)
+    names = classes if class_names is None else class_names
+    if y is not None:
+        return open_source((x, y), class_names=names)
+    numbered = names is None or [str(name) for name in names] == [str(column) for column in range(len(names))]
+    return open_source(x) if numbered else open_source(x, class_names=names)
 
 
 def suite_for(suite: str | Suite | None, source: Source, categorical: Sequence[int] = ()) -> Suite:
@@ -244,9 +220,9 @@ def suite_for(suite: str | Suite | None, source: Source, categorical: Sequence[i
     return chosen.fit(source.inputs(), categorical=categorical) if features else chosen
 
 
-def as_store(store: Store | str | os.PathLike[str] | None) -> Store | None:
+def as_store(store: LogitCache | str | os.PathLike[str] | None) -> LogitCache | None:
     """A store from a path."""
-    return store if store is None or isinstance(store, Store) else Store(store)
+    return store if store is None or isinstance(store, LogitCache) else LogitCache(store)
 
 
 def check_same_model(model: Model, recorded: Mapping[str, Any], path: object) -> None:

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.engines import Engine, Here
+from driftcal.cache import CacheKey, LogitCache
+from driftcal.core.dataset import LabelledLogits
+from driftcal.data import Source
+from driftcal.engines import Engine, LocalEngine
+from driftcal.engines.remote_passes import ConditionLogits, StoredLogits, stack
 from driftcal.errors import InputError
-from driftcal.files import fingerprint
+from driftcal.io.files import fingerprint
 from driftcal.models import Model, pooled_features
-from driftcal.perturb.shift import Shift
-from driftcal.sharded import Part, ShardedRows, Stored, stack
-from driftcal.sources import Source
-from driftcal.store import Key, Store
+from driftcal.shifts.shift import Shift
 from driftcal.types import Array, Labels, Logits
 
 #: Seconds of work that a kill may cost.
@@ -28,7 +29,7 @@ _PART_SECONDS = 2.0
 _TASKS_PER_WORKER = 4
 
 #: Called with what is being computed and how many rows of it were just done.
-OnRows = Callable[[str, int], None]
+OnProgress = Callable[[str, int], None]
 Condition = tuple[Shift, float]
 
 
@@ -38,7 +39,7 @@ class Job:
 
     model: Model
     source: Source
-    store: Store | None
+    store: LogitCache | None
     seed: int
 
 
@@ -50,7 +51,7 @@ class Shard:
     level: float
     start: int
     stop: int
-    key: Key | None
+    key: CacheKey | None
 
     def __str__(self) -> str:
         what = f"{self.shift.name} {self.level:g}" if self.level else "clean"
@@ -71,17 +72,17 @@ class Collector:
         model: Model,
         source: Source,
         *,
-        store: Store | None = None,
+        store: LogitCache | None = None,
         seed: int = 0,
-        on_rows: OnRows | None = None,
+        on_progress: OnProgress | None = None,
         engine: Engine | None = None,
         shards: int | None = None,
     ) -> None:
         if not len(source):
             raise InputError(f"{source.name} must have rows to evaluate; it has none. Check the split.")
         self.model, self.source, self.store, self.seed = model, source, store, seed
-        self.engine = engine or Here()
-        self.on_rows, self.shards = on_rows, shards
+        self.engine = engine or LocalEngine()
+        self.on_progress, self.shards = on_progress, shards
         self.evaluated = 0
         self._memory: dict[Any, Logits] = {}
         model.prepare(source.inputs(source.indices[:16]))
@@ -118,13 +119,13 @@ class Collector:
             self._memory[key] = found
         return found
 
-    def part(self, shift: Shift, level: float = 0) -> Part:
-        """The logits, or where the logits are: what :func:`driftcal.sharded.stack` and `each_part` take."""
+    def part(self, shift: Shift, level: float = 0) -> ConditionLogits:
+        """The logits, or where the logits are: what :func:`driftcal.engines.remote_passes.stack` and `map_logits` take."""
         if not self.spread:
             return self.logits(shift, level)
         assert self.store is not None
         self.gather([(shift, level)])
-        return Stored(self.store, self.key(shift, level), len(self.source), self.model.n_classes, self.engine)
+        return StoredLogits(self.store, self.key(shift, level), len(self.source), self.model.n_classes, self.engine)
 
     def features(self, shift: Shift, level: float, layers: Sequence[str]) -> dict[str, Array]:
         """Pooled features of the source under `shift` at `level`, layer by layer; computed here, and kept in the store."""
@@ -146,10 +147,10 @@ class Collector:
 
     def accuracy(self, shift: Shift, level: float = 0) -> float:
         """The share of rows whose largest logit is the label's."""
-        rows = stack([self.part(shift, level)], self.labels)[0]
-        if isinstance(rows, ShardedRows):
-            return rows.accuracy
-        return float(np.mean(rows.argmax(axis=1) == self.labels))
+        data = stack([self.part(shift, level)], self.labels)[0]
+        if isinstance(data, LabelledLogits):
+            return data.accuracy
+        return float(np.mean(data.argmax(axis=1) == self.labels))
 
     def some(self, shift: Shift, level: float, rows: Array) -> Logits:
         """The same for some rows only, computed anew: what a search looks at before it knows where to look."""
@@ -158,7 +159,7 @@ class Collector:
         self.evaluated += len(rows)
         return logits
 
-    def key(self, shift: Shift, level: float) -> Key:
+    def key(self, shift: Shift, level: float) -> CacheKey:
         """What decides these logits."""
         common: dict[str, Any] = {
             "model": self._model_print,
@@ -166,11 +167,11 @@ class Collector:
             "batch_size": self.model.batch_size,
         }
         if level == 0:
-            return Key(**common)
+            return CacheKey(**common)
         identity = {"shift": shift_identity(shift)}
-        return Key(**common, shift=shift.name, level=float(level), seed=self.seed, extra=identity)
+        return CacheKey(**common, shift=shift.name, level=float(level), seed=self.seed, extra=identity)
 
-    def features_key(self, shift: Shift, level: float, layers: Sequence[str]) -> Key:
+    def features_key(self, shift: Shift, level: float, layers: Sequence[str]) -> CacheKey:
         """What decides these features: what decides the logits, and where one looks."""
         key = self.key(shift, level)
         return dataclasses.replace(key, extra={**key.extra, "layers": list(layers)})
@@ -238,11 +239,11 @@ class Collector:
 
     def _count(self, what: str, rows: int) -> None:
         self.evaluated += rows
-        if self.on_rows is not None:
-            self.on_rows(what, rows)
+        if self.on_progress is not None:
+            self.on_progress(what, rows)
 
 
-def collect_shard(job: Job, shard: Shard, tell: OnRows) -> Logits | None:
+def collect_shard(job: Job, shard: Shard, tell: OnProgress) -> Logits | None:
     """Compute a shard: into the store, part by part, or where there is none, as the answer."""
     batches = _compute(job, shard, tell)
     if job.store is None or shard.key is None:
@@ -270,7 +271,7 @@ def collect_shard(job: Job, shard: Shard, tell: OnRows) -> Logits | None:
     return None
 
 
-def _compute(job: Job, shard: Shard, tell: OnRows) -> Iterator[tuple[int, Logits]]:
+def _compute(job: Job, shard: Shard, tell: OnProgress) -> Iterator[tuple[int, Logits]]:
     what = f"{shard.shift.name} {shard.level:g}" if shard.level else "clean"
     start = shard.start
     for inputs, labels, indices in job.source.batches(job.model.batch_size, shard.start, shard.stop):
@@ -283,19 +284,19 @@ def _compute(job: Job, shard: Shard, tell: OnRows) -> Iterator[tuple[int, Logits
 
 @dataclass(frozen=True, eq=False)
 class _Finish:
-    key: Key
+    key: CacheKey
     n: int
 
     def __str__(self) -> str:
         return f"the stored rows of {self.key.shift} {self.key.level}"
 
 
-def _look(job: Job, task: _Finish, tell: OnRows) -> list[tuple[int, int]]:
+def _look(job: Job, task: _Finish, tell: OnProgress) -> list[tuple[int, int]]:
     assert job.store is not None
     return job.store.missing(task.key, task.n)
 
 
-def _finish(job: Job, task: _Finish, tell: OnRows) -> None:
+def _finish(job: Job, task: _Finish, tell: OnProgress) -> None:
     assert job.store is not None
     job.store.finish(task.key, task.n)
 

@@ -12,17 +12,19 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators import Calibrator
-from driftcal.calibrators.adaptive import predict_windows
-from driftcal.calibrators.features import FeatureCalibrator
-from driftcal.collect import Collector
-from driftcal.metrics.bootstrap import draw, interval_of
-from driftcal.metrics.ordered import Ordered
-from driftcal.metrics.scores import WORST_NLL, Scores
-from driftcal.metrics.statistics import Statistics, bin_edges
-from driftcal.metrics.summary import DEBIASED_BINS
-from driftcal.perturb.shift import Shift
-from driftcal.results import POOLED, CalibratorInfo, ResultRow, Results, ShiftInfo
-from driftcal.sharded import each_part
+from driftcal.calibrators.samplewise.feature_calibrator import FeatureCalibrator
+from driftcal.calibrators.windowed.windowed_calibrator import predict_windows
+from driftcal.engines.remote_passes import map_logits
+from driftcal.metrics.all_metrics import DEBIASED_BINS
+from driftcal.metrics.bins import bin_edges, bin_indices
+from driftcal.metrics.bootstrap import resample_counts
+from driftcal.metrics.intervals import bootstrap_interval
+from driftcal.metrics.sample_scores import WORST_NLL, SampleScores
+from driftcal.metrics.sorted_samples import SortedSamples
+from driftcal.metrics.statistics import Statistics
+from driftcal.pipeline.collect import Collector
+from driftcal.pipeline.results import POOLED, CalibratorInfo, ResultRow, Results, ShiftInfo
+from driftcal.shifts.shift import Shift
 from driftcal.types import Array, Float64, Labels
 
 #: Metrics that carry an interval; they are sums over images, so that a replicate is one matrix product.
@@ -33,7 +35,7 @@ OnWorlds = Callable[[str, str, Mapping[str, Float64]], None]
 
 
 @dataclass(frozen=True)
-class Contender:
+class Candidate:
     """A fitted calibrator under the name it has in tables, e.g. ``irm-p``, and what it was tuned on."""
 
     name: str
@@ -56,9 +58,9 @@ class Contender:
         )
 
 
-def evaluate_contenders(
+def evaluate_candidates(
     collector: Collector,
-    contenders: Sequence[Contender],
+    candidates: Sequence[Candidate],
     shifts: Sequence[Shift],
     *,
     suite: str,
@@ -73,7 +75,7 @@ def evaluate_contenders(
 ) -> Results:
     """Every contender on every shift and level, on each shift pooled over its levels, and the same by group.
 
-    Intervals resample images: one image with all its levels and all contenders is one unit. `on_worlds` sees the
+    Intervals resample images: one image with all its levels and all candidates is one unit. `on_worlds` sees the
     replicates behind the intervals of each shift: worlds are the same for all of them, so means and differences have theirs.
     `layers` are those of the model that a contender looks at which needs its features.
     """
@@ -87,72 +89,70 @@ def evaluate_contenders(
     collector.gather((shift, level) for shift in shifts for level in shift.levels or (0,))
     for shift in shifts:
         levels = shift.levels or (0,)
-        seen: dict[str, list[Scores]] = {contender.name: [] for contender in contenders}
-        given: dict[str, Any] = {"labels": labels, "calibrators": [contender.calibrator for contender in contenders]}
+        seen: dict[str, list[SampleScores]] = {candidate.name: [] for candidate in candidates}
+        given: dict[str, Any] = {"labels": labels, "calibrators": [candidate.calibrator for candidate in candidates]}
         conditions = [collector.part(shift, level) for level in levels]
-        if any(contender.calibrator.needs_features for contender in contenders):  # features are made here, not stored
+        if any(candidate.calibrator.needs_features for candidate in candidates):  # features are made here, not stored
             found = [
                 _scores(np.asarray(part), **given, features=collector.features(shift, level, layers))
                 for level, part in zip(levels, conditions, strict=True)
             ]
         else:
-            found = each_part(_scores, conditions, given)
+            found = map_logits(_scores, conditions, given)
         for scored in found:
-            for contender, one in zip(contenders, scored, strict=True):
-                seen[contender.name].append(one)
-        for contender in contenders:
+            for candidate, one in zip(candidates, scored, strict=True):
+                seen[candidate.name].append(one)
+        for candidate in candidates:
             for group, chosen in parts:
-                scores = [_take(s, chosen) for s in seen[contender.name]]
+                scores = [_take(s, chosen) for s in seen[candidate.name]]
                 resample = resampler if group is None else None
-                rows += _rows(contender.name, shift.name, levels, scores, n_bins, resample, group, on_worlds)
+                rows += _rows(candidate.name, shift.name, levels, scores, n_bins, resample, group, on_worlds)
     return Results(
         suite=suite,
         n_bins=n_bins,
-        calibrators=[contender.info for contender in contenders],
+        calibrators=[candidate.info for candidate in candidates],
         shifts=[_shift_info(shift) for shift in shifts],
         rows=rows,
-        ladder=ladder,
-        about={**(about or {}), "versions": versions()},
+        perturbation=ladder,
+        metadata={**(about or {}), "versions": versions()},
     )
 
 
 def _scores(
     logits: Array, labels: Labels, calibrators: Sequence[Calibrator], features: Mapping[str, Array] | None = None
-) -> list[Scores]:
+) -> list[SampleScores]:
     """What every calibrator makes of one condition; one that adapts sees consecutive windows of it, without labels."""
     return [
-        Scores.of_checked(
+        SampleScores.of_probabilities(
             labels,
             one.predict_proba(logits, features) if isinstance(one, FeatureCalibrator) else predict_windows(one, logits),
-            None,
-            positive=False,
         )
         for one in calibrators
     ]
 
 
-def _take(scores: Scores, chosen: Array) -> Scores:
+def _take(scores: SampleScores, chosen: Array) -> SampleScores:
     if len(chosen) == len(scores):
         return scores
-    return Scores._of(scores.columns[chosen], None, positive=False)
+    return SampleScores.of_columns(scores.columns[chosen])
 
 
 def _rows(
     name: str,
     shift: str,
     levels: Iterable[float],
-    scores: Sequence[Scores],
+    scores: Sequence[SampleScores],
     n_bins: int,
     resampler: _Resampler | None,
     group: str | None,
     on_worlds: OnWorlds | None,
 ) -> list[ResultRow]:
-    pooled = Scores._of(np.concatenate([s.columns for s in scores]), None, positive=False)
-    cases: list[tuple[float | str, Scores, Sequence[Scores]]] = [
+    pooled = SampleScores.of_columns(np.concatenate([s.columns for s in scores]))
+    cases: list[tuple[float | str, SampleScores, Sequence[SampleScores]]] = [
         (level, one, [one]) for level, one in zip(levels, scores, strict=True)
     ]
     cases.append((POOLED, pooled, scores))
-    statistics = [Statistics.of_scores(whole, n_bins=n_bins) for _, whole, _ in cases]
+    statistics = [Statistics.of_samples(whole, n_bins=n_bins) for _, whole, _ in cases]
     intervals: Sequence[Mapping[str, Sequence[float]]] = [{}] * len(cases)
     if resampler is not None:
         worlds = resampler.worlds([parts for _, _, parts in cases])
@@ -164,18 +164,18 @@ def _rows(
             calibrator=name,
             shift=shift,
             level=level,
-            rows=found.rows,
+            n_samples=found.n_samples,
             ece=found.ece,
-            ece_floor=found.ece_floor,
+            null_ece=found.null_ece,
             accuracy=found.accuracy,
             confidence=found.confidence,
-            gap=found.gap,
+            calibration_gap=found.calibration_gap,
             entropy=found.entropy,
             nll=found.nll,
             brier=found.brier,
             mce=found.mce,
-            debiased_ece=math.sqrt(Ordered.of_scores(whole).debiased(whole.weights, DEBIASED_BINS)),
-            clipped=found.clipped,
+            debiased_ece=math.sqrt(SortedSamples.by_confidence(whole).debiased(whole.weights, DEBIASED_BINS)),
+            clipped=found.n_clipped,
             bins={
                 "weight": found.bin_weight.tolist(),
                 "confidence": found.bin_confidence.tolist(),
@@ -194,11 +194,11 @@ class _Resampler:
     def __init__(self, n: int, draws: int, n_bins: int, seed: int = 0) -> None:
         self.counts = np.empty((draws, n))
         for replicate in range(draws):
-            draw(seed, replicate, self.counts[replicate])
+            resample_counts(seed, replicate, self.counts[replicate])
         self.edges = bin_edges(n_bins)
         self.noise = np.abs(np.random.default_rng(seed).standard_normal((draws, n_bins)))
 
-    def worlds(self, cases: Sequence[Sequence[Scores]]) -> list[Float64]:
+    def worlds(self, cases: Sequence[Sequence[SampleScores]]) -> list[Float64]:
         """For each case, levels of the same images pooled: (draws, bins + scores) mean residuals and mean scores."""
         n, width = self.counts.shape[1], len(self.edges) - 1 + len(_SUMS)
         tables: dict[int, Float64] = {}
@@ -211,12 +211,11 @@ class _Resampler:
         of = {key: sums[:, k * width : (k + 1) * width] for k, key in enumerate(tables)}
         return [np.sum([of[id(scores)] for scores in parts], axis=0) / (n * len(parts)) for parts in cases]
 
-    def _table(self, scores: Scores) -> Float64:
+    def _table(self, scores: SampleScores) -> Float64:
         """Per image: what it adds to each bin's residual, then its scores."""
         n, n_bins = self.counts.shape[1], len(self.edges) - 1
         table: Float64 = np.zeros((n, n_bins + len(_SUMS)))
-        index = np.clip(np.searchsorted(self.edges, scores.confidence) - 1, 0, n_bins - 1)
-        table[np.arange(n), index] = scores.confidence - scores.outcome
+        table[np.arange(n), bin_indices(scores.confidence, self.edges)] = scores.confidence - scores.outcome
         clipped = np.minimum(scores.nll, WORST_NLL)
         table[:, n_bins:] = np.stack([scores.correct, clipped, scores.brier, scores.entropy], axis=1)
         return table
@@ -224,19 +223,23 @@ class _Resampler:
     def metrics(self, world: Float64) -> dict[str, Float64]:
         """What the worlds of a case say, by metric."""
         residuals = world[:, : len(self.edges) - 1]
-        found = {"ece": np.abs(residuals).sum(axis=1), "gap": residuals.sum(axis=1)}
+        found = {"ece": np.abs(residuals).sum(axis=1), "calibration_gap": residuals.sum(axis=1)}
         return found | {name: world[:, len(self.edges) - 1 + k] for k, name in enumerate(_SUMS)}
 
     def intervals(self, statistics: Statistics, world: Float64) -> dict[str, list[float]]:
         """(low, high) of the ECE, the signed gap and the mean scores of a case."""
         # what the ECE of a calibrated model with these confidences would be: an interval below that reaches 0
-        calibrated = self.noise @ np.sqrt(statistics.bin_variance) / statistics.weight
+        calibrated = self.noise @ np.sqrt(statistics.bin_variance) / statistics.total_weight
         worlds = self.metrics(world)
         found = {
-            "ece": interval_of(statistics.ece, worlds["ece"], bounds=(0, 1), calibrated=calibrated),
-            "gap": interval_of(statistics.gap, worlds["gap"], bounds=(-1, 1)),
+            "ece": bootstrap_interval(statistics.ece, worlds["ece"], bounds=(0, 1), null_replicates=calibrated),
+            "calibration_gap": bootstrap_interval(
+                statistics.calibration_gap, worlds["calibration_gap"], bounds=(-1, 1)
+            ),
         }
-        found |= {name: interval_of(getattr(statistics, name), worlds[name], bounds=(0, np.inf)) for name in _SUMS}
+        found |= {
+            name: bootstrap_interval(getattr(statistics, name), worlds[name], bounds=(0, np.inf)) for name in _SUMS
+        }
         return {name: [interval.low, interval.high] for name, interval in found.items()}
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from driftcal.calibrators.artefact import load, notes
+from driftcal.cache import LogitCache
+from driftcal.calibrators.serialization import load, notes
 from driftcal.errors import ArtefactError
-from driftcal.results import Results
-from driftcal.store import Store
+from driftcal.pipeline.results import Results
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if place.name == "results.json" or (place / "results.json").is_file():
         return _run(Results.load(place))
     if (place / "store.json").is_file():
-        return {"kind": "store", "conditions": Store(place).describe()}
+        return {"kind": "store", "conditions": LogitCache(place).describe()}
     if place.is_dir():
         raise ArtefactError(
             f"{str(place)!r} must be a calibrator file, a run folder with results.json or a store with store.json; it is another folder."
@@ -59,8 +59,8 @@ def _run(results: Results) -> dict[str, Any]:
         "groups": results.groups,
         "rows": len(results.rows),
         "bins": results.n_bins,
-        "ladder": results.ladder,
-        "about": dict(results.about),
+        "ladder": results.perturbation,
+        "about": dict(results.metadata),
     }
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrated import CalibratedModel
-from driftcal.calibrators.artefact import notes
+from driftcal.calibrators.serialization import notes
+from driftcal.data import open_source
 from driftcal.errors import DataError
 from driftcal.models import open_model
-from driftcal.sources import open_source
+from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.types import Array
 
 _INPUTS = ("x", "inputs", "images", "features")

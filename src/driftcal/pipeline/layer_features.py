@@ -9,52 +9,52 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators import CALIBRATORS, make_calibrator
-from driftcal.collect import Collector
 from driftcal.models import pooled_features
-from driftcal.perturb import get_shift
-from driftcal.perturb.shift import Shift
+from driftcal.pipeline.collect import Collector
+from driftcal.shifts import get_shift
+from driftcal.shifts.shift import Shift
 from driftcal.types import AnyArray, Array
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class CollectedFeatures:
     """Features of a ladder's rungs, layer by layer, the clean rung first; of training rows too, where there are any.
 
     >>> rung = {"early": np.eye(60)[:3]}
-    >>> Seen([rung, rung]).beside("md-ts", np.array([True, False, True]))["features"]["early"].shape
+    >>> CollectedFeatures([rung, rung]).beside("md-ts", np.array([True, False, True]))["features"]["early"].shape
     (4, 60)
-    >>> Seen([rung]).methods, Seen([rung], reference={"early": np.eye(60)}).methods, Seen([rung]).beside("ts")
+    >>> CollectedFeatures([rung]).methods, CollectedFeatures([rung], reference={"early": np.eye(60)}).methods, CollectedFeatures([rung]).beside("ts")
     (('md-ts',), ('dac', 'dac-pts', 'md-ts'), {})
-    >>> Seen([rung], reference=rung).why_not
+    >>> CollectedFeatures([rung], reference=rung).why_not
     'DAC, DAC-PTS were left out: they compare inputs with 50 training inputs or more, and the reference has 3.'
     """
 
-    rungs: Sequence[Mapping[str, Array]] = ()
+    by_level: Sequence[Mapping[str, Array]] = ()
     reference: Mapping[str, Array] | None = None
 
     @classmethod
     def of(
         cls, collector: Collector, noise: Shift | None, ladder: Mapping[str, Any] | None, layers: Sequence[str]
-    ) -> Seen:
+    ) -> CollectedFeatures:
         """Looks at the collector's source on every rung of the ladder, without one at the clean rows."""
         levels = [0.0] if ladder is None else [float(level["epsilon"]) for level in ladder["levels"]]
         return cls([collector.features(noise or get_shift("gaussian"), level, layers) for level in levels])
 
-    def compared_with(self, collector: Collector, training: AnyArray) -> Seen:
+    def compared_with(self, collector: Collector, training: AnyArray) -> CollectedFeatures:
         """The same beside what the model shows of training inputs."""
-        return Seen(self.rungs, pooled_features(collector.model, training, list(self.rungs[0])))
+        return CollectedFeatures(self.by_level, pooled_features(collector.model, training, list(self.by_level[0])))
 
     @property
     def methods(self) -> tuple[str, ...]:
         """The calibrators that look inside a model and can be fitted on this."""
         looking = [name for name, kind in CALIBRATORS.items() if kind.needs_features]
-        return tuple(name for name in looking if self.rungs and _neighbours(name) <= self._training)
+        return tuple(name for name in looking if self.by_level and _neighbours(name) <= self._training)
 
     @property
     def why_not(self) -> str:
         """In words, why others of them cannot; nothing where all can, or nobody looked."""
         others = {name: _neighbours(name) for name in CALIBRATORS if _neighbours(name) > self._training}
-        if not self.rungs or not others:
+        if not self.by_level or not others:
             return ""
         have = "there is no reference" if self.reference is None else f"the reference has {self._training}"
         return (
@@ -67,9 +67,9 @@ class Seen:
         return 0 if self.reference is None else len(next(iter(self.reference.values())))
 
     @property
-    def clean(self) -> Seen:
+    def clean(self) -> CollectedFeatures:
         """The clean rung alone."""
-        return Seen(self.rungs[:1], self.reference)
+        return CollectedFeatures(self.by_level[:1], self.reference)
 
     def beside(self, method: str, chosen: Array | None = None) -> dict[str, Any]:
         """What `fit` of a method takes beside the logits of all rungs, of each only the `chosen` rows; most take nothing."""
@@ -77,7 +77,10 @@ class Seen:
         if not kind.needs_features:
             return {}
         pick: Any = slice(None) if chosen is None else chosen
-        features = {layer: np.concatenate([rung[layer][pick] for rung in self.rungs]) for layer in self.rungs[0]}
+        features = {
+            layer: np.concatenate([level_data[layer][pick] for level_data in self.by_level])
+            for layer in self.by_level[0]
+        }
         return {"features": features, **({"reference": self.reference} if kind.needs_reference else {})}
 
 

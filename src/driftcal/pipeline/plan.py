@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from driftcal.calibrated import CalibratedModel, as_store, evaluate, suite_for
-from driftcal.calibrators.artefact import notes as artefact_notes
-from driftcal.collect import Collector, OnRows
+from driftcal.cache import LogitCache
+from driftcal.calibrators.serialization import notes as artefact_notes
+from driftcal.data import Source, open_source
 from driftcal.engines import Engine
 from driftcal.errors import InputError
+from driftcal.io.paths import as_path
 from driftcal.models import Model, open_model
-from driftcal.perturb.shift import Shift
-from driftcal.places import as_path
-from driftcal.results import Results
-from driftcal.rivalry import ladder_conditions, rivals, validation_of
-from driftcal.sources import Source, open_source
-from driftcal.store import Store
-from driftcal.tuning import shift_for, tune
+from driftcal.pipeline.calibrated_model import CalibratedModel, as_store, evaluate, suite_for
+from driftcal.pipeline.collect import Collector, OnProgress
+from driftcal.pipeline.compare import compare_methods, ladder_conditions, validation_of
+from driftcal.pipeline.results import Results
+from driftcal.pipeline.tune import shift_for, tune
+from driftcal.shifts.shift import Shift
 
 Conditions = Sequence[tuple[Shift, float]]
 Place = str | os.PathLike[str]
@@ -108,18 +108,20 @@ class TuningRun:
             return []
         shift, store = known[-1][0], collector.store
         searched = self.options.get("shift", "gaussian") is not None and shift.levels is None
-        rungs = self.options.get("levels", 10) if searched else len(known)
+        by_level = self.options.get("levels", 10) if searched else len(known)
         stored = sum(store is not None and collector.features_key(*one, layers) in store for one in known)
         stored += _known_levels(collector, shift, layers) if searched else 0
-        passes = float(max(0, rungs - stored))
-        looks = [Part(f"{collector.source.name}, features", len(collector.source), rungs, passes)]
+        passes = float(max(0, by_level - stored))
+        looks = [Part(f"{collector.source.name}, features", len(collector.source), by_level, passes)]
         if reference is not None:
             looks.append(Part(f"{getattr(reference, 'name', 'reference')}, features", len(reference), 1, 1.0))
         return looks
 
-    def run(self, *, on_rows: OnRows | None = None, engine: Engine | None = None) -> CalibratedModel:
+    def run(self, *, on_progress: OnProgress | None = None, engine: Engine | None = None) -> CalibratedModel:
         """Algorithm 1 and the fit."""
-        return tune(self.model, self.validation, store=self.store, on_rows=on_rows, engine=engine, **self.options)
+        return tune(
+            self.model, self.validation, store=self.store, on_progress=on_progress, engine=engine, **self.options
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,25 +188,25 @@ class EvaluationRun:
     def run(
         self,
         *,
-        on_rows: OnRows | None = None,
+        on_progress: OnProgress | None = None,
         about: Mapping[str, Any] | None = None,
         engine: Engine | None = None,
     ) -> Results:
-        """All contenders on all shifts and levels."""
-        contenders = None
+        """All candidates on all shifts and levels."""
+        candidates = None
         if self._compares:
-            contenders = rivals(
+            candidates = compare_methods(
                 self.tuned, self.validation, methods=self.methods, t_max=self.t_max, store=self._opened,
-                on_rows=on_rows, engine=engine,
+                on_progress=on_progress, engine=engine,
             )  # fmt: skip
         return evaluate(
             self.tuned, self.test, suite=self.suite, seed=self.seed, n_bins=self.n_bins, group=self.group,
-            contenders=contenders, store=self._opened, on_rows=on_rows, engine=engine,
+            candidates=candidates, store=self._opened, on_progress=on_progress, engine=engine,
             about={**({"group": self.group} if self.group else {}), **(about or {})},
         )  # fmt: skip
 
     @cached_property
-    def _opened(self) -> Store | None:
+    def _opened(self) -> LogitCache | None:
         """The store, opened once: what it has checked it does not check again."""
         return as_store(self.store)
 
@@ -233,7 +235,7 @@ def _with_groups(test: Any, group: str | None) -> Source:
     return open_source(test, group=group) if named else open_source(test)
 
 
-def _store_if_there(place: Place | None) -> Store | None:
+def _store_if_there(place: Place | None) -> LogitCache | None:
     """A plan writes nothing: a store that does not exist yet is an empty one."""
     return None if place is None or not _exists(place) else as_store(place)
 

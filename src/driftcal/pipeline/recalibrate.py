@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from driftcal import checks
 from driftcal.calibrators import Calibrator, Identity
-from driftcal.calibrators.artefact import load, notes
-from driftcal.deploy.blend import Pair, check_classes, checked_pair, class_names, refit
+from driftcal.calibrators.serialization import load, notes
+from driftcal.core import validation
 from driftcal.errors import InputError, NotFittedError, WouldBeWorse
-from driftcal.files import fingerprint, sha256_file
+from driftcal.io.files import fingerprint, sha256_file
 from driftcal.metrics import Evaluation, difference, evaluate
+from driftcal.pipeline.blend import Pair, check_classes, checked_pair, class_names, refit
 from driftcal.types import AnyArray, Array
 
 #: Fewer labelled rows cannot tell better from worse.
@@ -124,9 +124,10 @@ def recalibrate(
         held_out[outside] = refit(fitted, part, share, known, seed).predict_log_proba(rows[0][outside])
     final = _best_weight(fitted, rows, fold, known, seed) if chosen is None else chosen
 
-    options: dict[str, Any] = {"n_bins": n_bins, "intervals": True, "draws": DRAWS, "groups": units, "seed": seed}
-    before = evaluate(fitted.predict_log_proba(rows[0]), rows[1], **options)
-    after = evaluate(held_out, rows[1], **options)
+    resampling = {"intervals": True, "n_resamples": DRAWS, "groups": units, "random_state": seed}
+    options: dict[str, Any] = {"n_bins": n_bins, **resampling}
+    before = evaluate(rows[1], fitted.predict_log_proba(rows[0]), **options)
+    after = evaluate(rows[1], held_out, **options)
     about = {
         "data": fingerprint({"logits": rows[0], "labels": rows[1]}),
         "old_data": None if known is None else fingerprint({"logits": known[0], "labels": known[1]}),
@@ -224,7 +225,7 @@ def _weight(weight: float | str) -> float | None:
 
 def _folds(n: int, groups: AnyArray, seed: int) -> tuple[Array, Array | None]:
     """The fold of each row, groups kept together; and the groups as an array."""
-    units = None if groups is None else checks.as_array(groups, "groups").reshape(-1)
+    units = None if groups is None else validation.as_array(groups, "groups").reshape(-1)
     if units is not None and len(units) != n:
         raise InputError(f"groups must name one group per row; there are {n} rows and {len(units)} groups.")
     member = np.arange(n) if units is None else np.unique(units, return_inverse=True)[1]

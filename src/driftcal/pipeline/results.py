@@ -1,6 +1,6 @@
-"""What an evaluation found: one row per calibrator, shift and level, and everything needed to repeat it.
+"""The result of an evaluation: one row per calibrator, shift and level, and everything needed to repeat it.
 
-``run/results.json`` is the whole of it; reports and tables are drawn from there and from nothing else.
+``run/results.json`` holds all of it. Reports and tables are drawn from that file alone.
 """
 
 from __future__ import annotations
@@ -14,33 +14,38 @@ from pathlib import Path
 from typing import Any
 
 from driftcal.errors import ArtefactError, UnknownName, need
-from driftcal.files import write_atomic
+from driftcal.io.files import write_atomic
 
-_FORMAT, _VERSION = "driftcal-results", 1
+_FORMAT, _VERSION = "driftcal-results", 2
 
 #: The level of a row that pools all levels of its shift, level 0 included: its ECE is the micro-averaged one.
 POOLED = "all"
-#: The metrics every row carries.
-METRICS = ("ece", "accuracy", "confidence", "gap", "entropy", "nll", "brier", "mce", "debiased_ece")
+#: The metrics of every row.
+METRICS = ("ece", "accuracy", "confidence", "calibration_gap", "entropy", "nll", "brier", "mce", "debiased_ece")
+#: What `CalibratorInfo.form` may be.
+PER_SAMPLE, WINDOWED = "per-sample", "windowed"
+#: What `CalibratorInfo.tuned_on` is for the uncalibrated model, and for a calibrator tuned without perturbed samples.
+NOTHING, CLEAN_SAMPLES = "nothing", "clean samples"
 
 
 @dataclass(frozen=True)
 class ResultRow:
     """The metrics of one calibrator on one shift at one level; `level` is a number, or "all" for all of them pooled.
 
-    `bins` holds weight, confidence and outcome summed per bin of confidence: the reliability diagram and the
-    distribution of confidence. `intervals` maps a metric to (low, high). `group` names a part of the data.
+    `null_ece` is the ECE that a perfectly calibrated model with these confidences would show. `bins` holds weight,
+    confidence and outcome summed per bin of confidence. `intervals` maps a metric to (low, high). `group` names a part
+    of the data.
     """
 
     calibrator: str
     shift: str
     level: float | str
-    rows: int
+    n_samples: int
     ece: float
-    ece_floor: float
+    null_ece: float
     accuracy: float
     confidence: float
-    gap: float
+    calibration_gap: float
     entropy: float
     nll: float
     brier: float
@@ -54,7 +59,11 @@ class ResultRow:
 
 @dataclass(frozen=True)
 class CalibratorInfo:
-    """How a calibrator of the table came to be: `tuned_on` is "nothing", "clean rows" or the name of a ladder's shift."""
+    """A calibrator of the table: its method, its form and what it was tuned on.
+
+    `tuned_on` is "nothing", "clean samples" or the name of the shift that perturbed the samples. `form` is "per-sample",
+    or "windowed" with its `window_size`.
+    """
 
     name: str
     label: str
@@ -63,11 +72,13 @@ class CalibratorInfo:
     keeps_accuracy: bool
     temperature: float | None = None
     warnings: Sequence[str] = ()
+    form: str = PER_SAMPLE
+    window_size: int | None = None
 
 
 @dataclass(frozen=True)
 class ShiftInfo:
-    """A shift of the suite, its levels in order, and what each level means in words ("40°", "severity 3")."""
+    """A shift of the suite, its levels in order, and the label of each level ("40°", "severity 3")."""
 
     name: str
     levels: Sequence[float]
@@ -75,8 +86,11 @@ class ShiftInfo:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """One line of the headline table. Means and the worst are over the shifts of the suite, each pooled over its levels."""
+class CalibratorSummary:
+    """One line of the headline table. Means and the worst are over the shifts, each pooled over its levels.
+
+    `mean_condition_ece` is the mean over single conditions (shift and level), where opposite errors cannot cancel.
+    """
 
     calibrator: str
     in_domain_ece: float
@@ -87,14 +101,15 @@ class Summary:
     mean_nll: float
     mean_brier: float
     in_domain_accuracy: float
+    mean_condition_ece: float
 
 
 @dataclass(frozen=True, repr=False)
 class Results:
     """All rows of an evaluation, what was evaluated and how to repeat it.
 
-    `about` holds plain values: title, seed, model, data and their fingerprints, versions, command. `ladder` is
-    Algorithm 1's outcome, one mapping per level with level, target, accuracy and standard error.
+    `metadata` holds plain values: title, seed, model, data and their fingerprints, versions, command. `perturbation` is
+    the shift and the levels that the calibrator was tuned on.
     """
 
     suite: str
@@ -102,41 +117,44 @@ class Results:
     calibrators: Sequence[CalibratorInfo]
     shifts: Sequence[ShiftInfo]
     rows: Sequence[ResultRow]
-    ladder: Mapping[str, Any] | None = None
-    about: Mapping[str, Any] = field(default_factory=dict)
+    perturbation: Mapping[str, Any] | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """The headline table: what a notebook shows."""
+        """The headline table."""
         width = max(len(info.label) for info in self.calibrators)
-        head = f"{len(self.shifts)} shifts ({self.suite}), each pooled over its levels; ECE with {self.n_bins} bins"
+        head = f"ECE with {self.n_bins} bins; {len(self.shifts)} shifts ({self.suite}), each pooled over its levels"
         labels = {info.name: info.label for info in self.calibrators}
-        return "\n".join([head, f"{'':{width}}  in domain  under drift  worst", *(
-            f"{labels[line.calibrator]:{width}}  {line.in_domain_ece:9.3f}  {line.mean_ece:11.3f}  {line.worst_ece:.3f} {line.worst_shift}"
+        return "\n".join([head, f"{'':{width}}  in domain  under shift  worst shift         accuracy", *(
+            f"{labels[line.calibrator]:{width}}  {line.in_domain_ece:9.3f}  {line.mean_ece:11.3f}  "
+            f"{f'{line.worst_ece:.3f} {line.worst_shift}':18}  {line.in_domain_accuracy:8.3f}"
             for line in self.summary()
         )])  # fmt: skip
 
     def row(self, calibrator: str, shift: str, level: float | str = POOLED, group: str | None = None) -> ResultRow:
-        """The one row that these words name."""
+        """The row of one calibrator, shift, level and group."""
         for row in self.rows:
             if (row.calibrator, row.shift, row.level, row.group) == (calibrator, shift, level, group):
                 return row
-        known = {f"{r.calibrator} / {r.shift} / {r.level}" for r in self.rows}
-        raise UnknownName.of("result", f"{calibrator} / {shift} / {level}", known)
+        names = {f"{r.calibrator} / {r.shift} / {r.level}" for r in self.rows}
+        raise UnknownName.of("result", f"{calibrator} / {shift} / {level}", names)
 
     @property
     def groups(self) -> list[str]:
         """The named parts of the data, in order."""
         return list(dict.fromkeys(row.group for row in self.rows if row.group is not None))
 
-    def summary(self, group: str | None = None) -> list[Summary]:
-        """A line per calibrator: in domain against drift."""
+    def summary(self, group: str | None = None) -> list[CalibratorSummary]:
+        """A line per calibrator: in domain and under shift."""
         return [self._summary(info.name, group) for info in self.calibrators]
 
-    def _summary(self, name: str, group: str | None) -> Summary:
-        pooled = [row for row in self.rows if (row.calibrator, row.level, row.group) == (name, POOLED, group)]
-        clean = next(row for row in self.rows if (row.calibrator, row.level, row.group) == (name, 0, group))
+    def _summary(self, name: str, group: str | None) -> CalibratorSummary:
+        rows = [row for row in self.rows if (row.calibrator, row.group) == (name, group)]
+        pooled = [row for row in rows if row.level == POOLED]
+        conditions = [row for row in rows if row.level not in (POOLED, 0)]
+        clean = next(row for row in rows if row.level == 0)
         worst = max(pooled, key=lambda row: row.ece)
-        return Summary(
+        return CalibratorSummary(
             calibrator=name,
             in_domain_ece=clean.ece,
             mean_ece=_mean(row.ece for row in pooled),
@@ -146,6 +164,7 @@ class Results:
             mean_nll=_mean(row.nll for row in pooled),
             mean_brier=_mean(row.brier for row in pooled),
             in_domain_accuracy=clean.accuracy,
+            mean_condition_ece=_mean(row.ece for row in conditions or [clean]),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -181,12 +200,14 @@ class Results:
             raise ArtefactError(
                 f"{path} must hold the results of an evaluation; there is no such file. Run evaluate first."
             ) from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ArtefactError(f"{path} must be results.json as evaluate writes it; it is not: {error}") from error
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Results:
-        """What `to_dict` wrote."""
+        """The results that `to_dict` wrote, of this version or an earlier one."""
+        if values.get("format") == _FORMAT and values.get("version") == 1:
+            values = _from_version_1(values)
         if values.get("format") != _FORMAT or values.get("version") != _VERSION:
             raise ValueError(f"format {values.get('format')!r}, version {values.get('version')!r}")
         return cls(
@@ -195,11 +216,30 @@ class Results:
             calibrators=tuple(CalibratorInfo(**c) for c in values["calibrators"]),
             shifts=tuple(ShiftInfo(**s) for s in values["shifts"]),
             rows=tuple(ResultRow(**r) for r in values["rows"]),
-            ladder=values["ladder"],
-            about=values["about"],
+            perturbation=values["perturbation"],
+            metadata=values["metadata"],
         )
 
 
+def _from_version_1(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Results of driftcal 0.1 under the names of today."""
+    names = {"rows": "n_samples", "ece_floor": "null_ece", "gap": "calibration_gap"}
+
+    def renamed(row: Mapping[str, Any]) -> dict[str, Any]:
+        intervals = {names.get(name, name): ends for name, ends in row["intervals"].items()}
+        return {**{names.get(name, name): value for name, value in row.items()}, "intervals": intervals}
+
+    tuned_on = {"clean rows": CLEAN_SAMPLES}
+    return {
+        **values,
+        "version": _VERSION,
+        "calibrators": [{**c, "tuned_on": tuned_on.get(c["tuned_on"], c["tuned_on"])} for c in values["calibrators"]],
+        "rows": [renamed(row) for row in values["rows"]],
+        "perturbation": values["ladder"],
+        "metadata": values["about"],
+    }
+
+
 def _mean(values: Iterable[float]) -> float:
-    listed = list(values)
-    return math.fsum(listed) / len(listed)
+    numbers = list(values)
+    return math.fsum(numbers) / len(numbers)

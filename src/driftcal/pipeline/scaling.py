@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrators.temperature import nll_sums
-from driftcal.collect import Collector, Condition
-from driftcal.rows import BLOCK_SCORES, LANES
-from driftcal.sharded import MANY
+from driftcal.calibrators.scaling.temperature import nll_sums
+from driftcal.core.blocks import BLOCK_SCORES
+from driftcal.core.passes import N_ACCUMULATORS
+from driftcal.engines.remote_passes import MAX_BLOCKS_PER_TASK
+from driftcal.pipeline.collect import Collector, Condition
 
 #: Passes over all scores that tuning one method takes (docs/how-data-flows.md), previews left out; and of an evaluation.
 FIT_PASSES = 8
@@ -123,7 +124,7 @@ class Workload:
     @property
     def lanes(self) -> int:
         """How many workers a pass of a fit can use."""
-        return max(LANES, math.ceil(self.scores / BLOCK_SCORES / MANY))
+        return max(N_ACCUMULATORS, math.ceil(self.scores / BLOCK_SCORES / MAX_BLOCKS_PER_TASK))
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
-from driftcal.calibrators.adaptive import WINDOW, predict_windows
-from driftcal.calibrators.features import FeatureCalibrator
-from driftcal.calibrators.rungs import rung_weights
+from driftcal.calibrators.levels import level_weights
+from driftcal.calibrators.samplewise.feature_calibrator import FeatureCalibrator
+from driftcal.calibrators.windowed.windowed_calibrator import WINDOW, predict_windows
+from driftcal.engines.remote_passes import ConditionLogits, map_logits, stack
 from driftcal.errors import DidNotConverge, UnknownName
-from driftcal.inside import Seen
 from driftcal.metrics import Statistics
-from driftcal.sharded import Part, each_part, stack
+from driftcal.pipeline.layer_features import CollectedFeatures
 from driftcal.types import Array, Labels, Logits
 
 #: What weighs how much: (clean rows, all levels of the ladder pooled).
@@ -71,7 +71,7 @@ class Choice:
 
 
 def choose(
-    levels: Sequence[Part],
+    levels: Sequence[ConditionLogits],
     labels: Labels,
     *,
     keep_accuracy: bool = False,
@@ -80,7 +80,7 @@ def choose(
     clean_weight: float | None = None,
     adaptive: bool = True,
     candidates: Sequence[str] | None = None,
-    seen: Seen | None = None,
+    seen: CollectedFeatures | None = None,
 ) -> Choice:
     """Compare candidates by five-fold cross-validation over images: an image with all its levels is in one fold.
 
@@ -92,7 +92,7 @@ def choose(
     """
     if focus not in FOCUS:
         raise UnknownName.of("focus", focus, FOCUS)
-    inside = seen or Seen()
+    inside = seen or CollectedFeatures()
     wanted = (*CANDIDATES, *inside.methods) if candidates is None else candidates
     names, reasons = _entrants(levels, labels, wanted, keep_accuracy, adaptive, inside)
     trials = sorted(
@@ -144,12 +144,12 @@ def choose(
 
 
 def _entrants(
-    levels: Sequence[Part],
+    levels: Sequence[ConditionLogits],
     labels: Labels,
     candidates: Sequence[str],
     keep_accuracy: bool,
     adaptive: bool,
-    seen: Seen,
+    seen: CollectedFeatures,
 ) -> tuple[list[str], list[str]]:
     """Which candidates are tried, and in words why others are not."""
     n_classes, reasons = levels[0].shape[1], []
@@ -180,12 +180,12 @@ def _entrants(
 
 def _race(
     names: Sequence[str],
-    levels: Sequence[Part],
+    levels: Sequence[ConditionLogits],
     labels: Labels,
     focus: str,
     t_max: float | None,
     clean_weight: float | None,
-    seen: Seen,
+    seen: CollectedFeatures,
 ) -> list[Trial]:
     """Fold by fold, the errors of all candidates that are not yet hopeless; one that cannot be tuned has none."""
     fold = np.random.default_rng(0).permutation(len(labels)) % _FOLDS
@@ -217,28 +217,28 @@ def _race(
 
 def _judge(
     name: str,
-    levels: Sequence[Part],
+    levels: Sequence[ConditionLogits],
     labels: Labels,
     held: Array,
     t_max: float | None,
     clean_weight: float | None,
-    seen: Seen,
+    seen: CollectedFeatures,
 ) -> tuple[Statistics, Statistics]:
     """How the candidate, tuned on the other rows, does on the clean ones of `held`, and on those of all levels."""
-    kept, weights = ~held, rung_weights(len(levels), clean_weight)
+    kept, weights = ~held, level_weights(len(levels), clean_weight)
     logits, kept_labels = stack(levels, labels, kept, weights=weights)
-    rungs = np.repeat(np.arange(len(levels)), np.count_nonzero(kept))
+    by_level = np.repeat(np.arange(len(levels)), np.count_nonzero(kept))
     row_weights = None if weights is None or kept_labels is None else np.repeat(weights, np.count_nonzero(kept))
     wishes = {"t_max": t_max, "tol": TRIAL_TOL}
     known = make_calibrator(name).get_params()
     fitted = make_calibrator(name, **{key: wish for key, wish in wishes.items() if key in known and wish is not None})
-    fitted.fit(logits, kept_labels, levels=rungs, sample_weight=row_weights, **seen.beside(name, kept))
+    fitted.fit(logits, kept_labels, levels=by_level, sample_weight=row_weights, **seen.beside(name, kept))
     if isinstance(fitted, FeatureCalibrator):  # features are here, not in a store
         clean, *rest = [
-            _held_inside(np.asarray(z), labels, held, fitted, x) for z, x in zip(levels, seen.rungs, strict=True)
+            _held_inside(np.asarray(z), labels, held, fitted, x) for z, x in zip(levels, seen.by_level, strict=True)
         ]
     else:
-        clean, *rest = each_part(_held_out, levels, {"labels": labels, "held": held, "fitted": fitted})
+        clean, *rest = map_logits(_held_out, levels, {"labels": labels, "held": held, "fitted": fitted})
     return clean, sum(rest, clean)
 
 
@@ -246,8 +246,8 @@ def _held_inside(
     logits: Logits, labels: Labels, held: Array, fitted: FeatureCalibrator, features: Mapping[str, Array]
 ) -> Statistics:
     shown = {layer: rows[held] for layer, rows in features.items()}
-    return Statistics.of_probabilities(labels[held], fitted.predict_proba(logits[held], shown))
+    return Statistics.of(labels[held], fitted.predict_proba(logits[held], shown), score_type="probabilities")
 
 
 def _held_out(logits: Logits, labels: Labels, held: Array, fitted: Calibrator) -> Statistics:
-    return Statistics.of_probabilities(labels[held], predict_windows(fitted, logits[held]))
+    return Statistics.of(labels[held], predict_windows(fitted, logits[held]), score_type="probabilities")

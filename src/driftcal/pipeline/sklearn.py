@@ -13,15 +13,16 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from driftcal.calibrators import CALIBRATORS
-from driftcal.checks import as_array
-from driftcal.choose import choose
+from driftcal.core.labels import as_columns
+from driftcal.core.validation import as_array
 from driftcal.errors import InputError, LabelsError, ModelError, UnknownName
-from driftcal.models.answers import SMALLEST_PROBABILITY, log_probabilities
-from driftcal.models.scikit import scores_classes
-from driftcal.perturb import TabularNoise, get_shift
-from driftcal.perturb.ladder import find_ladder
-from driftcal.perturb.shift import Shift
-from driftcal.tuning import fit_on_ladder
+from driftcal.models.outputs import SMALLEST_PROBABILITY, log_probabilities
+from driftcal.models.sklearn import scores_classes
+from driftcal.pipeline.select import choose
+from driftcal.pipeline.tune import fit_on_levels
+from driftcal.shifts import TabularNoise, get_shift
+from driftcal.shifts.levels.find_levels import find_levels
+from driftcal.shifts.shift import Shift
 from driftcal.types import AnyArray, Array, Labels, Logits, LogProbs, Probs
 
 #: What whoever asks for an adaptive calibrator has to know.
@@ -90,7 +91,7 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
                 raise UnknownName.of("cv", self.cv, ["prefit"])
             check_is_fitted(self.estimator)
             self.estimator_, self.classes_ = self.estimator, np.asarray(self.estimator.classes_)
-            labels = _numbers(targets, self.classes_)
+            labels, _ = as_columns(targets, len(self.classes_), len(targets), classes=self.classes_.tolist())
             answerers = [(self.estimator_, np.arange(len(targets)))]
         else:
             self.classes_, labels = np.unique(targets, return_inverse=True)
@@ -132,7 +133,7 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         elif noise.levels is not None:
             tuning = [answers(level) for level in noise.levels]
         else:
-            ladder = find_ladder(answers, labels, n_levels=self.levels)
+            ladder = find_levels(answers, labels, n_levels=self.levels)
             tuning = list(ladder.logits)
             self.ladder_ = {
                 "shift": noise.name,
@@ -152,7 +153,7 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
                 adaptive=False,
             )
             method, self.explanation_ = choice.method, f"{choice.explanation} {self.explanation_}".strip()
-        self.calibrator_, words = fit_on_ladder(method, tuning, labels, None, self.clean_weight)
+        self.calibrator_, words = fit_on_levels(method, tuning, labels, None, self.clean_weight)
         self.explanation_ = " ".join(
             filter(None, (self.explanation_, words, _STATIC if CALIBRATORS[method].adaptive else ""))
         )
@@ -199,17 +200,6 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         return tags
 
 
-def _numbers(targets: Array, classes: Array) -> Labels:
-    """Labels as columns of the estimator's answers."""
-    position = {name: i for i, name in enumerate(classes.tolist())}
-    unknown = [name for name in np.unique(targets).tolist() if name not in position]
-    if unknown:
-        raise LabelsError(
-            f"y must hold classes that the estimator knows; {unknown[0]!r} is none of its {len(classes)}."
-        )
-    return np.array([position[name] for name in targets.tolist()], np.int64)
-
-
 def _as_rows(X: AnyArray) -> Any:
     """A data frame as it is, all else as an array."""
     return X if hasattr(X, "iloc") else as_array(X, "X")
@@ -245,7 +235,8 @@ def _logits(estimator: Any, rows: Any, classes: Array) -> Logits:
     if logits.shape[1] != len(known):
         raise _no_score_per_class(estimator, f"gives {logits.shape[1]} for {len(known)} classes")
     full = np.full((len(logits), len(classes)), logits.min(initial=0.0) + np.log(SMALLEST_PROBABILITY))
-    full[:, _numbers(known, classes)] = logits  # by name: whoever made the estimator need not have sorted its classes
+    columns, _ = as_columns(known, len(classes), len(known), classes=classes.tolist())
+    full[:, columns] = logits  # by name: whoever made the estimator need not have sorted its classes
     return full
 
 

@@ -10,23 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrated import CalibratedModel, as_inputs, as_source, as_store
+from driftcal.cache import LogitCache
 from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
-from driftcal.calibrators.rungs import rung_weights
-from driftcal.choose import Choice, choose
-from driftcal.collect import Collector, OnRows
+from driftcal.calibrators.levels import level_weights
+from driftcal.calibrators.scaling.temperature import clean_temperature
+from driftcal.data import Source
+from driftcal.drift.reference import MIN_SAMPLES, DriftReference
 from driftcal.engines import Engine
+from driftcal.engines.remote_passes import stack
 from driftcal.errors import InputError, NoFiniteOptimum, UnknownName
-from driftcal.evaluation import versions
-from driftcal.inside import Seen
 from driftcal.models import Model, open_model
-from driftcal.perturb import TabularNoise, get_shift
-from driftcal.perturb.ladder import find_ladder
-from driftcal.perturb.shift import Shift
-from driftcal.profile import MIN_ROWS, Profile
-from driftcal.sharded import stack
-from driftcal.sources import Source
-from driftcal.store import Store
+from driftcal.pipeline.calibrated_model import CalibratedModel, as_inputs, as_source, as_store
+from driftcal.pipeline.collect import Collector, OnProgress
+from driftcal.pipeline.evaluate import versions
+from driftcal.pipeline.layer_features import CollectedFeatures
+from driftcal.pipeline.select import Choice, choose
+from driftcal.shifts import TabularNoise, get_shift
+from driftcal.shifts.levels.find_levels import find_levels
+from driftcal.shifts.shift import Shift
 from driftcal.types import AnyArray, Array, Labels, Logits
 
 
@@ -49,9 +50,9 @@ def tune(
     class_names: Sequence[str] | None = None,
     layers: Sequence[str] = (),
     reference: AnyArray = None,
-    store: Store | str | os.PathLike[str] | None = None,
+    store: LogitCache | str | os.PathLike[str] | None = None,
     engine: Engine | None = None,
-    on_rows: OnRows | None = None,
+    on_progress: OnProgress | None = None,
     **model_options: Any,
 ) -> CalibratedModel:
     """Calibrate `model` so that its confidence stays honest while the data drifts (Tomani et al. 2021, Algorithm 1).
@@ -72,7 +73,7 @@ def tune(
     if method != "auto" and method not in CALIBRATORS:
         raise UnknownName.of("method", method, [*CALIBRATORS, "auto"])
     _check_layers(method, layers, reference)
-    rung_weights(levels, clean_weight)
+    level_weights(levels, clean_weight)
     if shift is None and clean_weight is not None:
         raise InputError(
             f"clean_weight sets clean rows against perturbed ones; without a shift all rows are clean, and it is {clean_weight!r}. "
@@ -81,12 +82,12 @@ def tune(
     opened = open_model(model, **model_options)
     opened.check_columns(x_val)
     source = as_source(x_val, y_val, model=opened, class_names=class_names).labelled()
-    collector = Collector(opened, source, store=as_store(store), seed=seed, on_rows=on_rows, engine=engine)
+    collector = Collector(opened, source, store=as_store(store), seed=seed, on_progress=on_progress, engine=engine)
     _check_classes(opened, source)
     noise = None if shift is None else shift_for(shift, source, categorical)
     ladder, tuning = climb(collector, noise, levels=levels, solver=solver)
     clean = collector.part(get_shift("gaussian"), 0)
-    seen = Seen.of(collector, noise, ladder, layers) if layers else Seen()
+    seen = CollectedFeatures.of(collector, noise, ladder, layers) if layers else CollectedFeatures()
     if reference is not None:
         seen = seen.compared_with(
             collector, reference.inputs() if isinstance(reference, Source) else as_inputs(reference)
@@ -106,8 +107,8 @@ def tune(
         else None
     )
     chosen = method if choice is None else choice.method
-    calibrator, words = fit_on_ladder(chosen, tuning, source.labels, t_max, clean_weight, **seen.beside(chosen))
-    standard, _ = fit_or_keep(chosen, *stack([clean], source.labels), t_max, **seen.clean.beside(chosen))
+    calibrator, words = fit_on_levels(chosen, tuning, source.labels, t_max, clean_weight, **seen.beside(chosen))
+    standard, _ = fit_or_identity(chosen, *stack([clean], source.labels), t_max, **seen.clean.beside(chosen))
     return CalibratedModel(
         model=opened,
         calibrator=calibrator,
@@ -120,12 +121,14 @@ def tune(
             "seed": seed,
             "clean_weight": clean_weight,
             "categorical": [int(column) for column in categorical],
-            "validation": source.describe(),
+            "validation": source.metadata(),
             "versions": versions(),
         },
-        profile=None
-        if calibrator.needs_features or len(source.labels) < MIN_ROWS
-        else Profile.of(tuning, source.labels, calibrator).to_dict(),
+        drift_reference=None
+        if calibrator.needs_features or len(source.labels) < MIN_SAMPLES
+        else DriftReference.of(
+            tuning, source.labels, calibrator, temperature=clean_temperature(*stack([clean], source.labels))
+        ).to_dict(),
         layers=tuple(layers) if calibrator.needs_features else (),
     )
 
@@ -144,12 +147,12 @@ def climb(
     if noise.levels is not None:
         return _table_ladder(collector, noise)
     if collector.spread:  # only accuracies come here; the logits stay where they are
-        ladder = find_ladder(
+        ladder = find_levels(
             lambda level, _: collector.accuracy(noise, level), n_classes=collector.model.n_classes,
             n_samples=len(collector.labels), n_levels=levels, solver=solver,
         )  # fmt: skip
     else:
-        ladder = find_ladder(answers, collector.labels, n_levels=levels, solver=solver)
+        ladder = find_levels(answers, collector.labels, n_levels=levels, solver=solver)
     record = {
         "shift": noise.name,
         "solver": ladder.solver,
@@ -174,7 +177,7 @@ def _table_ladder(collector: Collector, noise: Shift) -> tuple[Mapping[str, Any]
     return {"shift": noise.name, "solver": "table", "passes": float(len(levels)), "levels": levels, "notes": []}, logits
 
 
-def fit_on_ladder(
+def fit_on_levels(
     method: str,
     parts: Sequence[Any],
     labels: Labels,
@@ -182,15 +185,15 @@ def fit_on_ladder(
     clean_weight: float | None = None,
     **beside: Any,
 ) -> tuple[Calibrator, str]:
-    """The method fitted on all levels of a ladder (-P), the clean one first, or the model as it is, as `fit_or_keep`."""
-    weights = rung_weights(len(parts), clean_weight)
+    """The method fitted on all levels of a ladder (-P), the clean one first, or the model as it is, as `fit_or_identity`."""
+    weights = level_weights(len(parts), clean_weight)
     logits, answers = stack(parts, labels, weights=weights)
-    rungs = np.repeat(np.arange(len(parts)), len(labels))
+    by_level = np.repeat(np.arange(len(parts)), len(labels))
     row_weights = None if weights is None or answers is None else np.repeat(weights, len(labels))
-    return fit_or_keep(method, logits, answers, t_max, rungs, row_weights, **beside)
+    return fit_or_identity(method, logits, answers, t_max, by_level, row_weights, **beside)
 
 
-def fit_or_keep(
+def fit_or_identity(
     method: str,
     logits: AnyArray,
     labels: Labels | None,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from driftcal.pipeline.results import Results
 from driftcal.report.figures import write_figures
 from driftcal.report.html import write_html
-from driftcal.report.tables import FORMATS, to_csv, to_json, to_latex, to_markdown
-from driftcal.results import Results
+from driftcal.report.result_tables import result_table
+from driftcal.report.table import FORMATS
 
 
 def write_report(
@@ -19,4 +20,4 @@ def write_report(
     return write_html(found, path, title=title)
 
 
-__all__ = ["FORMATS", "to_csv", "to_json", "to_latex", "to_markdown", "write_figures", "write_html", "write_report"]
+__all__ = ["FORMATS", "result_table", "write_figures", "write_html", "write_report"]

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftcal.errors import UnknownName
-from driftcal.files import write_atomic
-from driftcal.report.ink import COLOURS, GREY, INK, OVER, UNDER, bar, canvas, clip, look_of, styled
+from driftcal.io.files import write_atomic
+from driftcal.metrics.reliability import Reliability
+from driftcal.pipeline.results import POOLED, ResultRow, Results
 from driftcal.report.numbers import Line, find_base, find_featured, find_twin, lines_of
-from driftcal.results import POOLED, ResultRow, Results
+from driftcal.report.plot_style import COLOURS, TEXT_COLOUR, draw_bar, new_figure, plot_style, series_style, shorten
+from driftcal.report.reliability_diagram import draw_reliability
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +45,7 @@ def write_figures(results: Results, folder: str | os.PathLike[str], formats: Seq
     target.mkdir(parents=True, exist_ok=True)
     lines = lines_of(results)
     written = []
-    with styled():
+    with plot_style():
         for name, draw in FIGURES.items():
             figure = draw(results, lines) if lines else None
             if figure is None:
@@ -60,19 +62,19 @@ def write_figures(results: Results, folder: str | os.PathLike[str], formats: Seq
 def draw_mean_ece(results: Results, lines: Sequence[Line]) -> Figure:
     """Bars: the mean ECE under drift of every calibrator; a dot marks its ECE in domain."""
     ordered = sorted(lines, key=lambda line: -line.summary.mean_ece)
-    figure, ax = canvas(3.4, 0.7 + 0.2 * len(ordered))
+    figure, ax = new_figure(3.4, 0.7 + 0.2 * len(ordered))
     for i, line in enumerate(ordered):
-        bar(ax, i, 0.72, line.summary.mean_ece, line.info, results)
+        draw_bar(ax, i, 0.72, line.summary.mean_ece, line.info, results)
     ax.plot(
         [line.summary.in_domain_ece for line in ordered],
         range(len(ordered)),
         "o",
         color="white",
-        markeredgecolor=INK,
+        markeredgecolor=TEXT_COLOUR,
         markersize=4.5,
         label="in domain",
     )
-    ax.set_yticks(range(len(ordered)), [clip(line.info.label) for line in ordered])
+    ax.set_yticks(range(len(ordered)), [shorten(line.info.label) for line in ordered])
     ax.set(xlabel="mean ECE under drift", xlim=(0, None), ylim=(-0.6, len(ordered) - 0.4))
     ax.grid(axis="y", visible=False)
     ax.legend(loc="upper right")
@@ -91,7 +93,7 @@ def draw_accuracy_by_level(results: Results, lines: Sequence[Line]) -> Figure:
     base = find_base(lines) or lines[0]
     levels = _shared_levels(results)
     accuracy = [_mean_at(results, base.info.name, level, "accuracy") for level in levels]
-    ax.plot(range(len(levels)), accuracy, color=INK, linewidth=2.2, label="accuracy", zorder=1.5)
+    ax.plot(range(len(levels)), accuracy, color=TEXT_COLOUR, linewidth=2.2, label="accuracy", zorder=1.5)
     ax.set(ylabel="accuracy, confidence", ylim=(0, 1))
     ax.legend()
     return figure
@@ -100,7 +102,7 @@ def draw_accuracy_by_level(results: Results, lines: Sequence[Line]) -> Figure:
 def draw_shifts(results: Results, lines: Sequence[Line]) -> Figure:
     """Bars: the pooled ECE shift by shift, with intervals."""
     chosen = _main(results, lines)
-    figure, ax = canvas(3.4, 0.8 + len(results.shifts) * (0.12 + 0.11 * len(chosen)))
+    figure, ax = new_figure(3.4, 0.8 + len(results.shifts) * (0.12 + 0.11 * len(chosen)))
     thick = 0.82 / len(chosen)
     rows = {(row.calibrator, row.shift): row for row in results.rows if row.level == POOLED and row.group is None}
     for i, shift in enumerate(results.shifts):
@@ -109,20 +111,20 @@ def draw_shifts(results: Results, lines: Sequence[Line]) -> Figure:
             if row is None:
                 continue
             place = i + (k - (len(chosen) - 1) / 2) * thick
-            bar(ax, place, thick * 0.86, row.ece, line.info, results, label=line.info.label if i == 0 else None)
+            draw_bar(ax, place, thick * 0.86, row.ece, line.info, results, label=line.info.label if i == 0 else None)
             if "ece" in row.intervals:
-                ax.plot(row.intervals["ece"], [place, place], color=INK, linewidth=0.8)
-    ax.set_yticks(range(len(results.shifts)), [clip(shift.name) for shift in results.shifts])
+                ax.plot(row.intervals["ece"], [place, place], color=TEXT_COLOUR, linewidth=0.8)
+    ax.set_yticks(range(len(results.shifts)), [shorten(shift.name) for shift in results.shifts])
     ax.set(xlabel="ECE, all levels pooled", xlim=(0, None), ylim=(len(results.shifts) - 0.45, -0.55))
     ax.grid(axis="y", visible=False)
     figure.legend(loc="outside upper center", ncols=min(3, len(chosen)))
     return figure
 
 
-def draw_reliability(results: Results, lines: Sequence[Line]) -> Figure | None:
+def draw_reliability_diagrams(results: Results, lines: Sequence[Line]) -> Figure | None:
     """Two rows of diagrams: in domain above, the worst shift of the featured calibrator below."""
     chosen = _main(results, lines, most=3)
-    featured = find_featured(lines, results.about.get("method")) or chosen[-1]
+    featured = find_featured(lines, results.metadata.get("method")) or chosen[-1]
     shift = featured.summary.worst_shift
     from matplotlib.figure import Figure
 
@@ -134,8 +136,8 @@ def draw_reliability(results: Results, lines: Sequence[Line]) -> Figure | None:
             row = _find(results, line.info.name, shift, level)
             if row is None:
                 return None
-            _diagram(grid[i][k], row, results.n_bins)
-            grid[i][k].set_title(f"{clip(line.info.label)}, {clip(where)}")
+            _draw_diagram(grid[i][k], row)
+            grid[i][k].set_title(f"{shorten(line.info.label)}, {shorten(where)}")
         grid[1][k].set_xlabel("confidence")
     for i in range(2):
         grid[i][0].set_ylabel("accuracy")
@@ -144,12 +146,12 @@ def draw_reliability(results: Results, lines: Sequence[Line]) -> Figure | None:
 
 def draw_ladder(results: Results, lines: Sequence[Line]) -> Figure | None:
     """Algorithm 1's levels: the accuracy aimed at and the accuracy reached."""
-    steps = (results.ladder or {}).get("levels") or []
+    steps = (results.perturbation or {}).get("levels") or []
     if not steps:
         return None
-    figure, ax = canvas(3.4, 2.3)
+    figure, ax = new_figure(3.4, 2.3)
     places = range(len(steps))  # the strengths span decades: one place for each
-    if all(step.get("target") is not None for step in steps) and (results.ladder or {}).get("solver") != "table":
+    if all(step.get("target") is not None for step in steps) and (results.perturbation or {}).get("solver") != "table":
         targets = [step["target"] for step in steps]
         ax.plot(places, targets, "s", color=COLOURS[1], markerfacecolor="white", markersize=6, label="target")
     ax.errorbar(
@@ -162,7 +164,7 @@ def draw_ladder(results: Results, lines: Sequence[Line]) -> Figure | None:
         linewidth=1,
         label="reached, 95 % interval",
     )
-    gaussian = (results.ladder or {}).get("shift") == "gaussian"
+    gaussian = (results.perturbation or {}).get("shift") == "gaussian"
     ax.set_xticks(places, [f"{step['epsilon']:.3g}" for step in steps], rotation=45)
     ax.set(xlabel="ε, variance of the noise" if gaussian else "level", ylabel="accuracy", ylim=(0, 1))
     ax.legend()
@@ -175,7 +177,7 @@ FIGURES: dict[str, Callable[[Results, Sequence[Line]], Figure | None]] = {
     "ece_by_level": draw_ece_by_level,
     "accuracy_by_level": draw_accuracy_by_level,
     "shifts": draw_shifts,
-    "reliability": draw_reliability,
+    "reliability": draw_reliability_diagrams,
     "ladder": draw_ladder,
 }
 
@@ -184,7 +186,7 @@ def _main(results: Results, lines: Sequence[Line], most: int = _MOST_LINES) -> l
     """No calibration, the featured calibrator and its clean-tuned twin; all of them when they are few."""
     if len(lines) <= most:
         return list(lines)
-    featured, base = find_featured(lines, results.about.get("method")), find_base(lines)
+    featured, base = find_featured(lines, results.metadata.get("method")), find_base(lines)
     twin = find_twin(lines, featured) if featured else None
     names = [line.info.name for line in (base, twin, featured) if line is not None]
     return [line for line in lines if line.info.name in names]
@@ -192,10 +194,10 @@ def _main(results: Results, lines: Sequence[Line], most: int = _MOST_LINES) -> l
 
 def _by_level(results: Results, lines: Sequence[Line], metric: str, label: str) -> Figure:
     levels = _shared_levels(results)
-    figure, ax = canvas(3.4, 2.5)
+    figure, ax = new_figure(3.4, 2.5)
     for line in _main(results, lines):
         values = [_mean_at(results, line.info.name, level, metric) for level in levels]
-        ax.plot(range(len(levels)), values, label=clip(line.info.label), **look_of(line.info, results))
+        ax.plot(range(len(levels)), values, label=shorten(line.info.label), **series_style(line.info, results))
     ax.set_xticks(range(len(levels)), [f"{level:g}" for level in levels])
     ax.set(xlabel="level of drift", ylabel=label, ylim=(0, None))
     ax.legend()
@@ -220,21 +222,13 @@ def _find(results: Results, name: str, shift: str, level: float | str) -> Result
     return next((row for row in same if row.shift == shift), same[0] if same and level == 0 else None)
 
 
-def _diagram(ax: Axes, row: ResultRow, n_bins: int) -> None:
-    total = sum(row.bins["weight"]) or 1
-    largest = max(row.bins["weight"])
-    for i, (weight, confidence, outcome) in enumerate(
-        zip(row.bins["weight"], row.bins["confidence"], row.bins["outcome"], strict=True)
-    ):
-        if weight <= 0:
-            continue
-        said, right, left, width = confidence / weight, outcome / weight, i / n_bins, 1 / n_bins
-        strength = 0.15 + 0.6 * (weight / largest) ** 0.5  # bins of few rows are pale: they say little
-        colour = OVER if said > right else UNDER
-        ax.bar(left, said - right, width * 0.92, right, align="edge", color=colour, alpha=strength, linewidth=0)
-        ax.plot([left, left + width * 0.92], [right, right], color=INK, linewidth=1.2, solid_capstyle="butt")
-        ax.bar(left, 0.16 * weight / total, width * 0.92, -0.2, align="edge", color=GREY, linewidth=0)
-    ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.9, linestyle=(0, (4, 3)))
-    ax.set(xlim=(0, 1), ylim=(-0.2, 1), aspect="equal", yticks=[0, 0.25, 0.5, 0.75, 1])
-    words = f"ECE {row.ece:.3f}\nfloor {row.ece_floor:.3f}"
-    ax.text(0.04, 0.97, words, transform=ax.transAxes, va="top", fontsize=7, color=INK)
+def _draw_diagram(ax: Axes, row: ResultRow) -> None:
+    reliability = Reliability.of_sums(
+        row.bins["weight"],
+        row.bins["confidence"],
+        row.bins["outcome"],
+        ece=row.ece,
+        null_ece=row.null_ece,
+        n_samples=row.n_samples,
+    )
+    draw_reliability(reliability, ax, legend=False, font_size=7)

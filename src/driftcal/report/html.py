@@ -13,10 +13,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from driftcal.files import write_atomic
+from driftcal.io.files import write_atomic
+from driftcal.pipeline.results import Results
 from driftcal.report.numbers import Line, is_drift_tuned, is_uncalibrated, lines_of, page_data
-from driftcal.report.words import GLOSSARY, Story, percent, tell
-from driftcal.results import Results
+from driftcal.report.text import GLOSSARY, Story, percent, tell
 
 _ASSETS = resources.files("driftcal.report") / "assets"
 
@@ -33,7 +33,7 @@ def write_html(results: Results, path: str | os.PathLike[str], *, title: str | N
 
 def to_html(results: Results, *, title: str | None = None) -> str:
     """The page that :func:`write_html` writes."""
-    about, story = results.about, tell(results)
+    about, story = results.metadata, tell(results)
     script = f'"use strict";\n{asset("charts.js")}\n{asset("page.js")}'
     style = asset("report.css")
     parts = {
@@ -44,7 +44,7 @@ def to_html(results: Results, *, title: str | None = None) -> str:
         "headline": text(story.headline),
         "cards": _cards(story),
         "notes": _list(story.notes),
-        "ladder_link": '<a href="#ladder">Ladder</a>' if (results.ladder or {}).get("levels") else "",
+        "ladder_link": '<a href="#ladder">Ladder</a>' if (results.perturbation or {}).get("levels") else "",
         "plain_table": _plain_table(lines_of(results)),
         "provenance": _provenance(results),
         "glossary": _definitions(GLOSSARY.items(), "glossary"),
@@ -138,7 +138,7 @@ def _plain_table(lines: Iterable[Line]) -> str:
 
 
 def _provenance(results: Results) -> str:
-    about = results.about
+    about = results.metadata
     blocks = []
     if about.get("command"):
         blocks.append(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from driftcal.results import METRICS, POOLED, CalibratorInfo, ResultRow, Results, Summary
+from driftcal.pipeline.results import METRICS, POOLED, CalibratorInfo, CalibratorSummary, ResultRow, Results
 
 #: Colours and marker shapes the page has for methods besides the uncalibrated model.
 FAMILIES = 8
@@ -33,7 +33,7 @@ class Line:
     """A calibrator's summary with what surrounds it; means are over the shifts, each pooled over its levels."""
 
     info: CalibratorInfo
-    summary: Summary
+    summary: CalibratorSummary
     in_domain_floor: float
     in_domain_interval: Sequence[float] | None
     mean_floor: float
@@ -73,11 +73,11 @@ def _lines(results: Results, rows: Sequence[ResultRow], group: str | None) -> li
             Line(
                 info=info,
                 summary=summary,
-                in_domain_floor=start.ece_floor,
+                in_domain_floor=start.null_ece,
                 in_domain_interval=start.intervals.get("ece"),
-                mean_floor=_mean([row.ece_floor for row in drifted]),
+                mean_floor=_mean([row.null_ece for row in drifted]),
                 mean_confidence=_mean([row.confidence for row in drifted]),
-                worst_floor=worst.ece_floor,
+                worst_floor=worst.null_ece,
                 worst_interval=worst.intervals.get("ece"),
             )
         )
@@ -119,7 +119,7 @@ def page_data(results: Results) -> dict[str, Any]:
     groups = {group: i for i, group in enumerate([None, *results.groups])}
     by_group = lines_by_group(results)
     everything = by_group[None] or next(iter(by_group.values()), [])
-    featured, base = find_featured(everything, results.about.get("method")), find_base(everything)
+    featured, base = find_featured(everything, results.metadata.get("method")), find_base(everything)
     twin = find_twin(everything, featured) if featured else None
     shown = [line.info.name for line in (base, twin, featured) if line is not None]
     return {
@@ -139,7 +139,7 @@ def page_data(results: Results) -> dict[str, Any]:
             for row in results.rows
             if row.calibrator in names
         ],
-        "ladder": _plain(results.ladder),
+        "ladder": _plain(results.perturbation),
     }
 
 
@@ -186,8 +186,8 @@ def _row(
         "s": shifts.get(row.shift, -1),  # -1: rows of the untouched data under a name of their own
         "g": groups[row.group],
         "l": row.level if isinstance(row.level, str) else _round(row.level),
-        "n": row.rows,
-        "f": _round(row.ece_floor),
+        "n": row.n_samples,
+        "f": _round(row.null_ece),
         "v": [_round(getattr(row, metric)) for metric in METRICS],
         "i": {METRICS.index(k): [_round(v) for v in pair] for k, pair in row.intervals.items() if k in METRICS},
         "b": [[i, *map(_round, sums)] for i, sums in enumerate(zip(*columns, strict=False)) if sums[0] > 0],

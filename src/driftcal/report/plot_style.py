@@ -1,4 +1,4 @@
-"""The look of the figures for a paper: colours, markers, type."""
+"""The style of all matplotlib figures: colours, markers, fonts."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from driftcal.pipeline.results import CalibratorInfo, Results
 from driftcal.report.numbers import is_drift_tuned, is_uncalibrated
-from driftcal.results import CalibratorInfo, Results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe & Ito's colours, the pale ones darkened to be seen on white; markers tell methods apart without them.
+# Okabe & Ito's colours, the pale ones darkened for a white page; markers distinguish methods without colour.
 COLOURS = ("#0072B2", "#C75600", "#008560", "#B4528B", "#A06A00", "#2A86BD", "#7D7300", "#7A3FC4")
 MARKERS = ("o", "s", "^", "D", "v", "p", "h", "*")
-BASE, INK, GREY, OVER, UNDER = "#6A7179", "#222222", "#9A9A9A", "#D55E00", "#0072B2"
+UNCALIBRATED_COLOUR, TEXT_COLOUR, GREY, OVERCONFIDENT_COLOUR, UNDERCONFIDENT_COLOUR = (
+    "#6A7179",
+    "#222222",
+    "#9A9A9A",
+    "#D55E00",
+    "#0072B2",
+)
 # Text that can be edited and searched in the files, no names read as formulas, the same bytes each time.
 STYLE: dict[Any, Any] = {
     "font.size": 8,
@@ -43,8 +49,8 @@ STYLE: dict[Any, Any] = {
 
 
 @contextmanager
-def styled() -> Iterator[None]:
-    """Draw in this look; the user's own settings come back afterwards."""
+def plot_style() -> Iterator[None]:
+    """Draw in this style; the user's own settings are restored afterwards."""
     import matplotlib
 
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
@@ -53,49 +59,60 @@ def styled() -> Iterator[None]:
         yield
 
 
-def canvas(width: float, height: float, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
-    """A figure of its own, outside pyplot: no window, no state."""
+def new_figure(width: float, height: float, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
+    """A figure outside pyplot: no window, no state."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(1, columns, **options)
 
 
-def look_of(info: CalibratorInfo, results: Results) -> dict[str, Any]:
-    """Colour and marker by method; solid and filled when tuned on drift, dashed and hollow when not."""
+def series_style(info: CalibratorInfo, results: Results) -> dict[str, Any]:
+    """Colour and marker by method; solid and filled if tuned on perturbed data, dashed and hollow if not."""
     if is_uncalibrated(info):
-        return {"color": BASE, "marker": "o", "linestyle": (0, (1, 1.5)), "markerfacecolor": BASE}
+        return {
+            "color": UNCALIBRATED_COLOUR,
+            "marker": "o",
+            "linestyle": (0, (1, 1.5)),
+            "markerfacecolor": UNCALIBRATED_COLOUR,
+        }
     methods = list(dict.fromkeys(i.method for i in results.calibrators if not is_uncalibrated(i)))
-    place = methods.index(info.method) % len(COLOURS)
+    number = methods.index(info.method) % len(COLOURS)
     tuned = is_drift_tuned(info)
-    colour = COLOURS[place]
+    colour = COLOURS[number]
     return {
         "color": colour,
-        "marker": MARKERS[place],
+        "marker": MARKERS[number],
         "linestyle": "-" if tuned else (0, (4, 2)),
         "markerfacecolor": colour if tuned else "white",
     }
 
 
-def bar(
-    ax: Axes, place: float, thick: float, value: float, info: CalibratorInfo, results: Results, label: str | None = None
+def draw_bar(
+    ax: Axes,
+    position: float,
+    thickness: float,
+    value: float,
+    info: CalibratorInfo,
+    results: Results,
+    label: str | None = None,
 ) -> None:
     """One bar, filled or hatched."""
-    look = look_of(info, results)
+    style = series_style(info, results)
     filled = is_drift_tuned(info) or is_uncalibrated(info)
     ax.barh(
-        place,
+        position,
         value,
-        thick,
-        facecolor=look["color"] if filled else "white",
-        edgecolor=look["color"],
+        thickness,
+        facecolor=style["color"] if filled else "white",
+        edgecolor=style["color"],
         linewidth=0.8,
         hatch=None if filled else "////",
         label=label,
     )
 
 
-def clip(name: str, length: int = 24) -> str:
+def shorten(name: str, length: int = 24) -> str:
     """A name in one line of bounded length."""
     line = " ".join(name.split())
     return line if len(line) <= length else f"{line[: length - 1]}…"

@@ -1,4 +1,7 @@
-"""The numbers as tables: CSV, JSON, LaTeX and Markdown, of the summary or of every row."""
+"""A table of records as CSV, JSON, Markdown, LaTeX or a terminal table: the only table writer of driftcal.
+
+Names in a table may come from files and models. Each format escapes them, so that a name is always text.
+"""
 
 from __future__ import annotations
 
@@ -8,98 +11,117 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import dataclass, field
 from typing import Any
 
-from driftcal.errors import UnknownName
-from driftcal.report.numbers import lines_by_group
-from driftcal.results import METRICS, ResultRow, Results
+from driftcal.core.text import printable
 
-Record = dict[str, Any]
-
-#: What a table can hold.
-CONTENTS = ("summary", "rows")
-
-# column of the summary -> (heading, +1 where lower is better, -1 where higher is, 0 for words)
-_SUMMARY = {
-    "group": ("Group", 0),
-    "label": ("Calibrator", 0),
-    "tuned_on": ("Tuned on", 0),
-    "in_domain_ece": ("ECE in domain", 1),
-    "mean_ece": ("ECE under drift", 1),
-    "worst_ece": ("Worst ECE", 1),
-    "worst_shift": ("Worst shift", 0),
-    "in_domain_accuracy": ("Accuracy in domain", -1),
-    "mean_accuracy": ("Accuracy under drift", -1),
-    "mean_nll": ("NLL under drift", 1),
-    "mean_brier": ("Brier under drift", 1),
-}
-_ROWS = {
-    "group": ("Group", 0),
-    "calibrator": ("Calibrator", 0),
-    "shift": ("Shift", 0),
-    "level": ("Level", 0),
-    "rows": ("Rows", 0),
-    "ece": ("ECE", 1),
-    "ece_floor": ("Floor", 0),
-    "accuracy": ("Accuracy", -1),
-    "confidence": ("Confidence", 0),
-    "entropy": ("Entropy", 0),
-    "nll": ("NLL", 1),
-    "brier": ("Brier", 1),
-}
+Value = float | int | str | None
 
 
-def to_csv(results: Results, what: str = "summary") -> str:
-    """Comma-separated values with all digits, as spreadsheets and pandas read them.
+@dataclass(frozen=True)
+class Table:
+    """Rows of values under headings.
 
-    Names that a spreadsheet would run as a formula get an apostrophe in front, which it shows as plain text.
+    Parameters
+    ----------
+    name : file name without ending.
+    title : what the table shows.
+    columns : key of a row -> heading. Rows may hold more keys: CSV and JSON write all of them.
+    rows : one mapping per line.
+    compare : keys whose best value is printed bold. No cell is bold where all tie.
+    highest : True if the highest value is best, or the keys for which it is; otherwise the lowest is best.
+    within : None if the cells of each row compete. Otherwise the cells of each column compete, among the rows that
+        agree in these keys; ``()`` compares all rows.
+    intervals : whether ``KEY_low`` and ``KEY_high`` are printed beside ``KEY``.
+    digits : decimals of a float.
+    formats : key -> format specification, where `digits` does not fit.
+    missing : how None is printed.
     """
-    records = records_of(results, what)
-    columns = list(dict.fromkeys(key for record in records for key in record))
+
+    name: str
+    title: str
+    columns: Mapping[str, str]
+    rows: Sequence[Mapping[str, Value]]
+    compare: Sequence[str] = ()
+    highest: bool | Sequence[str] = False
+    within: Sequence[str] | None = None
+    intervals: bool = False
+    digits: int = 3
+    formats: Mapping[str, str] = field(default_factory=dict)
+    missing: str = "–"
+
+
+def to_csv(table: Table) -> str:
+    """Comma-separated values with all digits and all keys, as spreadsheets and pandas read them.
+
+    A name that a spreadsheet would run as a formula gets an apostrophe in front, which it shows as plain text.
+    """
+    keys = list(dict.fromkeys([*table.columns, *(key for row in table.rows for key in row)]))
     out = io.StringIO()
     # Text is always quoted: a carriage return inside a name would end the line otherwise.
     writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    writer.writerow(columns)
-    writer.writerows([escape_cell(record.get(column)) for column in columns] for record in records)
+    writer.writerow(keys)
+    writer.writerows([escape_cell(row.get(key)) for key in keys] for row in table.rows)
     return out.getvalue()
 
 
-def to_json(results: Results, what: str = "summary") -> str:
-    """A list of objects, one per line of the table, all digits."""
-    return json.dumps(records_of(results, what), ensure_ascii=False, allow_nan=False, indent=1, default=float) + "\n"
+def to_json(table: Table) -> str:
+    """A list of objects, one per row, with all digits and all keys."""
+    rows = [dict(row) for row in table.rows]
+    return json.dumps(rows, ensure_ascii=False, allow_nan=False, indent=1, default=float) + "\n"
 
 
-def to_markdown(results: Results, what: str = "summary") -> str:
-    """A pipe table with three decimals, the best of each column bold."""
-    columns, body = _shown(results, what)
-    rule = ["---" if sense is None else "---:" for _, sense in columns]
-    lines = [[escape_markdown(heading) for heading, _ in columns], rule]
-    lines += [
-        [f"**{escape_markdown(cell)}**" if best else escape_markdown(cell) for cell, best in line] for line in body
-    ]
+def to_markdown(table: Table) -> str:
+    """A pipe table, the best values bold.
+
+    >>> print(to_markdown(Table("t", "", {"net": "Net", "a": "A", "b": "B"}, [{"net": "x", "a": 0.1, "b": 0.25}], ("a", "b"))))
+    | Net | A | B |
+    | --- | ---: | ---: |
+    | x | **0.100** | 0.250 |
+    <BLANKLINE>
+    """
+    rule = ["---" if text else "---:" for text in _text_columns(table).values()]
+    lines = [[escape_markdown(heading) for heading in table.columns.values()], rule]
+    lines += [[f"**{cell}**" if best else cell for cell, best in row] for row in _escaped(table, escape_markdown)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def to_latex(results: Results, what: str = "summary") -> str:
-    r"""A ``tabular`` for the booktabs package with three decimals, the best of each column bold."""
-    columns, body = _shown(results, what)
-    layout = "".join("l" if sense is None else "r" for _, sense in columns)
-    lines = [
-        "% needs \\usepackage{booktabs}",
-        f"\\begin{{tabular}}{{{layout}}}",
-        "\\toprule",
-        f"{' & '.join(escape_latex(heading) for heading, _ in columns)} \\\\",
-        "\\midrule",
-        *(f"{' & '.join(_bold(cell) if best else escape_latex(cell) for cell, best in line)} \\\\" for line in body),
-        "\\bottomrule",
-        "\\end{tabular}",
-    ]
-    return "\n".join(lines) + "\n"
+def to_latex(table: Table) -> str:
+    r"""A ``tabular`` for the booktabs package, the best values bold."""
+    layout = "".join("l" if text else "r" for text in _text_columns(table).values())
+    lines = [[f"\\textbf{{{cell}}}" if best else cell for cell, best in row] for row in _escaped(table, escape_latex)]
+    return "\n".join(
+        [
+            f"% {'; '.join(filter(None, [' '.join(table.title.split()), 'needs']))} \\usepackage{{booktabs}}",
+            f"\\begin{{tabular}}{{{layout}}}",
+            "\\toprule",
+            f"{' & '.join(escape_latex(heading) for heading in table.columns.values())} \\\\",
+            "\\midrule",
+            *(f"{' & '.join(line)} \\\\" for line in lines),
+            "\\bottomrule",
+            "\\end{tabular}",
+            "",
+        ]
+    )
 
 
-#: name of a format -> function of (results, what) that gives its text
-FORMATS: dict[str, Callable[..., str]] = {
+def to_terminal(table: Table) -> Any:
+    """A rich table without lines: numbers to the right, the best values bold; print it with rich's console."""
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    drawn = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for key, text in _text_columns(table).items():
+        heading = Text(printable(table.columns[key]))
+        drawn.add_column(heading, justify="left" if text else "right", overflow="fold", header_style="bold")
+    for row in _escaped(table, printable):
+        drawn.add_row(*(Text(cell, style="bold" if best else "") for cell, best in row))
+    return drawn
+
+
+#: Name of a format -> function that turns a table into its text.
+FORMATS: dict[str, Callable[[Table], str]] = {
     "csv": to_csv,
     "json": to_json,
     "latex": to_latex,
@@ -107,80 +129,58 @@ FORMATS: dict[str, Callable[..., str]] = {
 }
 
 
-def records_of(results: Results, what: str = "summary") -> list[Record]:
-    """The lines of a table as plain mappings: the summary by group, or every row with its intervals."""
-    if what not in CONTENTS:
-        raise UnknownName.of("table", what, CONTENTS)
-    return _row_records(results) if what == "rows" else _summary_records(results)
+def _escaped(table: Table, escape: Callable[[str], str]) -> list[list[tuple[str, bool]]]:
+    """Each row as (escaped text, whether it is among the best)."""
+    best = _best_cells(table)
+    return [
+        [(escape(_cell(table, row, key)), (i, key) in best) for key in table.columns]
+        for i, row in enumerate(table.rows)
+    ]
 
 
-def _summary_records(results: Results) -> list[Record]:
-    records = []
-    for group, lines in lines_by_group(results).items():
-        for line in lines:
-            record: Record = {"group": group} if results.groups else {}
-            record |= {"calibrator": line.info.name, "label": line.info.label, "tuned_on": line.info.tuned_on}
-            record |= {key: value for key, value in asdict(line.summary).items() if key != "calibrator"}
-            record |= {"in_domain_ece_floor": line.in_domain_floor, "mean_ece_floor": line.mean_floor}
-            if line.in_domain_interval is not None:
-                record["in_domain_ece_low"], record["in_domain_ece_high"] = line.in_domain_interval
-            records.append(record)
-    return records
+def _cell(table: Table, row: Mapping[str, Value], key: str) -> str:
+    text = _printed(table, key, row.get(key))
+    low, high = row.get(f"{key}_low"), row.get(f"{key}_high")
+    if table.intervals and low is not None and high is not None:
+        text += f" [{_printed(table, key, low)}, {_printed(table, key, high)}]"
+    return text
 
 
-def _row_records(results: Results) -> list[Record]:
-    plain = [field.name for field in fields(ResultRow) if field.name not in ("bins", "intervals", "group")]
-    records = []
-    for row in results.rows:
-        record: Record = {"group": row.group} if results.groups else {}
-        record |= {name: getattr(row, name) for name in plain}
-        for metric in METRICS:
-            if metric in row.intervals:
-                record[f"{metric}_low"], record[f"{metric}_high"] = row.intervals[metric]
-        records.append(record)
-    return records
-
-
-def _shown(results: Results, what: str) -> tuple[list[tuple[str, int | None]], list[list[tuple[str, bool]]]]:
-    """Headings, each with None for words, and lines of (text, is it the best)."""
-    records = records_of(results, what)
-    known = _ROWS if what == "rows" else _SUMMARY
-    columns = [name for name in known if name != "group" or results.groups]
-    part = _comparable(what)
-    seen: dict[tuple[Any, ...], set[float]] = defaultdict(set)
-    for record in records:
-        for name in columns:
-            if known[name][1]:
-                seen[(name, *part(record))].add(known[name][1] * round(record[name], 3))
-    body = []
-    for record in records:
-        line = []
-        for name in columns:
-            rivals = seen.get((name, *part(record)), set())
-            best = len(rivals) > 1 and min(rivals) == known[name][1] * round(record[name], 3)  # no prize when all tie
-            line.append((_short(record[name], name), best))
-        body.append(line)
-    numeric = {name for name in columns if records and isinstance(records[0][name], int | float)}
-    return [(known[name][0], 0 if name in numeric else None) for name in columns], body
-
-
-def _comparable(what: str) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Lines compete only with lines of the same data."""
-    if what == "rows":
-        return lambda record: (record.get("group"), record["shift"], record["level"])
-    return lambda record: (record.get("group"),)
-
-
-def _short(value: Any, name: str) -> str:
+def _printed(table: Table, key: str, value: Value) -> str:
     if value is None:
-        return "all"
-    if isinstance(value, str | int):
+        return table.missing
+    if not isinstance(value, float):
         return str(value)
-    return f"{value:g}" if name == "level" else f"{value:.3f}"
+    return format(value, table.formats.get(key, f".{table.digits}f")).replace("-", "−")
+
+
+def _best_cells(table: Table) -> set[tuple[int, str]]:
+    """(row, key) of the cells to print bold, compared as they are printed."""
+    competing: dict[tuple[Any, ...], dict[tuple[int, str], float]] = defaultdict(dict)
+    for i, row in enumerate(table.rows):
+        for key in table.compare:
+            value = row.get(key)
+            if isinstance(value, str) or value is None:
+                continue
+            against = (i,) if table.within is None else (key, *(row.get(name) for name in table.within))
+            highest = table.highest if isinstance(table.highest, bool) else key in table.highest
+            competing[against][i, key] = (-1 if highest else 1) * round(value, table.digits)
+    return {
+        cell
+        for values in competing.values()
+        if len(set(values.values())) > 1
+        for cell, value in values.items()
+        if value == min(values.values())
+    }
+
+
+def _text_columns(table: Table) -> dict[str, bool]:
+    """Which columns hold text, and are aligned to the left."""
+    return {key: any(isinstance(row.get(key), str) for row in table.rows) for key in table.columns}
 
 
 def escape_cell(value: Any) -> Any:
-    """Text that no spreadsheet takes for a formula (CWE-1236)."""
+    """A cell of a CSV file that no spreadsheet takes for a formula (CWE-1236)."""
     if value is None:
         return ""
     if isinstance(value, str) and value.lstrip()[:1] in ("=", "+", "-", "@", "＝", "＋", "－", "＠"):
@@ -198,20 +198,12 @@ _LATEX = {
 }
 
 
-def _bold(words: str) -> str:
-    return f"\\textbf{{{escape_latex(words)}}}"
+def escape_latex(text: str) -> str:
+    """Text that LaTeX prints as it is, on one line."""
+    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
 
 
-def escape_latex(words: str) -> str:
-    """Words that LaTeX prints as they are."""
-    return "".join(_LATEX.get(character, character) for character in _one_line(words))
-
-
-def escape_markdown(words: str) -> str:
-    """Words that Markdown prints as they are."""
-    escaped = re.sub(r"([\\`*_{}\[\]|~#$])", r"\\\1", _one_line(words))
+def escape_markdown(text: str) -> str:
+    """Text that Markdown prints as it is, on one line."""
+    escaped = re.sub(r"([\\`*_{}\[\]|~#$])", r"\\\1", " ".join(text.split()))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _one_line(words: Sequence[str] | str) -> str:
-    return " ".join("".join(words).split())

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from driftcal.pipeline.results import POOLED, Results
 from driftcal.report.numbers import Line, find_base, find_featured, find_twin, is_drift_tuned, lines_of
-from driftcal.results import POOLED, Results
 
 GLOSSARY: dict[str, str] = {
     "Confidence": "The probability the model gives to the answer it chose. It is honest when, of all answers given with 80 %, 80 % are right.",
@@ -37,7 +37,7 @@ class Story:
 def tell(results: Results) -> Story:
     """The headline with its numbers; says so when calibration does not help."""
     lines = lines_of(results)
-    featured, base = find_featured(lines, results.about.get("method")), find_base(lines)
+    featured, base = find_featured(lines, results.metadata.get("method")), find_base(lines)
     if featured is None:
         return Story("There are no results to report.", (), ())
     twin = find_twin(lines, featured)

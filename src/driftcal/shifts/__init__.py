@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from driftcal.errors import InputError, UnknownName
-from driftcal.perturb.affine import AFFINE, Affine
-from driftcal.perturb.corruption import CORRUPTIONS, Corruption
-from driftcal.perturb.custom import Custom, Mixture
-from driftcal.perturb.features import DRIFTS, FeatureDrift
-from driftcal.perturb.gaussian import Gaussian
-from driftcal.perturb.shift import Shift
-from driftcal.perturb.suites import H_TUNING, SUITES, Suite, get_suite
-from driftcal.perturb.tabular import TabularNoise
-from driftcal.perturb.varied import Varied
+from driftcal.shifts.affine import AFFINE, Affine
+from driftcal.shifts.corruptions.corruption import CORRUPTIONS, Corruption
+from driftcal.shifts.custom import Custom, Mixture
+from driftcal.shifts.gaussian import Gaussian
+from driftcal.shifts.shift import Shift
+from driftcal.shifts.suites import H_TUNING, SUITES, Suite, get_suite
+from driftcal.shifts.tabular.drifts import DRIFTS, FeatureDrift
+from driftcal.shifts.tabular.noise import TabularNoise
+from driftcal.shifts.varied import Varied
 
 __all__ = [
     "SHIFTS",

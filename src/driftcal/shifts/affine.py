@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from driftcal.image_checks import as_step
-from driftcal.perturb.shift import shift_images
+from driftcal.core.images import as_step
+from driftcal.shifts.shift import shift_images
 from driftcal.types import AnyArray, Float64, Images
 
 _PIXELS = tuple(float(2 * i) for i in range(10))  # of a side of 32
@@ -69,7 +69,7 @@ class Affine:
         step = as_step(level, self.levels, self.name)
         if step == 0:
             return shift_images(inputs, self.name, seed, indices, None)
-        from driftcal.perturb.resample import resample
+        from driftcal.shifts.resample import resample
 
         def fill(block: Images, out: Images, keys: Any) -> None:
             resample(block, _lookup(self.name, step, *block.shape[1:]), out)

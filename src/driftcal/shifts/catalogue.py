@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftcal.perturb.affine import AFFINE
-from driftcal.perturb.corruption import CORRUPTIONS
-from driftcal.perturb.features import DRIFTS
-from driftcal.perturb.shift import Shift
-from driftcal.perturb.suites import SUITES
+from driftcal.shifts.affine import AFFINE
+from driftcal.shifts.corruptions.corruption import CORRUPTIONS
+from driftcal.shifts.shift import Shift
+from driftcal.shifts.suites import SUITES
+from driftcal.shifts.tabular.drifts import DRIFTS
 
 ABOUT: dict[str, str] = {
     "gaussian": "noise of variance ε, the shift Algorithm 1 tunes on",

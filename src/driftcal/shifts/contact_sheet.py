@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftcal.errors import DataError
-from driftcal.perturb.shift import Shift
+from driftcal.shifts.shift import Shift
 from driftcal.types import Images
 
 #: Variances shown for a continuous shift, which has no table.

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.core.images import as_indices, as_step, as_strength
 from driftcal.errors import InputError
-from driftcal.image_checks import as_indices, as_step, as_strength
-from driftcal.perturb.corruption import Corruption
-from driftcal.perturb.shift import sample_keys
+from driftcal.shifts.corruptions.corruption import Corruption
+from driftcal.shifts.shift import sample_keys
 from driftcal.types import AnyArray, Array
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from driftcal.image_checks import as_strength
-from driftcal.perturb.shift import shift_images
+from driftcal.core.images import as_strength
+from driftcal.shifts.shift import shift_images
 from driftcal.types import AnyArray, Images
 
 
@@ -32,7 +32,7 @@ class Gaussian:
         variance = as_strength(level, self.name)
         if variance == 0:
             return shift_images(inputs, self.name, seed, indices, None)
-        from driftcal.perturb import noise
+        from driftcal.shifts.corruptions import noise
 
         return shift_images(
             inputs,

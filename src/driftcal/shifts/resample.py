@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.perturb.filters import compiled
+from driftcal.shifts.corruptions.filters import compiled
 from driftcal.types import Images
 
 

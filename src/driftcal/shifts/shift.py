@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from driftcal.image_checks import as_block, as_indices, as_seed, image_array
+from driftcal.core.images import as_block, as_indices, as_seed, image_array
 from driftcal.types import AnyArray, Array, Images, Indices
 
 # Values in a block: a megabyte of float32, so that a block and its result fit the second cache.
@@ -60,8 +60,8 @@ def shift_images(inputs: AnyArray, name: str, seed: int, indices: AnyArray | Non
 
 
 def sample_keys(name: str, seed: Any, indices: Indices) -> Array:
-    """One random key for each sample; see :mod:`driftcal.perturb.random`."""
-    from driftcal.perturb.random import keys_of
+    """One random key for each sample; see :mod:`driftcal.core.random`."""
+    from driftcal.core.random import keys_of
 
     return keys_of(name, as_seed(seed), indices)
 

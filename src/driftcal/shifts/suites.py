@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from driftcal.errors import UnknownName
-from driftcal.perturb.affine import AFFINE, Affine
-from driftcal.perturb.corruption import CORRUPTIONS, Corruption
-from driftcal.perturb.features import DRIFTS, FeatureDrift
+from driftcal.shifts.affine import AFFINE, Affine
+from driftcal.shifts.corruptions.corruption import CORRUPTIONS, Corruption
+from driftcal.shifts.tabular.drifts import DRIFTS, FeatureDrift
 from driftcal.types import AnyArray
 
 #: What the paper's -H columns are tuned on.

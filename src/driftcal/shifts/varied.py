@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from driftcal.image_checks import as_indices, as_strength
-from driftcal.perturb.gaussian import Gaussian
-from driftcal.perturb.shift import sample_keys, shift_images
+from driftcal.core.images import as_indices, as_strength
+from driftcal.shifts.gaussian import Gaussian
+from driftcal.shifts.shift import sample_keys, shift_images
 from driftcal.types import AnyArray, Array, Float64, Images
 
 #: Tiles along a side, and the grid that smooth clouds are drawn on.
@@ -44,7 +44,7 @@ class Varied:
         out = shift_images(inputs, self.name, seed, indices, None)
         if strength == 0:
             return out
-        from driftcal.perturb.random import first_uniforms  # compiles: not needed to list shifts
+        from driftcal.core.random import first_uniforms  # compiles: not needed to list shifts
 
         places = as_indices(indices, len(out))
         height, _, channels = out.shape[1:]

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftcal.calibrators import curves
-from driftcal.calibrators.narrowing import Narrowed, find_buckets, narrow, places
-from driftcal.numerics import softmax
-from driftcal.rows import Rows
+from driftcal.calibrators.nonparametric.kernels import isotonic_fit
+from driftcal.calibrators.nonparametric.kernels.prune import Narrowed, find_buckets, narrow, places
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import softmax
 
 
 def keep_all(pivots, weights, counts):
@@ -26,11 +26,11 @@ def problem(n, n_classes, seed, scale=3.0):
 
 
 def fit_both_ways(monkeypatch, logits, y, weights=None):
-    rows = Rows(logits, y, weights)
-    narrowed, _ = curves.fit_curves(rows, 1)
+    rows = LabelledLogits(logits, y, weights)
+    narrowed, _ = isotonic_fit.fit_curves(rows, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(curves, "narrow", keep_all)
-        plain, _ = curves.fit_curves(rows, 1)
+        patch.setattr(isotonic_fit, "narrow", keep_all)
+        plain, _ = isotonic_fit.fit_curves(rows, 1)
     return narrowed, plain
 
 
@@ -72,10 +72,10 @@ def test_few_pivots_and_scores_are_left_of_many(monkeypatch, n, n_classes, scale
 
     logits, y = problem(n, n_classes, 1, scale)
     with monkeypatch.context() as patch:
-        patch.setattr(curves, "narrow", spy)
-        narrowed, _ = curves.fit_curves(Rows(logits, y), 1)
-        patch.setattr(curves, "narrow", keep_all)
-        plain, _ = curves.fit_curves(Rows(logits, y), 1)
+        patch.setattr(isotonic_fit, "narrow", spy)
+        narrowed, _ = isotonic_fit.fit_curves(LabelledLogits(logits, y), 1)
+        patch.setattr(isotonic_fit, "narrow", keep_all)
+        plain, _ = isotonic_fit.fit_curves(LabelledLogits(logits, y), 1)
     assert all(np.array_equal(a, b) for a, b in zip(narrowed, plain, strict=True))
     left, counts = seen["narrowed"], seen["counts"][:-1]
     assert counts.sum() == n * (n_classes - 1)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from driftcal.calibrators import make_calibrator
-from driftcal.calibrators.quantiles import order_statistics, sums_up_to
+from driftcal.calibrators.nonparametric.kernels.quantiles import order_statistics, sums_up_to
 
 scores_of_a_class = arrays(
     np.float64,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from driftcal.calibrators import make_calibrator
-from driftcal.calibrators.density_network import network_gradients, network_layers, network_values, top_gaps
-from driftcal.calibrators.network import network_size, network_start
+from driftcal.calibrators.kernels.network import network_size, network_start
+from driftcal.calibrators.samplewise.dac_pts import network_gradients, network_layers, network_values, top_gaps
 from driftcal.errors import InputError
 
 

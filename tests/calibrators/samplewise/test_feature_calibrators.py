@@ -8,10 +8,10 @@ from sklearn.base import clone
 
 import driftcal
 from driftcal.calibrators import CALIBRATORS, make_calibrator
-from driftcal.calibrators.density import kth_distances
-from driftcal.choose import choose
+from driftcal.calibrators.samplewise.dac import kth_distances
 from driftcal.errors import ArtefactError, InputError, NoFiniteOptimum, UnknownName
-from driftcal.inside import Seen
+from driftcal.pipeline.layer_features import CollectedFeatures
+from driftcal.pipeline.select import choose
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if kind.needs_features)
 PARAMS = {"dac": {"k": 5}, "dac-pts": {"k": 5}}
@@ -167,7 +167,7 @@ def test_distances_in_chunks_and_to_rows_that_are_the_same(monkeypatch):
     rows = rng.normal(size=(50, 4))
     rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
     wanted = np.sort(np.linalg.norm(rows[:, None].astype(float) - rows, axis=2), axis=1)
-    monkeypatch.setattr("driftcal.calibrators.density.CHUNK", 120)
+    monkeypatch.setattr("driftcal.calibrators.samplewise.dac.CHUNK", 120)
     for k in (1, 3, 50):
         np.testing.assert_allclose(kth_distances(rows, rows, k), wanted[:, k - 1], atol=1e-12)
 
@@ -181,7 +181,7 @@ def test_rows_without_any_feature_have_distances_too():
 
 
 def test_a_large_reference_is_refused_before_anything_is_computed(monkeypatch):
-    monkeypatch.setattr("driftcal.calibrators.density.MOST_NUMBERS", 100)
+    monkeypatch.setattr("driftcal.calibrators.samplewise.dac.MOST_NUMBERS", 100)
     with pytest.raises(InputError, match="Take a random part"):
         fit("dac", *problem())
 
@@ -230,7 +230,7 @@ def test_forged_numbers_are_refused(name, attribute, value, tmp_path):
 
 def test_torch_modules_take_features_too(case):
     torch = pytest.importorskip("torch")
-    from driftcal.deploy import to_torch
+    from driftcal.export import to_torch
 
     _, (logits, _, features, _, _), cal = case
     z, beside = torch.from_numpy(logits), torch.from_numpy(np.hstack(list(features.values())))
@@ -300,8 +300,8 @@ def test_tuned_saved_and_evaluated_with_the_model(name, net, tmp_path):
     results = driftcal.evaluate(tuned, x[550:], y[550:], intervals=False)
     clean = [row for row in results.rows if row.calibrator == f"{name}-p" and row.level == 0]
     assert clean[0].confidence == pytest.approx(p.max(axis=1).mean(), abs=1e-6)
-    contenders = driftcal.rivals(tuned, x[400:550], y[400:550], methods=["ts"])
-    assert [contender.name for contender in contenders] == ["base", "ts", "ts-p", name, f"{name}-p"]
+    candidates = driftcal.compare_methods(tuned, x[400:550], y[400:550], methods=["ts"])
+    assert [candidate.name for candidate in candidates] == ["base", "ts", "ts-p", name, f"{name}-p"]
     with pytest.raises(InputError, match="needs a list of layers"):
         driftcal.tune(model, x[400:550], y[400:550], method=name)
     with pytest.raises(InputError, match="look inside the model, dac, dac-pts, md-ts; the method is 'ts'"):
@@ -310,7 +310,7 @@ def test_tuned_saved_and_evaluated_with_the_model(name, net, tmp_path):
 
 def test_auto_tries_them_too_and_keeps_layers_only_for_a_winner_that_looks_at_them(net, monkeypatch):
     model, x, y = net
-    monkeypatch.setattr("driftcal.choose.CANDIDATES", ("ts", "irm", "spline"))
+    monkeypatch.setattr("driftcal.pipeline.select.CANDIDATES", ("ts", "irm", "spline"))
     given = {"levels": 3, "layers": ["0", "2"]}
     tuned = driftcal.tune(model, x[400:550], y[400:550], reference=x[:400], **given)
     assert tuned.method == "dac", tuned.explanation
@@ -340,9 +340,10 @@ def test_a_race_holds_out_the_features_of_the_rows_it_holds_out():
         z[:] = np.where(good[:, None], logits[0], z)
     features = [{"a": np.where(good[:, None], [5.0, 0], [0, 5.0]) + rng.normal(size=(n, 2))} for good in near]
     training = {"a": np.array([5.0, 0]) + rng.normal(size=(100, 2))}
-    mixed = [{"a": rng.permutation(rung["a"])} for rung in features]
+    mixed = [{"a": rng.permutation(level_data["a"])} for level_data in features]
     found = [
-        choose(list(logits), y, candidates=("ts", "dac"), seen=Seen(rungs, training)) for rungs in (features, mixed)
+        choose(list(logits), y, candidates=("ts", "dac"), seen=CollectedFeatures(by_level, training))
+        for by_level in (features, mixed)
     ]
     own, others = ({trial.method: trial.brier for trial in choice.trials} for choice in found)
     assert own["ts"] == others["ts"]

@@ -1,6 +1,6 @@
 """Write data/calibrators.json: what netcal, probmetrics and uncertainty-calibration find on small problems.
 
-python tests/golden/make_calibrators.py     in an environment with these peers, torch and numpy
+python tests/data/golden/make_calibrators.py     in an environment with these peers, torch and numpy
 """
 
 import json
@@ -88,9 +88,9 @@ def main():
         cases.append({"name": name, "dtype": args[-1], "logits": [[float(v) for v in row] for row in logits],
                       "labels": y.tolist(), "peers": peers, "wrong": wrong})  # fmt: skip
         print(name, best, peers["temperature"], "wrong:", wrong)
-    made = {"by": "tests/golden/make_calibrators.py", "python": platform.python_version()}
+    made = {"by": "tests/data/golden/make_calibrators.py", "python": platform.python_version()}
     made |= {package: version(package) for package in PACKAGES}
-    out = Path(__file__).parent / "data" / "calibrators.json"
+    out = Path(__file__).parent / "calibrators.json"
     out.write_text(json.dumps({"made": made, "cases": cases}) + "\n")
 
 

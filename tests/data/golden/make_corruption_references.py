@@ -1,7 +1,7 @@
 """Reference values of the corruptions from an independent implementation.
 
     pip install imagecorruptions-imaug==1.1.5
-    python tests/golden/make_corruption_references.py
+    python tests/data/golden/make_corruption_references.py
 
 Writes into the folder data: ``corruption_images.npz``, outputs of the corruptions without randomness, and
 ``corruption_statistics.json``, mean, deviation and spectrum of the random ones over 200 images. Every file says which
@@ -20,7 +20,7 @@ import imagecorruptions
 import numpy as np
 from corruption_photographs import patches, statistics
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent
 EXACT = (
     "contrast", "brightness", "saturate", "pixelate", "jpeg_compression", "defocus_blur", "gaussian_blur", "zoom_blur",
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 Run it where the peers of the `bench` dependency group are installed:
 
-    python tests/golden/make_metrics.py
+    python tests/data/golden/make_metrics.py
 
 Where a peer follows another convention than driftcal, the file says so under "conventions".
 """
@@ -104,13 +104,13 @@ def main() -> None:
         values = {kind: {k: float(v) for k, v in found.items()} for kind, found in judge(logits, y).items()}
         cases.append({"logits": logits.tolist(), "labels": y.tolist(), "peers": values})
     made = {
-        "made by": "tests/golden/make_metrics.py",
+        "made by": "tests/data/golden/make_metrics.py",
         "python": sys.version.split()[0],
         "versions": {name: version(name) for name in PACKAGES},
         "conventions": CONVENTIONS,
         "cases": cases,
     }
-    path = Path(__file__).parent / "data" / "metrics.json"
+    path = Path(__file__).parent / "metrics.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(made, ensure_ascii=False) + "\n")
 

@@ -1,6 +1,6 @@
 """Write data/paper_subset.npz and .json: a part of the recorded CIFAR-10 logits and what scikit-learn and scipy make of it.
 
-    python tests/golden/make_paper_subset.py ../shared/golden/cifar10_resnet20.npz
+    python tests/data/golden/make_paper_subset.py ../shared/golden/cifar10_resnet20.npz
 
 The reference is written out here with numpy, scipy and scikit-learn alone; nothing of driftcal takes part.
 """
@@ -83,7 +83,7 @@ def main():
     part = {"val_labels": full["val_labels"][:VALIDATION], "test_labels": full["test_labels"][:TEST]}
     part["ladder_logits"] = full["ladder_logits"][:, :VALIDATION]
     part |= {name: full[name][:, :TEST] for name in SHIFTS}
-    data = Path(__file__).parent / "data"
+    data = Path(__file__).parent
     np.savez_compressed(data / "paper_subset.npz", **part)
 
     ladder, val, test = part["ladder_logits"].astype(float), part["val_labels"], part["test_labels"]
@@ -99,7 +99,7 @@ def main():
             figures[name + ("" if cap is None else ", T at most 5")] = {
                 "mean_ece10": float(np.mean(pooled)), "in_domain_ece10": clean, "temperature": temperature
             }  # fmt: skip
-    made = {"by": "tests/golden/make_paper_subset.py"}
+    made = {"by": "tests/data/golden/make_paper_subset.py"}
     made |= {package: version(package) for package in ("numpy", "scipy", "scikit-learn")}
     (data / "paper_subset.json").write_text(json.dumps({"made": made, "figures": figures}, indent=1) + "\n")
 

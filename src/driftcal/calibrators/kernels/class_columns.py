@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from driftcal.cores import threads
-from driftcal.numerics import MASKED, exp, kernel, log_odds_below, log_odds_of_top, row_max, softmax_row
-from driftcal.rows import Rows
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import MASKED, exp, kernel, log_odds_below, log_odds_of_top, row_max, softmax_row
+from driftcal.core.parallel import threads
 from driftcal.types import Float64, Labels, Logits, Weights
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Column:
     even: bool  # whether all weights are the same
 
 
-def for_each_column(rows: Rows, kind: int, function: Callable[[Column], T]) -> tuple[list[T], int]:
+def for_each_column(rows: LabelledLogits, kind: int, function: Callable[[Column], T]) -> tuple[list[T], int]:
     """``function(column)`` for every class, on all cores; the answers in order of classes, and the passes taken.
 
     `kind` says which scores: SOFTMAX, or LOG_ODDS of one class against the rest. A masked class' score is -1 or MASKED.
@@ -49,7 +49,7 @@ def for_each_column(rows: Rows, kind: int, function: Callable[[Column], T]) -> t
     step = max(1, min(rows.n_classes, budget // rows.n))
     buffer = np.empty((step, rows.n))
     labels, weights = np.empty(rows.n, np.int64), np.empty(rows.n)
-    of_row = rows.each(_row_sums, 4, kind)
+    of_row = rows.map_samples(_row_sums, 4, kind)
     answers: list[T] = []
     passes = 1
     with ThreadPoolExecutor(threads()) as pool:
@@ -63,7 +63,7 @@ def for_each_column(rows: Rows, kind: int, function: Callable[[Column], T]) -> t
                 labels[start:stop], weights[start:stop] = y, w
                 _gather(logits, of_row[start:stop], kind, first, group[:, start:stop])
 
-            rows.visit(gather)
+            rows.for_each_block(gather)
             passes += 1
             columns = list(_used_columns(first, group, labels, weights))
             shares = [columns[low : low + _SHARE] for low in range(0, len(columns), _SHARE)]

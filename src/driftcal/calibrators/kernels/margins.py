@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.numerics import kernel, row_argmax
-from driftcal.rows import Rows
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import kernel, row_argmax
 from driftcal.types import Float64, Labels, Logits, Weights
 
 
@@ -34,14 +34,14 @@ class Inputs:
         return self.scale, self.low, self.high, self.mean, self.spread
 
     @classmethod
-    def of(cls, rows: Rows, width: int) -> Inputs:
+    def of(cls, rows: LabelledLogits, width: int) -> Inputs:
         """Three passes: their mean size, their range, their mean and spread."""
-        total, weight = rows.sums(_gap_sums, 2)
+        total, weight = rows.reduce_sum(_gap_sums, 2)
         scale = float(total / weight) if total > 0 else 1.0
         empty = np.stack([np.full(width, np.inf), np.full(width, -np.inf)])
-        low, high = rows.fold(_gap_range, empty, _widen, scale)
+        low, high = rows.reduce(_gap_range, empty, _widen, scale)
         low, high = np.where(low <= high, low, 0.0), np.where(low <= high, high, 0.0)
-        sums = rows.sums(_gap_moments, (2, width), scale, low, high) / rows.weight
+        sums = rows.reduce_sum(_gap_moments, (2, width), scale, low, high) / rows.weight
         # second moments around the range's middle, so that a nearly constant input loses no digits
         middle = (low + high) / 2
         spread = np.sqrt(np.maximum(sums[1] - sums[0] ** 2, 0.0))

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrators.gaps import write_gaps
-from driftcal.calibrators.temperature import fit_nll
+from driftcal.calibrators.kernels.margins import write_gaps
+from driftcal.calibrators.scaling.temperature import fit_nll
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.images import as_seed
+from driftcal.core.numerics import kernel
 from driftcal.errors import DidNotConverge, InputError, NoFiniteOptimum
-from driftcal.image_checks import as_seed
-from driftcal.numerics import kernel
-from driftcal.rows import Rows
 from driftcal.types import Float64
 
 #: The network may change the temperature by this power of e at most; what it really needs stays far below.
@@ -50,7 +50,7 @@ def network_start(width: int, hidden: int, seed: int) -> Float64:
     return np.concatenate([first.ravel(), second.ravel(), np.zeros(hidden + 1)])
 
 
-def first_betas(rows: Rows, beta: float) -> tuple[list[float], int]:
+def first_betas(rows: LabelledLogits, beta: float) -> tuple[list[float], int]:
     """1/T to start training from, and the passes it took to find them: `beta`, the best by squared error, and the likeliest where it is needed."""
     with contextlib.suppress(NoFiniteOptimum, DidNotConverge):  # a second start where there is one
         likely, report = fit_nll(rows)

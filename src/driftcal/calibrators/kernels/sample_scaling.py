@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.numerics import MASKED, exp, kernel, row_max, softmax_row
+from driftcal.core.numerics import MASKED, exp, kernel, row_max, softmax_row
 from driftcal.types import Float64, Logits
 
 

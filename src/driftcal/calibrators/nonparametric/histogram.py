@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import Calibrator, FitReport, finish, mask
-from driftcal.calibrators.columns import LOG_ODDS, SOFTMAX, Column, for_each_column
-from driftcal.calibrators.platt import Line, fit_line, platt_kernel, platt_report, to_sigmoid
-from driftcal.calibrators.quantiles import order_statistics, sums_up_to
+from driftcal.calibrators.kernels.class_columns import LOG_ODDS, SOFTMAX, Column, for_each_column
+from driftcal.calibrators.nonparametric.kernels.quantiles import order_statistics, sums_up_to
+from driftcal.calibrators.scaling.platt import Line, fit_line, platt_kernel, platt_report, to_sigmoid
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import MASKED, kernel, softmax_kernel
 from driftcal.errors import InputError
-from driftcal.numerics import MASKED, kernel, softmax_kernel
-from driftcal.rows import Rows
 from driftcal.types import Array, Float64, Logits
 
 _FEW = 32  # bins: for more than these, sorting is cheaper than one comparison of each score with each edge
@@ -45,7 +45,7 @@ class HistogramBinning(Calibrator):
         self.strategy = strategy
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         _check_bins(self.n_bins)
         if self.strategy not in ("mass", "width"):
             raise InputError(f"strategy must be 'mass' or 'width'; it is {self.strategy!r}. 'mass' is the usual one.")
@@ -101,7 +101,7 @@ class PlattBinning(Calibrator):
         self.normalise = normalise
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         _check_bins(self.n_bins)
 
         def fit_class(column: Column) -> tuple[Line, Float64, Float64]:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from driftcal.calibrators.base import Calibrator, FitReport, finish
-from driftcal.calibrators.curves import apply_curves, fit_curves
-from driftcal.calibrators.ensemble import fit_brier
-from driftcal.calibrators.temperature import certify, survey
-from driftcal.numerics import softmax_kernel
-from driftcal.rows import Rows
+from driftcal.calibrators.nonparametric.kernels.isotonic_fit import apply_curves, fit_curves
+from driftcal.calibrators.scaling.ensemble_temperature import fit_brier
+from driftcal.calibrators.scaling.temperature import certify, survey
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import softmax_kernel
 from driftcal.types import Float64, Logits
 
 #: Added to IRM's curve times the score, so that it rises strictly and keeps the order of the classes.
@@ -40,7 +40,7 @@ class IsotonicRegression(Calibrator):
     def __init__(self, *, classes: Sequence[Any] | None = None) -> None:
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         curves, report = fit_curves(rows, rows.n_classes)
         self.curve_scores_, self.curve_values_, self.curve_starts_ = curves
         return report
@@ -64,7 +64,7 @@ class TemperatureIsotonicRegression(Calibrator):
         self.t_max = t_max
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         seen = survey(rows, self.t_max)
         beta, _, passes = fit_brier(rows, seen, self.t_max)
         self.temperature_ = float(1 / beta)
@@ -101,7 +101,7 @@ class IsotonicRegressionMulticlass(Calibrator):
     def __init__(self, *, classes: Sequence[Any] | None = None) -> None:
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         curves, report = fit_curves(rows, 1)
         self.curve_scores_, self.curve_values_, self.curve_starts_ = curves
         return report

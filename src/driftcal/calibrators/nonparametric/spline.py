@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import Calibrator, FitReport
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import MASKED, exact, exp, kernel, row_argmax
 from driftcal.errors import InputError
-from driftcal.numerics import MASKED, exact, exp, kernel, row_argmax
-from driftcal.rows import Rows
 from driftcal.types import Array, Float64, Labels, Logits, Weights
 
 #: Points kept of the curve. Between neighbours it is a straight line in log-odds: far closer than the rows can tell.
@@ -49,10 +49,10 @@ class SplineCalibration(Calibrator):
         self.n_knots = n_knots
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         if isinstance(self.n_knots, bool) or not isinstance(self.n_knots, (int, np.integer)) or self.n_knots < 2:
             raise InputError(f"n_knots must be a whole number of at least 2; it is {self.n_knots!r}. The default is 6.")
-        scores, right, weights = _merged(rows.each(_top_rows, 3))
+        scores, right, weights = _merged(rows.map_samples(_top_rows, 3))
         end = np.cumsum(weights)
         place = end / end[-1]
         reached = np.cumsum(right) / end[-1]
@@ -69,7 +69,7 @@ class SplineCalibration(Calibrator):
         slope = natural_spline(knots, middle[kept])[1] @ heights
         self.spline_scores_ = scores[kept]
         self.spline_values_ = np.clip(slope, least, 1 - least)
-        before, after = rows.sums(_top_brier, 2, self.spline_scores_, self.spline_values_) / rows.weight
+        before, after = rows.reduce_sum(_top_brier, 2, self.spline_scores_, self.spline_values_) / rows.weight
         return FitReport("squared error of the top class", float(before), float(after), 2)
 
     def _map(self, logits: Logits, out: Float64) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 from scipy.optimize import minimize
 
 from driftcal.calibrators.base import FitReport
-from driftcal.calibrators.ensemble import fit_brier
-from driftcal.calibrators.features import FeatureCalibrator, row_losses
-from driftcal.calibrators.temperature import certify, survey
+from driftcal.calibrators.samplewise.feature_calibrator import FeatureCalibrator, row_losses
+from driftcal.calibrators.scaling.ensemble_temperature import fit_brier
+from driftcal.calibrators.scaling.temperature import certify, survey
+from driftcal.core.dataset import LabelledLogits
 from driftcal.errors import DidNotConverge, InputError
-from driftcal.rows import Rows
 from driftcal.types import AnyArray, Array, Float64, Logits
 
 #: The temperature is no smaller than this share of the one best temperature.
@@ -87,7 +87,9 @@ class DensityAwareCalibration(NeighbourCalibrator):
         self.k = k
         self.classes = classes
 
-    def _fit_features(self, rows: Rows, features: Array, reference: Array | None, levels: AnyArray) -> FitReport:
+    def _fit_features(
+        self, rows: LabelledLogits, features: Array, reference: Array | None, levels: AnyArray
+    ) -> FitReport:
         self._keep(reference)
         seen = survey(rows, None)
         beta, _, passes = fit_brier(rows, seen, None)
@@ -142,7 +144,7 @@ def half_squares(reference: Array) -> Float64:
     return halves
 
 
-def _fit_weights(rows: Rows, inputs: Float64, temperature: float) -> tuple[Float64, float, int]:
+def _fit_weights(rows: LabelledLogits, inputs: Float64, temperature: float) -> tuple[Float64, float, int]:
     """Weights relative to `temperature`, none negative; the squared error they reach, and the passes."""
 
     def loss(weights: Float64) -> tuple[float, Float64]:

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import FitReport
-from driftcal.calibrators.density import NeighbourCalibrator
-from driftcal.calibrators.descent import Surface, descend
-from driftcal.calibrators.ensemble import fit_brier
-from driftcal.calibrators.features import row_losses
-from driftcal.calibrators.network import LARGEST, check_settings, first_betas, network_size, network_start
-from driftcal.calibrators.temperature import certify, survey
+from driftcal.calibrators.kernels.network import LARGEST, check_settings, first_betas, network_size, network_start
+from driftcal.calibrators.samplewise.dac import NeighbourCalibrator
+from driftcal.calibrators.samplewise.feature_calibrator import row_losses
+from driftcal.calibrators.scaling.ensemble_temperature import fit_brier
+from driftcal.calibrators.scaling.temperature import certify, survey
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.optimize import Surface, descend
 from driftcal.errors import InputError
-from driftcal.rows import Rows
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
 
 #: Rows whose slopes are held at once.
@@ -69,7 +69,9 @@ class DensityAwareNetwork(NeighbourCalibrator):
         self.seed = seed
         self.classes = classes
 
-    def _fit_features(self, rows: Rows, features: Array, reference: Array | None, levels: AnyArray) -> FitReport:
+    def _fit_features(
+        self, rows: LabelledLogits, features: Array, reference: Array | None, levels: AnyArray
+    ) -> FitReport:
         check_settings(self.top, self.hidden, self.decay, self.tol)
         self._keep(reference)
         seen = survey(rows, None)
@@ -89,12 +91,12 @@ class DensityAwareNetwork(NeighbourCalibrator):
         certify("squared error", seen.brier, after)
         return FitReport("brier", seen.brier, after, passes + 3)
 
-    def _surface(self, rows: Rows, inputs: Float64, start: Float64, beta: float) -> Surface:
+    def _surface(self, rows: LabelledLogits, inputs: Float64, start: Float64, beta: float) -> Surface:
         """The loss of a network, its slope and its curvature, Gauss's and Newton's."""
         return lambda network: self._loss(rows, inputs, network, network - start, beta)
 
     def _loss(
-        self, rows: Rows, inputs: Float64, network: Float64, away: Float64, beta: float
+        self, rows: LabelledLogits, inputs: Float64, network: Float64, away: Float64, beta: float
     ) -> tuple[float, Float64, Float64]:
         g = np.concatenate([network_values(part, network, int(self.hidden)) for part in _parts(inputs)])
         weight, _, error, down, bend = row_losses(rows, np.exp(g) / beta).T
@@ -108,7 +110,7 @@ class DensityAwareNetwork(NeighbourCalibrator):
         value = float(weight @ error) + decay * float(away @ away)
         return value / total, slope / total, curvature / total
 
-    def _learn_inputs(self, rows: Rows, features: Array) -> Float64:
+    def _learn_inputs(self, rows: LabelledLogits, features: Array) -> Float64:
         """What the network sees of the tuning rows; their range, means and spreads are kept."""
         width = min(int(self.top), rows.n_classes) - 1
         gaps, weights = np.zeros((rows.n, width)), np.zeros(rows.n)
@@ -118,7 +120,7 @@ class DensityAwareNetwork(NeighbourCalibrator):
             weights[here] = weight
             gaps[here] = np.where(weight[:, None] > 0, top_gaps(np.where(weight[:, None] > 0, logits, 0), width), 0)
 
-        rows.visit(visit)
+        rows.for_each_block(visit)
         finite = np.where(np.isfinite(gaps[:, 0]), weights, 0)
         total = float(finite @ np.where(finite > 0, gaps[:, 0], 0))
         self.gap_scale_ = total / float(finite.sum()) if total > 0 else 1.0

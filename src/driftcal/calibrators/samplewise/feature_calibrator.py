@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from driftcal import checks
 from driftcal.calibrators.base import Calibrator, FitReport
-from driftcal.calibrators.per_row import moments, scale_rows
+from driftcal.calibrators.kernels.sample_scaling import moments, scale_rows
+from driftcal.core import validation
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import MASKED, exp, kernel, row_max
 from driftcal.errors import InputError
-from driftcal.numerics import MASKED, exp, kernel, row_max
-from driftcal.rows import Rows
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits, LogProbs, Probs, Weights
 
 _WAY_OUT = "Pass {}=driftcal.pooled_features(model, inputs, layers)."
@@ -33,14 +33,16 @@ class FeatureCalibrator(Calibrator):
     widths_: Float64
 
     @abstractmethod
-    def _fit_features(self, rows: Rows, features: Array, reference: Array | None, levels: AnyArray) -> FitReport:
+    def _fit_features(
+        self, rows: LabelledLogits, features: Array, reference: Array | None, levels: AnyArray
+    ) -> FitReport:
         """Learn from `rows` and the checked features of them, layers side by side."""
 
     @abstractmethod
     def _row_temperatures(self, features: Array, logits: Logits | None) -> Float64:
         """T of each row of checked features, and of its logits where the calibrator looks at them too."""
 
-    def _fit_given(self, rows: Rows, features: AnyArray, reference: AnyArray, levels: AnyArray) -> FitReport:
+    def _fit_given(self, rows: LabelledLogits, features: AnyArray, reference: AnyArray, levels: AnyArray) -> FitReport:
         name = type(self).__name__
         if features is None:
             raise InputError(
@@ -64,7 +66,7 @@ class FeatureCalibrator(Calibrator):
         self.widths_ = np.array(widths, np.float64)
         return self._fit_features(rows, own, training, levels)
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         return self._fit_given(rows, None, None, None)
 
     def predict_proba(self, logits: AnyArray, features: AnyArray = None) -> Probs:
@@ -106,7 +108,7 @@ class FeatureCalibrator(Calibrator):
             )
         temperatures = self._temperatures(features, scores)
         out = np.empty(scores.shape)
-        scale_rows(checks.for_kernel(scores), 1 / temperatures, out, as_log)
+        scale_rows(validation.for_kernel(scores), 1 / temperatures, out, as_log)
         return out.reshape(*shape, scores.shape[1])
 
     def _map(self, logits: Logits, out: Float64) -> None:
@@ -125,7 +127,7 @@ def layers_of(features: AnyArray, name: str) -> tuple[Array, tuple[int, ...]]:
         given: Any = features
         several = isinstance(given, (list, tuple)) and len(given) > 0 and np.ndim(given[0]) == 2
         parts = list(given) if several else [given]
-    arrays = [checks.as_array(part, name) for part in parts]
+    arrays = [validation.as_array(part, name) for part in parts]
     if not arrays:
         raise InputError(f"{name} must hold at least one layer; there is none. Name some of model.layers.")
     for array in arrays:
@@ -155,7 +157,7 @@ def _unit(rows: Array) -> Array:
     return unit
 
 
-def row_losses(rows: Rows, temperatures: Float64) -> Float64:
+def row_losses(rows: LabelledLogits, temperatures: Float64) -> Float64:
     """For each row at its own temperature: weight, negative log-likelihood, squared error, its slope and bend in log T.
 
     The bend is Gauss's and Newton's, which is never negative.
@@ -166,7 +168,7 @@ def row_losses(rows: Rows, temperatures: Float64) -> Float64:
         here = slice(start, start + len(labels))
         _row_losses(logits, labels, weights, temperatures[here], out[here])
 
-    rows.visit(visit)
+    rows.for_each_block(visit)
     return out
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import Calibrator, FitReport
-from driftcal.calibrators.descent import descend
-from driftcal.calibrators.per_row import scale_row
-from driftcal.calibrators.temperature import certify, fit_nll
-from driftcal.checks import for_kernel
-from driftcal.numerics import MASKED, exp, kernel, row_argmax
-from driftcal.rows import Rows
+from driftcal.calibrators.kernels.sample_scaling import scale_row
+from driftcal.calibrators.scaling.temperature import certify, fit_nll
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import MASKED, exp, kernel, row_argmax
+from driftcal.core.optimize import descend
+from driftcal.core.validation import for_kernel
 from driftcal.types import AnyArray, Float64, Labels, Logits, Weights
 
 #: The log of an entropy that float64 has no number for any more.
@@ -46,14 +46,14 @@ class EntropyTemperatureScaling(Calibrator):
     def __init__(self, *, classes: Sequence[Any] | None = None) -> None:
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         beta, start = fit_nll(rows)
         temperature = 1 / beta
         log_c = math.log(math.log(rows.n_classes))
         ridge = RIDGE / max(1.0, temperature) ** 2
 
         def surface(line: Float64) -> tuple[float, Float64, Float64]:
-            sums = rows.sums(_line_sums, 6, log_c, line[0], line[1]) / rows.weight
+            sums = rows.reduce_sum(_line_sums, 6, log_c, line[0], line[1]) / rows.weight
             value, slope, bend = float(sums[0]), sums[1:3].copy(), np.array([[sums[3], sums[4]], [sums[4], sums[5]]])
             value += ridge * line[0] ** 2
             slope[0] += 2 * ridge * line[0]

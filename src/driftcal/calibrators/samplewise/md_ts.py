@@ -10,12 +10,12 @@ import numpy as np
 from scipy.linalg import solve
 
 from driftcal.calibrators.base import FitReport
-from driftcal.calibrators.features import FeatureCalibrator, row_losses
-from driftcal.calibrators.rungs import rungs_of
-from driftcal.calibrators.temperature import fit_nll
-from driftcal.calibrators.vector import positive
+from driftcal.calibrators.levels import split_by_level
+from driftcal.calibrators.samplewise.feature_calibrator import FeatureCalibrator, row_losses
+from driftcal.calibrators.scaling.temperature import fit_nll
+from driftcal.calibrators.scaling.vector import positive
+from driftcal.core.dataset import LabelledLogits
 from driftcal.errors import NoFiniteOptimum
-from driftcal.rows import Rows
 from driftcal.types import AnyArray, Array, Float64, Logits
 
 
@@ -46,19 +46,21 @@ class MultiDomainTemperatureScaling(FeatureCalibrator):
         self.t_max = t_max
         self.classes = classes
 
-    def _fit_features(self, rows: Rows, features: Array, reference: Array | None, levels: AnyArray) -> FitReport:
+    def _fit_features(
+        self, rows: LabelledLogits, features: Array, reference: Array | None, levels: AnyArray
+    ) -> FitReport:
         ridge = positive(self.ridge, "ridge", 1.0)
         before = row_losses(rows, np.ones(rows.n))
         weights = before[:, 0]
-        rungs = rungs_of(rows, levels)
+        by_level = split_by_level(rows, levels)
         numbers = np.zeros(rows.n) if levels is None else np.asarray(levels).reshape(-1)
         targets, passes, left_out = np.full(rows.n, np.nan), 1, []
-        for number, rung in zip(np.unique(numbers[weights > 0]), rungs, strict=True):
+        for number, level_data in zip(np.unique(numbers[weights > 0]), by_level, strict=True):
             try:
-                beta, report = fit_nll(rung, self.t_max)
+                beta, report = fit_nll(level_data, self.t_max)
             except NoFiniteOptimum:
                 left_out.append(f"{number:g}")
-                if len(left_out) == len(rungs):
+                if len(left_out) == len(by_level):
                     raise
                 continue
             targets[numbers == number] = -math.log(beta)

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import Calibrator, FitReport
-from driftcal.calibrators.descent import descend
-from driftcal.calibrators.ensemble import fit_brier
-from driftcal.calibrators.gaps import Inputs
-from driftcal.calibrators.network import (
+from driftcal.calibrators.kernels.margins import Inputs
+from driftcal.calibrators.kernels.network import (
     GROUP,
     add_squares,
     check_settings,
@@ -23,11 +21,13 @@ from driftcal.calibrators.network import (
     network_start,
     network_value,
 )
-from driftcal.calibrators.per_row import moments, scale_rows
-from driftcal.calibrators.temperature import certify, survey
-from driftcal.checks import for_kernel
-from driftcal.numerics import MASKED, bits_of_float, exp, kernel, row_argmax, row_max
-from driftcal.rows import Rows
+from driftcal.calibrators.kernels.sample_scaling import moments, scale_rows
+from driftcal.calibrators.scaling.ensemble_temperature import fit_brier
+from driftcal.calibrators.scaling.temperature import certify, survey
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import MASKED, bits_of_float, exp, kernel, row_argmax, row_max
+from driftcal.core.optimize import descend
+from driftcal.core.validation import for_kernel
 from driftcal.types import AnyArray, Float64, Labels, Logits, Weights
 
 #: So many rows are enough to find where a good network lies.
@@ -77,7 +77,7 @@ class ParameterizedTemperatureScaling(Calibrator):
         self.seed = seed
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         check_settings(self.top, self.hidden, self.decay, self.tol)
         seen = survey(rows, None)
         beta, _, passes = fit_brier(rows, seen, None)
@@ -97,13 +97,13 @@ class ParameterizedTemperatureScaling(Calibrator):
         certify("squared error", seen.brier, after)
         return FitReport("brier", seen.brier, after, passes + 3)
 
-    def _train(self, rows: Rows, inputs: Inputs, start: Float64, beta: float) -> tuple[Float64, float, int]:
+    def _train(self, rows: LabelledLogits, inputs: Inputs, start: Float64, beta: float) -> tuple[Float64, float, int]:
         """The network that starts from the temperature 1/beta, its loss, and the passes it took."""
         size = len(start)
         decay = self.decay * rows.weight / rows.count
 
         def surface(network: Float64, share: int = 1) -> tuple[float, Float64, Float64]:
-            sums = rows.sums(
+            sums = rows.reduce_sum(
                 _network_sums, (size + 1, size + 1), beta, *inputs.arrays, int(self.hidden), network, share
             )
             weight = max(float(sums[1, 0]), 1e-300)

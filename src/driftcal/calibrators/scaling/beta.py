@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import Calibrator, FitReport, finish
-from driftcal.calibrators.columns import LOG_ODDS, Column, for_each_column
-from driftcal.calibrators.descent import descend
-from driftcal.calibrators.platt import sigmoid
-from driftcal.calibrators.temperature import certify
-from driftcal.calibrators.vector import positive
-from driftcal.numerics import MASKED, exp, kernel, log_odds_row
-from driftcal.rows import Rows
+from driftcal.calibrators.kernels.class_columns import LOG_ODDS, Column, for_each_column
+from driftcal.calibrators.scaling.platt import sigmoid
+from driftcal.calibrators.scaling.temperature import certify
+from driftcal.calibrators.scaling.vector import positive
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import MASKED, exp, kernel, log_odds_row
+from driftcal.core.optimize import descend
 from driftcal.types import Float64, Labels, Logits, Weights
 
 #: The curve of a model that is right as it is.
@@ -54,7 +54,7 @@ class BetaCalibration(Calibrator):
         self.tied_below = tied_below
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         pull = positive(self.decay, "decay", 1.0) / rows.count
         few = rows.class_weights * (rows.count / rows.weight) < positive(self.tied_below, "tied_below", 100)
         tried, passes = for_each_column(rows, LOG_ODDS, _scale_losses)

@@ -10,12 +10,12 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from driftcal.calibrators.base import Calibrator, FitReport
-from driftcal.calibrators.descent import SLOPE_PROMISE, descend, descend_convex
-from driftcal.calibrators.temperature import certify
-from driftcal.calibrators.vector import fit_line, nll_before, positive, temperature_or_not, vector_kernel
+from driftcal.calibrators.scaling.temperature import certify
+from driftcal.calibrators.scaling.vector import fit_line, nll_before, positive, temperature_or_not, vector_kernel
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import log_softmax, softmax, softmax_kernel
+from driftcal.core.optimize import SLOPE_PROMISE, descend, descend_convex
 from driftcal.errors import DidNotConverge
-from driftcal.numerics import log_softmax, softmax, softmax_kernel
-from driftcal.rows import Rows
 from driftcal.types import Float64, Labels, Logits, Weights
 
 #: The log of the least probability that float64 holds: what a class without a chance is taken for.
@@ -67,7 +67,7 @@ class DirichletCalibration(Calibrator):
         self.penalty = penalty
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         before = nll_before(rows)
         n = rows.n_classes
         beta, passes = temperature_or_not(rows, None)
@@ -77,7 +77,7 @@ class DirichletCalibration(Calibrator):
         pull, centre = self._hold(rows, start)
 
         def slope_of(matrix: Float64) -> tuple[float, Float64]:
-            sums = rows.sums(_matrix_sums, (n + 1, n + 1), matrix) / rows.weight
+            sums = rows.reduce_sum(_matrix_sums, (n + 1, n + 1), matrix) / rows.weight
             away = matrix - centre
             return float(sums[-1, 0] + (pull * away**2).sum()), sums[:-1] + 2 * pull * away
 
@@ -95,7 +95,7 @@ class DirichletCalibration(Calibrator):
         certify("nll", before, after)
         return FitReport("nll", before, after, passes + asked + 2)
 
-    def _hold(self, rows: Rows, start: Float64) -> tuple[Float64, Float64]:
+    def _hold(self, rows: LabelledLogits, start: Float64) -> tuple[Float64, Float64]:
         """What each number of (W, b) is pulled to, and how strongly: the second and the first."""
         n = rows.n_classes
         if self.penalty is None:
@@ -110,7 +110,7 @@ class DirichletCalibration(Calibrator):
         np.fill_diagonal(pull, diagonal)
         return pull, centre
 
-    def _fit_diagonal(self, rows: Rows, before: float, diagonal: Float64, passes: int) -> FitReport:
+    def _fit_diagonal(self, rows: LabelledLogits, before: float, diagonal: Float64, passes: int) -> FitReport:
         n = rows.n_classes
         start = np.concatenate([diagonal, np.zeros(n)])
         found, after, asked = fit_line(rows, 1.0, start, n / rows.count, "Dirichlet calibration")
@@ -146,14 +146,14 @@ def to_grid(matrix: Float64) -> Float64:
 
 
 def _by_curvature(
-    rows: Rows, slope_of: Callable[[Float64], tuple[float, Float64]], start: Float64, pull: Float64
+    rows: LabelledLogits, slope_of: Callable[[Float64], tuple[float, Float64]], start: Float64, pull: Float64
 ) -> tuple[Float64, float, int]:
     """Newton's method: few passes, each with the curvature in all pairs of entries."""
 
     def surface(flat: Float64) -> tuple[float, Float64, Float64]:
         matrix = flat.reshape(start.shape)
         value, slope = slope_of(matrix)
-        bend = rows.sums(_curvature_sums, (flat.size, flat.size), matrix) / rows.weight
+        bend = rows.reduce_sum(_curvature_sums, (flat.size, flat.size), matrix) / rows.weight
         return value, slope.ravel(), bend + np.diag(2 * pull.ravel())
 
     found, value, asked = descend(surface, start.ravel(), "Dirichlet calibration")
@@ -161,14 +161,14 @@ def _by_curvature(
 
 
 def _by_slope(
-    rows: Rows, slope_of: Callable[[Float64], tuple[float, Float64]], start: Float64, pull: Float64
+    rows: LabelledLogits, slope_of: Callable[[Float64], tuple[float, Float64]], start: Float64, pull: Float64
 ) -> tuple[Float64, float, int]:
     """L-BFGS in units in which log-probabilities no longer rise and fall together, so that directions curve alike.
 
     Many classes' off-diagonal is rounded at the end; the intercepts take back what that does to a row in the middle of all.
     """
     size = start.shape[1]
-    moments = rows.sums(_moment_sums, (size, size), start) / rows.weight
+    moments = rows.reduce_sum(_moment_sums, (size, size), start) / rows.weight
     middle = moments[-1, :-1] / max(moments[-1, -1], 1e-300)
     moments[np.diag_indices(size)] += 2 * pull.mean(axis=0) + 1e-14 * np.trace(moments)
     lower = cholesky(moments, lower=True)

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import Calibrator, FitReport, finish
-from driftcal.calibrators.temperature import (
+from driftcal.calibrators.scaling.temperature import (
     FLAT,
-    Survey,
+    FirstPass,
     beta_floor,
     certify,
     newton,
     no_better_than_chance,
     survey,
 )
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import MASKED, exp, kernel, row_max, softmax_kernel
 from driftcal.errors import DidNotConverge, NoFiniteOptimum
-from driftcal.numerics import MASKED, exp, kernel, row_max, softmax_kernel
-from driftcal.rows import Rows
 from driftcal.types import Float64, Labels, Logits, Weights
 
 #: Neighbouring temperatures of the coarse search differ by a factor 2: then each follows from the last by squaring.
@@ -52,7 +52,7 @@ class EnsembleTemperatureScaling(Calibrator):
         self.t_max = t_max
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         seen = survey(rows, self.t_max)
         asked = _Moments(rows)
         beta, _, passes = fit_brier(rows, seen, self.t_max, asked)
@@ -196,7 +196,7 @@ def _moment_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64
 class _Moments:
     """The squared error as `fit_brier` asks for it; near the minimum the same passes see what the weights need."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: LabelledLogits) -> None:
         self.rows = rows
         self.beta = math.nan  # where all rows were asked last
         self.found: Float64 | None = None  # (p·p, p_y, p·q) × (value, slope, curvature) there
@@ -223,18 +223,18 @@ class _Moments:
         return (found @ [1, step, step * step / 2]).tolist(), 0
 
     def _ask(self, beta: float) -> Float64:
-        found = (self.rows.sums(_moment_sums, 9, beta) / self.rows.weight).reshape(3, 3)
+        found = (self.rows.reduce_sum(_moment_sums, 9, beta) / self.rows.weight).reshape(3, 3)
         self.beta, self.found = beta, found
         return found
 
 
-def brier(rows: Rows, beta: float, every: int = 1) -> Sequence[float]:
+def brier(rows: LabelledLogits, beta: float, every: int = 1) -> Sequence[float]:
     """The mean squared error of softmax(beta·z), its slope and its curvature."""
-    return [float(part) for part in rows.sums(_brier_sums, 3, beta, every=every) / rows.weight]
+    return [float(part) for part in rows.reduce_sum(_brier_sums, 3, beta, every=every) / rows.weight]
 
 
 def fit_brier(
-    rows: Rows, seen: Survey, t_max: float | None, loss: Callable[..., Sequence[float]] | None = None
+    rows: LabelledLogits, seen: FirstPass, t_max: float | None, loss: Callable[..., Sequence[float]] | None = None
 ) -> tuple[float, float, int]:
     """beta = 1/T that minimises the squared error of softmax(beta·z), its value, and the passes taken.
 
@@ -258,12 +258,12 @@ def fit_brier(
 
 
 def _search(
-    rows: Rows, seen: Survey, floor: float, start: float, loss: Callable[..., Sequence[float]]
+    rows: LabelledLogits, seen: FirstPass, floor: float, start: float, loss: Callable[..., Sequence[float]]
 ) -> tuple[float, float, int]:
     """The least squared error from a grid on that begins at `start`; where the least of the grid lies at its end, it moves."""
     every = rows.preview  # of a large array some blocks show where to look; where they do not, all rows are asked
     for passes in (0, 1, 2, 3):
-        grid = rows.sums(_grid_sums, GRID, start, every=every)
+        grid = rows.reduce_sum(_grid_sums, GRID, start, every=every)
         best = int(np.argmin(grid))
         if every > 1 and best in (0, GRID - 1):
             every = 1

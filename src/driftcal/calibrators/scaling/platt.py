@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from driftcal.calibrators.base import Calibrator, FitReport, finish
-from driftcal.calibrators.columns import LOG_ODDS, Column, for_each_column
-from driftcal.calibrators.temperature import certify
+from driftcal.calibrators.kernels.class_columns import LOG_ODDS, Column, for_each_column
+from driftcal.calibrators.scaling.temperature import certify
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import MASKED, exp, kernel, log, log_odds_row
 from driftcal.errors import DidNotConverge
-from driftcal.numerics import MASKED, exp, kernel, log, log_odds_row
-from driftcal.rows import Rows
 from driftcal.types import Float64, Labels, Logits, Weights
 
 #: A class is done when a Newton step promises to lower its mean loss by less than this many nats: slope and intercept
@@ -45,7 +45,7 @@ class PlattScaling(Calibrator):
     def __init__(self, *, classes: Sequence[Any] | None = None) -> None:
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         lines, passes = for_each_column(rows, LOG_ODDS, fit_line)
         self.slopes_ = np.array([line.slope for line in lines])
         self.intercepts_ = np.array([line.intercept for line in lines])
@@ -242,7 +242,7 @@ def _log_factors(powers: Float64, weights: Weights, even: bool) -> float:
     return float(weights[0]) * total
 
 
-def platt_report(rows: Rows, lines: Sequence[Line], passes: int) -> FitReport:
+def platt_report(rows: LabelledLogits, lines: Sequence[Line], passes: int) -> FitReport:
     """What all the lines together did."""
     smoothed = [str(name) for name, line in zip(rows.classes.tolist(), lines, strict=True) if line.smoothed]
     warnings = (

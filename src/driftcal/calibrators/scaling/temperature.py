@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import Calibrator, FitReport
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import MASKED, exp, kernel, log_softmax_kernel, row_max, softmax_kernel
 from driftcal.errors import DidNotConverge, InputError, NoFiniteOptimum
-from driftcal.numerics import MASKED, exp, kernel, log_softmax_kernel, row_max, softmax_kernel
-from driftcal.rows import Rows
-from driftcal.types import Float64, Labels, Logits, Weights
+from driftcal.types import AnyArray, Float64, Labels, Logits, Weights
 
 #: Newton ends with a step this small relative to beta; what it leaves is of the order of the step's square.
 STEP_TOLERANCE = 1e-7
@@ -45,7 +45,7 @@ class TemperatureScaling(Calibrator):
         self.t_max = t_max
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         beta, report = fit_nll(rows, self.t_max)
         self.temperature_ = float(1 / beta)
         return report
@@ -128,7 +128,7 @@ def _survey_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64
 
 
 @dataclass(frozen=True)
-class Survey:
+class FirstPass:
     """What the rows say before any temperature is tried; means over the weights."""
 
     wrong: float
@@ -150,12 +150,12 @@ class Survey:
         return self.slope_at_zero < -1e-13 * self.spread
 
 
-def look(rows: Rows) -> Survey:
+def look(rows: LabelledLogits) -> FirstPass:
     """What the rows say, in one pass."""
-    return Survey(*(rows.sums(_survey_sums, len(fields(Survey))) / rows.weight).tolist())
+    return FirstPass(*(rows.reduce_sum(_survey_sums, len(fields(FirstPass))) / rows.weight).tolist())
 
 
-def survey(rows: Rows, t_max: float | None) -> Survey:
+def survey(rows: LabelledLogits, t_max: float | None) -> FirstPass:
     """Look at the rows once; raise where no temperature can be the best, by any loss."""
     seen = look(rows)
     if seen.spread < FLAT:  # all temperatures are the same
@@ -178,7 +178,7 @@ def no_better_than_chance() -> NoFiniteOptimum:
     )
 
 
-def fit_nll(rows: Rows, t_max: float | None = None) -> tuple[float, FitReport]:
+def fit_nll(rows: LabelledLogits, t_max: float | None = None) -> tuple[float, FitReport]:
     """beta = 1/T that minimises the negative log-likelihood of `rows`, and the report."""
     floor = beta_floor(t_max)
     seen = survey(rows, t_max)
@@ -191,7 +191,7 @@ def fit_nll(rows: Rows, t_max: float | None = None) -> tuple[float, FitReport]:
         raise no_better_than_chance()
 
     def loss(beta: float, every: int = 1) -> Sequence[float]:
-        return [float(part) for part in rows.sums(nll_sums, 3, beta, every=every) / rows.weight]
+        return [float(part) for part in rows.reduce_sum(nll_sums, 3, beta, every=every) / rows.weight]
 
     start = max(floor, 1 / seen.spread if seen.spread > FLAT else 1.0)
     if rows.preview > 1:
@@ -288,3 +288,11 @@ def _hermite_step(
     tangent_0, tangent_1 = width / curvature_0, width / curvature
     rise = beta - beta_0
     return (2 * t**3 - 3 * t**2) * -rise + (t**3 - 2 * t**2 + t) * tangent_0 + (t**3 - t**2) * tangent_1 - rise
+
+
+def clean_temperature(logits: AnyArray, labels: AnyArray) -> float:
+    """T of temperature scaling; 1 where it has no finite optimum: all rows right, or none better than chance."""
+    try:
+        return float(TemperatureScaling().fit(logits, labels).temperature_)
+    except DidNotConverge:
+        return 1.0

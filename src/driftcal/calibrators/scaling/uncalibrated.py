@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from driftcal.calibrators.base import Calibrator, FitReport
-from driftcal.calibrators.temperature import look
-from driftcal.numerics import log_softmax_kernel, softmax_kernel
-from driftcal.rows import Rows
+from driftcal.calibrators.scaling.temperature import look
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import log_softmax_kernel, softmax_kernel
 from driftcal.types import Float64, Logits
 
 
@@ -25,7 +25,7 @@ class Identity(Calibrator):
     def __init__(self, *, classes: Sequence[Any] | None = None) -> None:
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         loss = look(rows).nll
         return FitReport("nll", loss, loss, passes=1)
 

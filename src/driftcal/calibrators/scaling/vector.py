@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import Calibrator, FitReport
-from driftcal.calibrators.descent import descend_convex
-from driftcal.calibrators.temperature import certify, fit_nll, look
+from driftcal.calibrators.scaling.temperature import certify, fit_nll, look
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import MASKED, exp, kernel, row_max
+from driftcal.core.optimize import descend_convex
 from driftcal.errors import InputError, NoFiniteOptimum
-from driftcal.numerics import MASKED, exp, kernel, row_max
-from driftcal.rows import Rows
 from driftcal.types import Float64, Labels, Logits, Weights
 
 
@@ -40,7 +40,7 @@ class VectorScaling(Calibrator):
         self.decay = decay
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         before = nll_before(rows)
         pull = positive(self.decay, "decay", 1.0) / rows.count
         beta, passes = temperature_or_not(rows, None)
@@ -80,7 +80,7 @@ class StructuredVectorScaling(Calibrator):
         self.t_max = t_max
         self.classes = classes
 
-    def _fit(self, rows: Rows) -> FitReport:
+    def _fit(self, rows: LabelledLogits) -> FitReport:
         before = nll_before(rows)
         warnings: tuple[str, ...] = ()
         beta, passes = temperature_or_not(rows, self.t_max)
@@ -99,7 +99,7 @@ class StructuredVectorScaling(Calibrator):
         vector_kernel(logits, 1 / self.temperature_, self.slopes_, self.intercepts_, out)
 
 
-def nll_before(rows: Rows) -> float:
+def nll_before(rows: LabelledLogits) -> float:
     """The negative log-likelihood of the model as it is; raises where a true class is masked."""
     found = look(rows).nll
     if not math.isfinite(found):
@@ -117,7 +117,7 @@ def positive(value: Any, name: str, usual: float | str) -> float:
     return float(value)
 
 
-def temperature_or_not(rows: Rows, t_max: float | None) -> tuple[float, int]:
+def temperature_or_not(rows: LabelledLogits, t_max: float | None) -> tuple[float, int]:
     """1/T of temperature scaling and its passes; where no T is best, the better of 1 and 0, and 0 passes."""
     try:
         beta, report = fit_nll(rows, t_max)
@@ -126,12 +126,12 @@ def temperature_or_not(rows: Rows, t_max: float | None) -> tuple[float, int]:
     return beta, report.passes
 
 
-def fit_line(rows: Rows, beta: float, start: Float64, pull: float, what: str) -> tuple[Float64, float, int]:
+def fit_line(rows: LabelledLogits, beta: float, start: Float64, pull: float, what: str) -> tuple[Float64, float, int]:
     """Slopes and intercepts side by side, the negative log-likelihood they reach without the pull to `start`, and the passes."""
     n = rows.n_classes
 
     def sums(line: Float64) -> Float64:
-        return rows.sums(_vector_sums, 4 * n + 1, beta, line[:n], line[n:]) / rows.weight
+        return rows.reduce_sum(_vector_sums, 4 * n + 1, beta, line[:n], line[n:]) / rows.weight
 
     def slope_of(line: Float64) -> tuple[float, Float64]:
         found, away = sums(line), line - start

@@ -10,20 +10,14 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from driftcal import checks
-from driftcal.calibrators.adaptive import AdaptiveCalibrator
 from driftcal.calibrators.base import Calibrator, FitReport
-from driftcal.calibrators.label_free import (
-    atc_accuracy,
-    atc_threshold,
-    doc_accuracy,
-    row_correct,
-    row_statistic,
-    rung_statistic,
-)
-from driftcal.calibrators.temperature import fit_nll
-from driftcal.numerics import exp, kernel, log_softmax_kernel, row_max, softmax_kernel
-from driftcal.rows import Rows
+from driftcal.calibrators.scaling.temperature import fit_nll
+from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
+from driftcal.core import validation
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import exp, kernel, log_softmax_kernel, row_max, softmax_kernel
+from driftcal.drift.estimators import atc_accuracy, atc_threshold, doc_accuracy
+from driftcal.drift.statistics import data_statistic, sample_statistic, statistic_and_correctness
 from driftcal.types import Float64, Logits
 
 #: A window's temperature stays within this factor of the clean one: accuracies at or below chance would ask for infinity.
@@ -39,7 +33,7 @@ def consistent_temperature(logits: Logits, accuracy: float, near: float = 1.0) -
     >>> round(consistent_temperature(np.log([[0.9, 0.1], [0.1, 0.9]]), 0.75), 6)
     2.0
     """
-    rows = checks.for_kernel(checks.as_logits(logits)[0])
+    rows = validation.for_kernel(validation.as_logits(logits)[0])
 
     def surplus(log_t: float) -> float:
         return float(_mean_confidence(rows, math.exp(-log_t)) - accuracy)
@@ -68,7 +62,7 @@ def _mean_confidence(logits: Logits, scale: float) -> float:
     return mean
 
 
-class _Consistent(AdaptiveCalibrator):
+class _Consistent(WindowedCalibrator):
     """Temperature scaling on clean rows, moved so that a window's mean confidence is its estimated accuracy."""
 
     temperature_: float
@@ -82,13 +76,13 @@ class _Consistent(AdaptiveCalibrator):
         """The estimated accuracy of a window of unlabelled logits."""
 
     @abstractmethod
-    def _learn(self, clean: Rows) -> None:
+    def _learn(self, clean: LabelledLogits) -> None:
         """What the estimate needs to know of clean rows."""
 
-    def _fit_rungs(self, rungs: Sequence[Rows]) -> FitReport:
-        beta, report = fit_nll(rungs[0], self.t_max)
+    def _fit_levels(self, by_level: Sequence[LabelledLogits]) -> FitReport:
+        beta, report = fit_nll(by_level[0], self.t_max)
         self.temperature_ = float(1 / beta)
-        self._learn(rungs[0])
+        self._learn(by_level[0])
         return report
 
     def _adapted(self, window: Logits) -> Calibrator:
@@ -113,13 +107,13 @@ class AverageThresholdedConfidence(_Consistent):
 
     fitted = ("temperature_", "threshold_")
 
-    def _learn(self, clean: Rows) -> None:
-        scores, correct, weights = row_correct("certainty", clean, self.temperature_)
+    def _learn(self, clean: LabelledLogits) -> None:
+        scores, correct, weights = statistic_and_correctness("negative_entropy", clean, self.temperature_)
         self.threshold_ = atc_threshold(scores, correct, weights)
 
     def estimate(self, window: Logits) -> float:
         """The share of rows that reach the threshold."""
-        return atc_accuracy(row_statistic("certainty", window, self.temperature_), self.threshold_)
+        return atc_accuracy(sample_statistic("negative_entropy", window, self.temperature_), self.threshold_)
 
 
 class DifferenceOfConfidences(_Consistent):
@@ -130,13 +124,13 @@ class DifferenceOfConfidences(_Consistent):
 
     fitted = ("temperature_", "clean_confidence_", "clean_accuracy_")
 
-    def _learn(self, clean: Rows) -> None:
-        self.clean_confidence_ = float(rung_statistic("confidence", clean, self.temperature_))
+    def _learn(self, clean: LabelledLogits) -> None:
+        self.clean_confidence_ = float(data_statistic("confidence", clean, self.temperature_))
         self.clean_accuracy_ = float(clean.accuracy)
 
     def estimate(self, window: Logits) -> float:
         """Clean accuracy minus the fall of the mean confidence."""
-        scores: Float64 = row_statistic("confidence", window, self.temperature_)
+        scores: Float64 = sample_statistic("confidence", window, self.temperature_)
         return doc_accuracy(scores, self.clean_confidence_, self.clean_accuracy_)
 
 

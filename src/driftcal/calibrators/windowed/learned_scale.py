@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import Calibrator, FitReport
-from driftcal.calibrators.consistency import consistent_temperature
-from driftcal.calibrators.label_free import between
-from driftcal.calibrators.ladder import CLEAN_SHARE, Ladder
-from driftcal.calibrators.parameterized import ParameterizedTemperatureScaling
-from driftcal.calibrators.rungs import joined
-from driftcal.calibrators.vector import temperature_or_not
-from driftcal.rows import Rows
+from driftcal.calibrators.levels import joined
+from driftcal.calibrators.samplewise.pts import ParameterizedTemperatureScaling
+from driftcal.calibrators.scaling.vector import temperature_or_not
+from driftcal.calibrators.windowed.expectation_consistency import consistent_temperature
+from driftcal.calibrators.windowed.level_matching import CLEAN_SHARE, LevelMatchingCalibrator
+from driftcal.core.dataset import LabelledLogits
+from driftcal.drift.level_scale import interpolate_levels
 from driftcal.types import Float64, Labels, Logits, Weights
 
 
-class LadderParameterized(Ladder):
+class LevelParameterizedScaling(LevelMatchingCalibrator):
     """The accuracy that the ladder has where the last rows stand; a network on their logits says where that is.
 
     The network is that of PTS, tuned on all rungs, the clean one counting as much as the others together. It gives every row a
@@ -32,7 +32,7 @@ class LadderParameterized(Ladder):
     >>> clean, noisy = rng.normal(size=(400, 4)) * 6, rng.normal(size=(400, 4)) * 3
     >>> y = (clean + rng.normal(size=(400, 4)) * 2).argmax(axis=1)
     >>> rungs = np.repeat([0, 1], 400)
-    >>> ladder = LadderParameterized().fit(np.vstack([clean, noisy + clean / 6]), np.tile(y, 2), levels=rungs)
+    >>> ladder = LevelParameterizedScaling().fit(np.vstack([clean, noisy + clean / 6]), np.tile(y, 2), levels=rungs)
     >>> ladder.estimate(clean[:100]) > ladder.estimate(noisy[:100])
     True
     """
@@ -45,21 +45,21 @@ class LadderParameterized(Ladder):
         self.seed = seed
         self.classes = classes
 
-    def _fit_rungs(self, rungs: Sequence[Rows]) -> FitReport:
+    def _fit_levels(self, by_level: Sequence[LabelledLogits]) -> FitReport:
         network = ParameterizedTemperatureScaling(tol=self.tol, seed=self.seed)
-        rest = (1 - CLEAN_SHARE) / max(1, len(rungs) - 1)
-        report = network._fit(joined(rungs, [1 - rest * (len(rungs) - 1), *[rest] * (len(rungs) - 1)]))
+        rest = (1 - CLEAN_SHARE) / max(1, len(by_level) - 1)
+        report = network._fit(joined(by_level, [1 - rest * (len(by_level) - 1), *[rest] * (len(by_level) - 1)]))
         for name in ParameterizedTemperatureScaling.fitted:
             setattr(self, name, getattr(network, name))
         # the network's own is far away where noise makes logits many times larger
-        beta, passes = temperature_or_not(rungs[0], None)
+        beta, passes = temperature_or_not(by_level[0], None)
         self.clean_temperature_ = float(1 / beta) if passes else 1.0
-        self._measure(rungs)
+        self._measure(by_level)
         return report
 
     def estimate(self, window: Logits) -> float:
         """The estimated accuracy of a window of unlabelled logits."""
-        return between(self.accuracies_, self.position(window))
+        return interpolate_levels(self.accuracies_, self.position(window))
 
     def _adapted(self, window: Logits) -> Calibrator:
         return self._temperature(consistent_temperature(window, self.estimate(window), self.clean_temperature_))
@@ -70,7 +70,7 @@ class LadderParameterized(Ladder):
             setattr(network, name, getattr(self, name))
         return network
 
-    def _rung_reading(self, rung: Rows) -> float:
+    def _rung_reading(self, level_data: LabelledLogits) -> float:
         network = self._network()
 
         def add(logits: Logits, labels: Labels, weights: Weights, sums: Float64) -> None:
@@ -78,7 +78,7 @@ class LadderParameterized(Ladder):
             network._map(logits, found)
             sums[0] += weights @ found.max(axis=1)
 
-        return float(rung.sums(add, 1)[0] / rung.weight)
+        return float(level_data.reduce_sum(add, 1)[0] / level_data.weight)
 
     def _reading(self, window: Logits) -> float:
         return float(self._static().predict_proba(window).max(axis=1).mean())

@@ -16,16 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrators.adaptive import AdaptiveCalibrator
 from driftcal.calibrators.base import Calibrator, FitReport, finish
-from driftcal.calibrators.consistency import consistent_temperature
-from driftcal.calibrators.curves import apply_curves, fit_curves
-from driftcal.calibrators.isotonic import STRICT, IsotonicRegressionMulticlass
-from driftcal.calibrators.label_free import STATISTICS, LadderScale, between, rung_statistic, window_statistic
-from driftcal.calibrators.temperature import beta_floor, fit_nll, newton, nll_sums
-from driftcal.errors import NoFiniteOptimum, UnknownName
-from driftcal.numerics import log_softmax_kernel, softmax_kernel
-from driftcal.rows import Rows
+from driftcal.calibrators.nonparametric.isotonic import STRICT, IsotonicRegressionMulticlass
+from driftcal.calibrators.nonparametric.kernels.isotonic_fit import apply_curves, fit_curves
+from driftcal.calibrators.scaling.temperature import beta_floor, fit_nll, newton, nll_sums
+from driftcal.calibrators.windowed.expectation_consistency import consistent_temperature
+from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import log_softmax_kernel, softmax_kernel
+from driftcal.drift.level_scale import LevelScale, interpolate_levels
+from driftcal.drift.statistics import check_statistic, data_statistic, window_statistic
+from driftcal.errors import NoFiniteOptimum
 from driftcal.types import Array, Float64, Logits
 
 #: How far down a ladder that reaches chance a window is believed to be at most: so much of the way from clean accuracy.
@@ -36,7 +37,7 @@ REACHED = 0.9
 CLEAN_SHARE = 0.5
 
 
-class Ladder(AdaptiveCalibrator):
+class LevelMatchingCalibrator(WindowedCalibrator):
     """What they have in common: the ruler and where it ends."""
 
     statistics_: Float64
@@ -44,22 +45,22 @@ class Ladder(AdaptiveCalibrator):
     last_: float
 
     @abstractmethod
-    def _rung_reading(self, rung: Rows) -> float:
+    def _rung_reading(self, level_data: LabelledLogits) -> float:
         """The mean of the statistic over labelled rows."""
 
     @abstractmethod
     def _reading(self, window: Logits) -> float:
         """The mean of the statistic over a checked window."""
 
-    def _measure(self, rungs: Sequence[Rows]) -> None:
-        self.statistics_ = np.array([self._rung_reading(rung) for rung in rungs])
-        self.accuracies_ = np.array([rung.accuracy for rung in rungs])
-        self.last_ = farthest(self.accuracies_, 1 / rungs[0].n_classes)
+    def _measure(self, by_level: Sequence[LabelledLogits]) -> None:
+        self.statistics_ = np.array([self._rung_reading(level_data) for level_data in by_level])
+        self.accuracies_ = np.array([level_data.accuracy for level_data in by_level])
+        self.last_ = farthest(self.accuracies_, 1 / by_level[0].n_classes)
 
     def position(self, window: Logits) -> float:
         """Where a window of unlabelled logits stands on the ladder, in rungs: 0 is clean."""
         scores, _ = self._checked(window)
-        return min(LadderScale.of(self.statistics_).position(self._reading(scores)), self.last_)
+        return min(LevelScale.of(self.statistics_).position(self._reading(scores)), self.last_)
 
     def _shares(self) -> Float64:
         """What each rung weighs in the static map."""
@@ -70,15 +71,13 @@ class Ladder(AdaptiveCalibrator):
         return shares
 
 
-class _NamedStatistic(Ladder):
+class _NamedStatistic(LevelMatchingCalibrator):
     """A ruler by one of the `STATISTICS`."""
 
     statistic: str
 
-    def _rung_reading(self, rung: Rows) -> float:
-        if self.statistic not in STATISTICS:
-            raise UnknownName.of("statistic", self.statistic, STATISTICS)
-        return rung_statistic(self.statistic, rung)
+    def _rung_reading(self, level_data: LabelledLogits) -> float:
+        return data_statistic(check_statistic(self.statistic), level_data)
 
     def _reading(self, window: Logits) -> float:
         return window_statistic(self.statistic, window)
@@ -115,17 +114,19 @@ class _LadderOfTemperatures(_NamedStatistic):
         self.t_max = t_max
         self.classes = classes
 
-    def _fit_rungs(self, rungs: Sequence[Rows]) -> FitReport:
-        self._measure(rungs)
-        betas, reports = _betas(rungs, self.t_max)
+    def _fit_levels(self, by_level: Sequence[LabelledLogits]) -> FitReport:
+        self._measure(by_level)
+        betas, reports = _betas(by_level, self.t_max)
         self.temperatures_ = 1 / betas
-        if len(rungs) == 1:
+        if len(by_level) == 1:
             self.temperature_ = float(self.temperatures_[0])
             return reports[0]
         shares = self._shares()
 
         def loss(beta: float) -> Sequence[float]:
-            parts = [s * r.sums(nll_sums, 3, beta) / r.weight for s, r in zip(shares, rungs, strict=True) if s > 0]
+            parts = [
+                s * r.reduce_sum(nll_sums, 3, beta) / r.weight for s, r in zip(shares, by_level, strict=True) if s > 0
+            ]
             return [float(part) for part in np.sum(parts, axis=0)]
 
         start = float(np.exp(shares @ np.log(betas)))
@@ -143,7 +144,7 @@ class _LadderOfTemperatures(_NamedStatistic):
         log_softmax_kernel(logits, 1 / self.temperature_, out)
 
 
-class LadderTemperature(_LadderOfTemperatures):
+class LevelTemperatureScaling(_LadderOfTemperatures):
     """A temperature for every rung of the noise ladder; the last rows say which: log T is read between the rungs.
 
     Rung i has T_i (by NLL) and s_i, the mean over its rows of a label-free `statistic` (default: top logit minus
@@ -156,19 +157,19 @@ class LadderTemperature(_LadderOfTemperatures):
     >>> clean, noisy = rng.normal(size=(800, 4)) * 6, rng.normal(size=(800, 4)) * 3
     >>> y = (clean + rng.normal(size=(800, 4)) * 2).argmax(axis=1)
     >>> rungs = np.repeat([0, 1], 800)
-    >>> ladder = LadderTemperature().fit(np.vstack([clean, noisy + clean / 6]), np.tile(y, 2), levels=rungs)
+    >>> ladder = LevelTemperatureScaling().fit(np.vstack([clean, noisy + clean / 6]), np.tile(y, 2), levels=rungs)
     >>> ladder.adapt(clean[:100]).temperature_ < ladder.adapt(noisy[:100]).temperature_
     True
     """
 
     def _adapted(self, window: Logits) -> Calibrator:
-        return self._temperature(math.exp(between(np.log(self.temperatures_), self.position(window))))
+        return self._temperature(math.exp(interpolate_levels(np.log(self.temperatures_), self.position(window))))
 
 
-class LadderConsistency(_LadderOfTemperatures):
+class LevelExpectationConsistency(_LadderOfTemperatures):
     """The accuracy that the noise ladder has where the last rows stand; T makes their mean confidence agree with it.
 
-    As `LadderTemperature`, but what is read between the rungs is accuracy, at least the last usable rung's. The
+    As `LevelTemperatureScaling`, but what is read between the rungs is accuracy, at least the last usable rung's. The
     temperature then follows from the window itself (expectation consistency, Clarté et al. 2023), so that logits of
     another size than the ladder's get the temperature they need. Fitted without `levels` every window is believed to
     have the clean accuracy.
@@ -176,33 +177,33 @@ class LadderConsistency(_LadderOfTemperatures):
 
     def estimate(self, window: Logits) -> float:
         """The estimated accuracy of a window of unlabelled logits."""
-        return between(self.accuracies_, self.position(window))
+        return interpolate_levels(self.accuracies_, self.position(window))
 
     def _adapted(self, window: Logits) -> Calibrator:
         return self._temperature(consistent_temperature(window, self.estimate(window), self.temperature_))
 
 
-def _betas(rungs: Sequence[Rows], t_max: float | None) -> tuple[Float64, list[FitReport]]:
+def _betas(by_level: Sequence[LabelledLogits], t_max: float | None) -> tuple[Float64, list[FitReport]]:
     """1/T of every rung; one without a finite optimum takes its nearest neighbour's."""
     found: dict[int, float] = {}
     reports, reasons = [], []
-    for i, rung in enumerate(rungs):
+    for i, level_data in enumerate(by_level):
         try:
-            found[i], report = fit_nll(rung, t_max)
+            found[i], report = fit_nll(level_data, t_max)
             reports.append(report)
         except NoFiniteOptimum as reason:
             reasons.append(reason)
     if not found:
         raise reasons[0]
     places = np.array(list(found))
-    nearest = places[np.abs(np.arange(len(rungs))[:, None] - places).argmin(axis=1)]
+    nearest = places[np.abs(np.arange(len(by_level))[:, None] - places).argmin(axis=1)]
     return np.array([found[int(i)] for i in nearest]), reports
 
 
-class LadderIsotonic(_NamedStatistic):
+class LevelIsotonicRegression(_NamedStatistic):
     """An isotonic curve for all classes (IRM) on every rung of the noise ladder, blended where the last rows stand.
 
-    As `LadderTemperature`, with the two neighbouring rungs' curves averaged. Without a window the mean of all curves down
+    As `LevelTemperatureScaling`, with the two neighbouring rungs' curves averaged. Without a window the mean of all curves down
     to the last usable rung answers, the clean one counting as much as the others together. Fitted without `levels` it
     is IRM.
     """
@@ -213,9 +214,9 @@ class LadderIsotonic(_NamedStatistic):
         self.statistic = statistic
         self.classes = classes
 
-    def _fit_rungs(self, rungs: Sequence[Rows]) -> FitReport:
-        self._measure(rungs)
-        used = [fit_curves(rung, 1) for rung in rungs]
+    def _fit_levels(self, by_level: Sequence[LabelledLogits]) -> FitReport:
+        self._measure(by_level)
+        used = [fit_curves(level_data, 1) for level_data in by_level]
         self.rung_scores_ = np.concatenate([scores for (scores, _, _), _ in used])
         self.rung_values_ = np.concatenate([values for (_, values, _), _ in used])
         self.rung_starts_: Array = np.cumsum([0, *(len(scores) for (scores, _, _), _ in used)])

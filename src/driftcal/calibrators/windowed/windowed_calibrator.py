@@ -11,11 +11,11 @@ from abc import abstractmethod
 
 import numpy as np
 
-from driftcal import checks
 from driftcal.calibrators.base import Calibrator, FitReport
-from driftcal.calibrators.temperature import TemperatureScaling
+from driftcal.calibrators.scaling.temperature import TemperatureScaling
+from driftcal.core import validation
+from driftcal.core.dataset import LabelledLogits
 from driftcal.errors import InputError
-from driftcal.rows import Rows
 from driftcal.types import AnyArray, Logits, LogProbs, Probs
 
 #: Rows in a window unless told otherwise.
@@ -24,7 +24,7 @@ WINDOW = 100
 LEAST_ROWS = 20
 
 
-class AdaptiveCalibrator(Calibrator):
+class WindowedCalibrator(Calibrator):
     """A calibrator that can be moved to where the data is, by logits alone."""
 
     keeps_accuracy = True
@@ -39,8 +39,8 @@ class AdaptiveCalibrator(Calibrator):
     def _static(self) -> Calibrator:
         """The static calibrator for inputs nothing is known about."""
 
-    def _fit(self, rows: Rows) -> FitReport:
-        return self._fit_rungs([rows])
+    def _fit(self, rows: LabelledLogits) -> FitReport:
+        return self._fit_levels([rows])
 
     def adapt(self, window: AnyArray) -> Calibrator:
         """A static calibrator for data like this window of unlabelled logits, frozen: it can be saved and exported."""
@@ -86,7 +86,7 @@ class Stream:
     True
     """
 
-    def __init__(self, calibrator: AdaptiveCalibrator, window: int = WINDOW) -> None:
+    def __init__(self, calibrator: WindowedCalibrator, window: int = WINDOW) -> None:
         if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < LEAST_ROWS:
             raise InputError(
                 f"window must be a whole number of rows, {LEAST_ROWS} or more; it is {window!r}. "
@@ -115,9 +115,9 @@ def predict_windows(calibrator: Calibrator, logits: AnyArray, window: int = WIND
 
     What is left over at the end is calibrated by the last `window` rows. A static calibrator needs no windows.
     """
-    if not isinstance(calibrator, AdaptiveCalibrator):
+    if not isinstance(calibrator, WindowedCalibrator):
         return calibrator.predict_proba(logits)
-    scores, _ = checks.as_logits(logits)
+    scores, _ = validation.as_logits(logits)
     parts = []
     for low in range(0, max(1, len(scores)), window):
         high = min(low + window, len(scores))

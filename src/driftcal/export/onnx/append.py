@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrated import CalibratedModel, check_same_model
 from driftcal.calibrators import Calibrator
-from driftcal.calibrators.artefact import load, notes
-from driftcal.checks import as_array
-from driftcal.deploy.append_layers import choose_layers, pooled_layers
-from driftcal.deploy.onnx_features import add_means, add_pooled
-from driftcal.deploy.onnx_file import (
+from driftcal.calibrators.serialization import load, notes
+from driftcal.core.validation import as_array
+from driftcal.errors import ArtefactError, InputError, ModelError, need
+from driftcal.export.maps import ExportMap, export_map_of
+from driftcal.export.onnx.features import add_means, add_pooled
+from driftcal.export.onnx.file import (
     IR_VERSION,
     OPSET,
     OnnxExport,
@@ -25,14 +25,14 @@ from driftcal.deploy.onnx_file import (
     prove,
     to_onnx,
 )
-from driftcal.deploy.onnx_graph import OUTPUTS, add_calibration, batch_of, names_in
-from driftcal.deploy.onnx_nodes import Nodes
-from driftcal.deploy.recipe import Recipe, recipe_of
-from driftcal.errors import ArtefactError, InputError, ModelError, need
-from driftcal.files import as_target, write_atomic
+from driftcal.export.onnx.graph import OUTPUTS, add_calibration, batch_of, names_in
+from driftcal.export.onnx.layers import choose_layers, pooled_layers
+from driftcal.export.onnx.nodes import Nodes
+from driftcal.io.files import as_target, write_atomic
 from driftcal.models import Model, open_model
-from driftcal.models.answers import SMALLEST_PROBABILITY, Outputs, refuse_probabilities, to_logits
-from driftcal.models.onnx_runtime import output_name, widened
+from driftcal.models.onnx import output_name, widened
+from driftcal.models.outputs import SMALLEST_PROBABILITY, Outputs, refuse_probabilities, to_logits
+from driftcal.pipeline.calibrated_model import CalibratedModel, check_same_model
 from driftcal.types import AnyArray, Array, Logits
 
 #: The oldest opset in which all operators of a calibration have their present form.
@@ -76,14 +76,14 @@ def append_to_onnx(
     source = Path(model_path)
     _check_files(source, calibrator, output)
     fitted, recorded, tuned_on = _calibrator(calibrator, force)
-    recipe = recipe_of(fitted)
+    export_map = export_map_of(fitted)
     steps = {key: recorded[key] for key in ("preprocessing", "outputs")} if recorded else {}
     model = open_model(source, **{**steps, **({} if outputs is None else {"outputs": outputs})})
     if recorded and not force:
         check_same_model(model, recorded, calibrator if isinstance(calibrator, str | os.PathLike) else "the calibrator")
 
     proto = _read(source)
-    inside = choose_layers(fitted, recipe, layers, tuned_on, proto, force)
+    inside = choose_layers(fitted, export_map, layers, tuned_on, proto, force)
     session = open_session(widened(proto, inside))
     logits_name = output_name(proto.graph.output)
     probe = _probe(session.get_inputs()[0], steps.get("preprocessing") or {}) if inputs is None else inputs
@@ -92,20 +92,20 @@ def append_to_onnx(
     if force or not recorded:  # of the model it was tuned on, the tuning has seen more rows
         _check_outputs(model, before, said=outputs is not None)
     _check_columns(model, before, fitted)
-    pooled_layers(model, recipe, inside, values)
+    pooled_layers(model, export_map, inside, values)
 
-    names = _append(proto, fitted, recipe, model, (logits_name, before), dict(zip(inside, values, strict=True)))
+    names = _append(proto, fitted, export_map, model, (logits_name, before), dict(zip(inside, values, strict=True)))
     _check_size(proto, source)  # a calibrator may bring many numbers of its own
     # what the layers gave is read in the same run: another one may round otherwise
     emitted, *found = _answers(open_session(widened(proto, inside)), [logits_name, *names, *inside], feed)
     _check_unchanged("logits", emitted, before)
-    logits, features = _logits(model, emitted), pooled_layers(model, recipe, inside, found[3:])
+    logits, features = _logits(model, emitted), pooled_layers(model, export_map, inside, found[3:])
     difference = max(prove(fitted, logits, found[:3], features), to_onnx(fitted).difference)
     content = proto.SerializeToString()
     if inside:  # the file itself does not give its layers
         _check_unchanged("probabilities", _answers(open_session(content), [names[0]], feed)[0], found[0])
     path = write_atomic(output, content)
-    return OnnxExport(proto, difference, len(logits) + 256, names, path, recipe.note)
+    return OnnxExport(proto, difference, len(logits) + 256, names, path, export_map.note)
 
 
 def _check_files(model: Path, calibrator: Any, output: str | os.PathLike[str]) -> None:
@@ -119,14 +119,14 @@ def _check_files(model: Path, calibrator: Any, output: str | os.PathLike[str]) -
     if model.suffix != ".onnx" and model.is_file():
         raise ModelError(
             f"the model must be an ONNX file, which ends in .onnx; it is {str(model)!r}. Export it to ONNX first, or put "
-            "driftcal.deploy.to_torch(calibrator) behind a torch net."
+            "driftcal.export.to_torch(calibrator) behind a torch net."
         )
 
 
 def _calibrator(given: Any, force: bool) -> tuple[Calibrator, Mapping[str, Any] | None, Sequence[str]]:
     """The calibrator, and what is known about the model it was tuned on and the layers it looks at."""
     if isinstance(given, CalibratedModel):
-        return given.calibrator, given.model.describe(), given.layers
+        return given.calibrator, given.model.metadata(), given.layers
     if not isinstance(given, str | os.PathLike):
         return given, None, ()  # in memory: the caller knows where it comes from
     noted = notes(given)["notes"]
@@ -179,7 +179,7 @@ def _opset(proto: Any) -> int:
 def _append(
     proto: Any,
     calibrator: Calibrator,
-    recipe: Recipe,
+    export_map: ExportMap,
     model: Model,
     logits: tuple[str, Array],
     inside: dict[str, Array],
@@ -201,13 +201,13 @@ def _append(
     names = (chosen[0], chosen[1], chosen[2])
     nodes = Nodes(prefix, _opset(proto))
     means = [add_means(nodes, layer, values, model.preprocessing.channels_first) for layer, values in inside.items()]
-    features = add_pooled(nodes, means, recipe.widths)
-    add_calibration(nodes, recipe, _to_logits(nodes, logits_name, answers, model.outputs), names, features)
+    features = add_pooled(nodes, means, export_map.widths)
+    add_calibration(nodes, export_map, _to_logits(nodes, logits_name, answers, model.outputs), names, features)
     graph = proto.graph
     graph.node.extend(nodes.nodes)
     graph.initializer.extend(nodes.initializers)
-    graph.output.extend(output_infos(names, recipe.n_classes, batch_of(graph, logits_name)))
-    describe(proto, calibrator, recipe.note)
+    graph.output.extend(output_infos(names, export_map.n_classes, batch_of(graph, logits_name)))
+    describe(proto, calibrator, export_map.note)
     return names
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from driftcal.calibrators.density import half_squares
-from driftcal.deploy.onnx_nodes import Nodes
-from driftcal.deploy.recipe_rows import Neighbours
+from driftcal.calibrators.samplewise.dac import half_squares
+from driftcal.export.onnx.nodes import Nodes
+from driftcal.export.samplewise_maps import Neighbours
 from driftcal.models.features import pooled_axes
 from driftcal.types import Array
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from driftcal._version import __version__
 from driftcal.calibrators import CALIBRATORS, Calibrator
-from driftcal.deploy.onnx_features import add_split
-from driftcal.deploy.onnx_graph import OUTPUTS, add_calibration
-from driftcal.deploy.onnx_nodes import Nodes
-from driftcal.deploy.recipe import Recipe, recipe_of
 from driftcal.errors import InputError, ModelError, need
-from driftcal.files import write_atomic
+from driftcal.export.maps import ExportMap, export_map_of
+from driftcal.export.onnx.features import add_split
+from driftcal.export.onnx.graph import OUTPUTS, add_calibration
+from driftcal.export.onnx.nodes import Nodes
+from driftcal.io.files import write_atomic
 from driftcal.types import Array, Logits
 
 #: The largest difference from the calibrator's own probabilities that an exported graph may show.
@@ -73,30 +73,30 @@ def to_onnx(
     True
     """
     onnx = need("onnx", "onnx")
-    recipe = recipe_of(calibrator)
+    export_map = export_map_of(calibrator)
     if logits not in _TYPES:
         raise InputError(f"logits must be one of {', '.join(_TYPES)}; it is {logits!r}.")
     nodes = Nodes("driftcal/", OPSET)
     info = onnx.helper.make_tensor_value_info
     wide = nodes("Cast", "logits", to=_TYPES["float64"])
-    inputs, layers = [info("logits", _TYPES[logits], ["n", recipe.n_classes])], []
-    if recipe.widths:
-        inputs.append(info("features", _TYPES["float32"], ["n", sum(recipe.widths)]))
-        layers = add_split(nodes, nodes("Cast", "features", to=_TYPES["float64"]), recipe.widths)
-    add_calibration(nodes, recipe, wide, features=layers)
+    inputs, layers = [info("logits", _TYPES[logits], ["n", export_map.n_classes])], []
+    if export_map.widths:
+        inputs.append(info("features", _TYPES["float32"], ["n", sum(export_map.widths)]))
+        layers = add_split(nodes, nodes("Cast", "features", to=_TYPES["float64"]), export_map.widths)
+    add_calibration(nodes, export_map, wide, features=layers)
     graph = onnx.helper.make_graph(
-        nodes.nodes, "driftcal", inputs, output_infos(OUTPUTS, recipe.n_classes), nodes.initializers
+        nodes.nodes, "driftcal", inputs, output_infos(OUTPUTS, export_map.n_classes), nodes.initializers
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-    describe(model, calibrator, recipe.note)
+    describe(model, calibrator, export_map.note)
     onnx.checker.check_model(model)
-    probe = probe_logits(recipe.n_classes).astype(logits)
-    features = probe_features(recipe, len(probe))
+    probe = probe_logits(export_map.n_classes).astype(logits)
+    features = probe_features(export_map, len(probe))
     feed = {"logits": probe, **({"features": np.concatenate(features, axis=1)} if features else {})}
     found = open_session(model.SerializeToString()).run(list(OUTPUTS), feed)
     difference = prove(calibrator, probe, found, features)
     where = None if path is None else write_atomic(path, model.SerializeToString())
-    return OnnxExport(model, difference, len(probe), path=where, note=recipe.note)
+    return OnnxExport(model, difference, len(probe), path=where, note=export_map.note)
 
 
 def output_infos(names: tuple[str, str, str], n_classes: int, batch: str | int = "n") -> list[Any]:
@@ -152,11 +152,11 @@ def probe_logits(n_classes: int) -> Logits:
     return probe
 
 
-def probe_features(recipe: Recipe, n: int) -> list[Array]:
+def probe_features(export_map: ExportMap, n: int) -> list[Array]:
     """Fixed features of n rows for each layer of a recipe: usual ones, long and short ones, zeros, neighbours themselves."""
-    rng, neighbours = np.random.default_rng(0), getattr(recipe.scores, "neighbours", None)
+    rng, neighbours = np.random.default_rng(0), getattr(export_map.scores, "neighbours", None)
     found = []
-    for k, width in enumerate(recipe.widths):
+    for k, width in enumerate(export_map.widths):
         rows = rng.normal(size=(n, width)) * np.repeat([1, 1e-30, 1e30, 1], -(-n // 4))[:n, None]
         rows[::3] = np.maximum(rows[::3], 0)  # as behind a ReLU
         rows[::17] = 0

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from driftcal.calibrators.base import FLOOR
-from driftcal.deploy.onnx_features import add_unit
-from driftcal.deploy.onnx_nodes import Nodes, look_up, number
-from driftcal.deploy.onnx_scores import add_scores, are_masked, keeps_mass
-from driftcal.deploy.recipe import Recipe
+from driftcal.export.maps import ExportMap
+from driftcal.export.onnx.features import add_unit
+from driftcal.export.onnx.nodes import Nodes, look_up, number
+from driftcal.export.onnx.scores import add_scores, are_masked, keeps_mass
 
 #: What a calibrated model answers beside its own outputs.
 OUTPUTS = ("probabilities", "label", "confidence")
@@ -20,7 +20,7 @@ OUTPUTS = ("probabilities", "label", "confidence")
 
 def add_calibration(
     nodes: Nodes,
-    recipe: Recipe,
+    export_map: ExportMap,
     logits: str,
     outputs: tuple[str, str, str] = OUTPUTS,
     features: Sequence[str] = (),
@@ -31,28 +31,28 @@ def add_calibration(
     """
     scores = add_scores(
         nodes,
-        recipe.scores,
+        export_map.scores,
         logits,
         add_unit(nodes, features) if features else "",
-        name=outputs[0] if recipe.finish == "nothing" else None,
-        to_be_normalised=recipe.table is None and recipe.finish == "normalise",
+        name=outputs[0] if export_map.finish == "nothing" else None,
+        to_be_normalised=export_map.table is None and export_map.finish == "normalise",
     )
-    if recipe.table is not None:
-        floor = FLOOR if recipe.finish == "normalise" else 0.0
-        scores = look_up(nodes, recipe.table, scores, floor)
-    probabilities = _finish(nodes, recipe, logits, scores, outputs[0])
-    nodes("ArgMax", logits if recipe.keeps_accuracy else probabilities, axis=1, keepdims=0, name=outputs[1])
+    if export_map.table is not None:
+        floor = FLOOR if export_map.finish == "normalise" else 0.0
+        scores = look_up(nodes, export_map.table, scores, floor)
+    probabilities = _finish(nodes, export_map, logits, scores, outputs[0])
+    nodes("ArgMax", logits if export_map.keeps_accuracy else probabilities, axis=1, keepdims=0, name=outputs[1])
     # a calibrator that keeps accuracy keeps the largest in its place
     nodes.reduce("ReduceMax", probabilities, keepdims=0, name=outputs[2])
 
 
-def _finish(nodes: Nodes, recipe: Recipe, z: str, values: str, name: str) -> str:
+def _finish(nodes: Nodes, export_map: ExportMap, z: str, values: str, name: str) -> str:
     """Masked classes get 0 and rows sum to 1. FLOOR adds nothing to a row that has mass; one of FLOORs becomes uniform by itself."""
-    if recipe.finish == "nothing":
+    if export_map.finish == "nothing":
         return values
-    if recipe.finish == "mask":
+    if export_map.finish == "mask":
         return nodes("Where", are_masked(nodes, z), number(0), values, name=name)
-    if recipe.table is not None or not keeps_mass(recipe.scores):
+    if export_map.table is not None or not keeps_mass(export_map.scores):
         values = nodes("Where", are_masked(nodes, z), number(0), values)
     return nodes("LpNormalization", values, axis=1, p=1, name=name)
 

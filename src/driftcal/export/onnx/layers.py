@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from driftcal.calibrators import Calibrator
-from driftcal.deploy.recipe import Recipe
 from driftcal.errors import InputError, ModelError
+from driftcal.export.maps import ExportMap
 from driftcal.models import Model
 from driftcal.models.features import pooled
 from driftcal.types import Array
@@ -16,14 +16,14 @@ from driftcal.types import Array
 
 def choose_layers(
     calibrator: Calibrator,
-    recipe: Recipe,
+    export_map: ExportMap,
     given: Sequence[str] | None,
     recorded: Sequence[str],
     proto: Any,
     force: bool,
 ) -> tuple[str, ...]:
     """Names of the values of the graph that the calibrator looks at, in the order of its fit; none if it does not."""
-    name, wanted = type(calibrator).__name__, len(recipe.widths)
+    name, wanted = type(calibrator).__name__, len(export_map.widths)
     if given is not None and (isinstance(given, str) or not wanted):
         raise InputError(
             f"layers must be a list of names; it is {given!r}. Pass layers=[...]."
@@ -52,10 +52,10 @@ def choose_layers(
     return layers
 
 
-def pooled_layers(model: Model, recipe: Recipe, layers: Sequence[str], values: Sequence[Array]) -> list[Array]:
+def pooled_layers(model: Model, export_map: ExportMap, layers: Sequence[str], values: Sequence[Array]) -> list[Array]:
     """What driftcal makes of the values that layers gave; layers of other widths than in the fit are refused."""
     features = [pooled(part, model.preprocessing.channels_first) for part in values]
-    for layer, part, width in zip(layers, features, recipe.widths, strict=True):
+    for layer, part, width in zip(layers, features, export_map.widths, strict=True):
         if part.shape[1] != width:
             raise ModelError(
                 f"layer {layer!r} must have the width it had in the fit, {width}; it has {part.shape[1]}. "

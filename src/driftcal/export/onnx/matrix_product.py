@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from driftcal.calibrators.dirichlet import GRID, GRID_BASE, GRID_DIGITS, grid_step
-from driftcal.deploy.onnx_nodes import AXIS, Nodes, number
+from driftcal.calibrators.scaling.dirichlet import GRID, GRID_BASE, GRID_DIGITS, grid_step
+from driftcal.export.onnx.nodes import AXIS, Nodes, number
 from driftcal.types import Array, Float64
 
 #: From so many classes on, reading the matrix takes longer than ten small operators.

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.deploy.recipe import Table
-from driftcal.deploy.search import Buckets, Search
 from driftcal.errors import need
+from driftcal.export.lookup import Buckets, Search
+from driftcal.export.maps import Table
 from driftcal.types import Array
 
 _INT32 = 6  # TensorProto.INT32

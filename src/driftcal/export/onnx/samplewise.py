@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftcal.calibrators.entropy import LEAST_ARGUMENT, LEAST_LOG_ENTROPY
-from driftcal.calibrators.network import LARGEST
-from driftcal.deploy.onnx_features import add_distances
-from driftcal.deploy.onnx_nodes import Nodes, log1p, number, row_sum
-from driftcal.deploy.recipe_rows import (
+from driftcal.calibrators.kernels.network import LARGEST
+from driftcal.calibrators.samplewise.hts import LEAST_ARGUMENT, LEAST_LOG_ENTROPY
+from driftcal.core.numerics import MASKED
+from driftcal.export.onnx.features import add_distances
+from driftcal.export.onnx.nodes import Nodes, log1p, number, row_sum
+from driftcal.export.samplewise_maps import (
     ByRow,
     ScaledByDistance,
     ScaledByEntropy,
     ScaledByNetwork,
     ScaledByRegression,
 )
-from driftcal.numerics import MASKED
 from driftcal.types import Float64
 
 #: What shorter graphs may cost a probability.

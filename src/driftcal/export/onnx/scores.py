@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from driftcal.calibrators.base import FLOOR
-from driftcal.calibrators.spline import AHEAD
-from driftcal.deploy.onnx_nodes import Nodes, look_up, number, row_sum
-from driftcal.deploy.onnx_product import add_product
-from driftcal.deploy.onnx_rows import scale_by_row
-from driftcal.deploy.recipe import (
+from driftcal.calibrators.nonparametric.spline import AHEAD
+from driftcal.core.numerics import MASKED
+from driftcal.export.maps import (
     BetaCurves,
     Blended,
     Mixed,
@@ -19,8 +17,10 @@ from driftcal.deploy.recipe import (
     Stretched,
     TopCurve,
 )
-from driftcal.deploy.recipe_rows import ScaledByDistance, ScaledByEntropy, ScaledByNetwork, ScaledByRegression
-from driftcal.numerics import MASKED
+from driftcal.export.onnx.matrix_product import add_product
+from driftcal.export.onnx.nodes import Nodes, look_up, number, row_sum
+from driftcal.export.onnx.samplewise import scale_by_row
+from driftcal.export.samplewise_maps import ScaledByDistance, ScaledByEntropy, ScaledByNetwork, ScaledByRegression
 from driftcal.types import Float64
 
 #: Slopes below this are those of classes without rows: flat, but for rounding.

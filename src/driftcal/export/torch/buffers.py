@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from driftcal.deploy.recipe import Table
 from driftcal.errors import need
+from driftcal.export.maps import Table
 
 torch: Any = need("torch", "torch")
 if TYPE_CHECKING:

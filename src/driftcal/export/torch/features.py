@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from driftcal.calibrators.density import half_squares
-from driftcal.deploy.recipe import Recipe
-from driftcal.deploy.recipe_rows import Neighbours, ScaledByDistance, ScaledByNetwork, ScaledByRegression
-from driftcal.deploy.torch_parts import Buffers, only_finite, scripted
-from driftcal.deploy.torch_rows import Gaps, Network
+from driftcal.calibrators.samplewise.dac import half_squares
+from driftcal.core.numerics import MASKED
 from driftcal.errors import need
-from driftcal.numerics import MASKED
+from driftcal.export.maps import ExportMap
+from driftcal.export.samplewise_maps import Neighbours, ScaledByDistance, ScaledByNetwork, ScaledByRegression
+from driftcal.export.torch.buffers import Buffers, only_finite, scripted
+from driftcal.export.torch.samplewise import Gaps, Network
 
 torch: Any = need("torch", "torch")
 if TYPE_CHECKING:
@@ -84,16 +84,16 @@ class TorchFeatureCalibrator(Module):  # type: ignore[misc]
     Features of several layers lie side by side, in the order of the fit, pooled to one vector per row.
     """
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, export_map: ExportMap) -> None:
         super().__init__()
-        self.n_classes, self.widths, self.masked = recipe.n_classes, list(recipe.widths), MASKED
-        match recipe.scores:
+        self.n_classes, self.widths, self.masked = export_map.n_classes, list(export_map.widths), MASKED
+        match export_map.scores:
             case ScaledByDistance():
-                self.sharpness = _ByDistance(recipe.scores)
+                self.sharpness = _ByDistance(export_map.scores)
             case ScaledByNetwork():
-                self.sharpness = _ByNetwork(recipe.scores)
+                self.sharpness = _ByNetwork(export_map.scores)
             case ScaledByRegression():
-                self.sharpness = _ByRegression(recipe.scores)
+                self.sharpness = _ByRegression(export_map.scores)
 
     def forward(self, logits: Tensor, features: Tensor) -> Tensor:
         """Calibrated probabilities."""

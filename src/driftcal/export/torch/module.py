@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.base import FLOOR, NO_MASS
-from driftcal.deploy.recipe import Recipe, recipe_of
-from driftcal.deploy.torch_features import TorchFeatureCalibrator
-from driftcal.deploy.torch_parts import TableModule, only_finite, scripted
-from driftcal.deploy.torch_scores import scores_module
 from driftcal.errors import need
+from driftcal.export.maps import ExportMap, export_map_of
+from driftcal.export.torch.buffers import TableModule, only_finite, scripted
+from driftcal.export.torch.features import TorchFeatureCalibrator
+from driftcal.export.torch.scores import scores_module
 
 torch: Any = need("torch", "torch")
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def to_torch(calibrator: Calibrator) -> TorchCalibrator | TorchFeatureCalibrator
     >>> bool((to_torch(ts)(torch.zeros(3, 2)) == 0.5).all())
     True
     """
-    recipe = recipe_of(calibrator)
-    return TorchFeatureCalibrator(recipe) if recipe.widths else TorchCalibrator(recipe)
+    export_map = export_map_of(calibrator)
+    return TorchFeatureCalibrator(export_map) if export_map.widths else TorchCalibrator(export_map)
 
 
 class TorchCalibrator(Module):  # type: ignore[misc]
@@ -44,14 +44,18 @@ class TorchCalibrator(Module):  # type: ignore[misc]
 
     __constants__ = ("is_log_exact",)  # so that TorchScript does not look for `log` where there is none
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, export_map: ExportMap) -> None:
         super().__init__()
         self.no_mass, self.floor = NO_MASS, FLOOR
-        self.n_classes, self.keeps_accuracy, self.finish = recipe.n_classes, recipe.keeps_accuracy, recipe.finish
-        self.note = recipe.note
-        self.is_log_exact = recipe.table is None and recipe.finish == "nothing"
-        self.scores = scores_module(recipe.scores)
-        self.table = torch.nn.Identity() if recipe.table is None else TableModule(recipe.table)
+        self.n_classes, self.keeps_accuracy, self.finish = (
+            export_map.n_classes,
+            export_map.keeps_accuracy,
+            export_map.finish,
+        )
+        self.note = export_map.note
+        self.is_log_exact = export_map.table is None and export_map.finish == "nothing"
+        self.scores = scores_module(export_map.scores)
+        self.table = torch.nn.Identity() if export_map.table is None else TableModule(export_map.table)
 
     def extra_repr(self) -> str:
         """What printing the module tells beside its parts."""

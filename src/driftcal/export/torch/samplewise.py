@@ -6,12 +6,12 @@ import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from driftcal.calibrators.entropy import LEAST_ARGUMENT, LEAST_LOG_ENTROPY
-from driftcal.calibrators.network import LARGEST
-from driftcal.deploy.recipe_rows import ScaledByEntropy, ScaledByNetwork
-from driftcal.deploy.torch_parts import Buffers, scripted
+from driftcal.calibrators.kernels.network import LARGEST
+from driftcal.calibrators.samplewise.hts import LEAST_ARGUMENT, LEAST_LOG_ENTROPY
+from driftcal.core.numerics import MASKED
 from driftcal.errors import need
-from driftcal.numerics import MASKED
+from driftcal.export.samplewise_maps import ScaledByEntropy, ScaledByNetwork
+from driftcal.export.torch.buffers import Buffers, scripted
 
 torch: Any = need("torch", "torch")
 if TYPE_CHECKING:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from driftcal.calibrators.spline import AHEAD
-from driftcal.deploy.recipe import (
+from driftcal.calibrators.nonparametric.spline import AHEAD
+from driftcal.core.numerics import MASKED
+from driftcal.errors import need
+from driftcal.export.maps import (
     BetaCurves,
     Blended,
     Mixed,
@@ -16,11 +18,9 @@ from driftcal.deploy.recipe import (
     Stretched,
     TopCurve,
 )
-from driftcal.deploy.recipe_rows import ScaledByEntropy, ScaledByNetwork
-from driftcal.deploy.torch_parts import Buffers, TableModule, scripted
-from driftcal.deploy.torch_rows import ByEntropy, ByNetwork
-from driftcal.errors import need
-from driftcal.numerics import MASKED
+from driftcal.export.samplewise_maps import ScaledByEntropy, ScaledByNetwork
+from driftcal.export.torch.buffers import Buffers, TableModule, scripted
+from driftcal.export.torch.samplewise import ByEntropy, ByNetwork
 
 torch: Any = need("torch", "torch")
 if TYPE_CHECKING:

@@ -1,21 +1,21 @@
-"""torch: modules, TorchScript files, torch.export files, and safetensors weights for a module."""
+"""A torch module as a model, with weights from a safetensors file if one is named."""
 
 from __future__ import annotations
 
 import os
-import warnings
-import zipfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from driftcal.errors import ModelError, need
-from driftcal.files import fingerprint, sha256_file
-from driftcal.models.answers import scores
-from driftcal.models.pt2 import load_exported
+from driftcal.io.files import fingerprint
+from driftcal.models.file_digest import file_digest
+from driftcal.models.outputs import Outputs, scores
 from driftcal.types import Array
 
 
@@ -36,48 +36,52 @@ class TorchBackend:
         self._threads = threads
         self._file = file
         self._is_graph = not hasattr(module, "named_modules") or "GraphModule" in type(module).__name__
-        self.module = module.to(self.device)
+        self.module = _on_device(torch, module, self.device)
         parameters = [p.dtype for p in module.parameters() if p.dtype.is_floating_point]
         self._dtype = parameters[0] if parameters else torch.float32
         self._torch = torch
 
+    def configured(self, *, outputs: Outputs, name: str | None) -> TorchBackend:
+        """The same: neither matters to a module."""
+        return self
+
     def run(self, batch: Array) -> Array:
         """Outputs of the module for a preprocessed batch."""
-        with self._ready():
+        with self._inference():
             return self._numpy(scores(self.module(self._tensor(batch))))
 
     def layers(self) -> tuple[str, ...]:
-        """Names of the submodules, except in compiled files, which have none to listen to."""
+        """Names of the submodules. Compiled files have none that accept hooks."""
         if self._is_graph or isinstance(self.module, self._torch.jit.ScriptModule):
             return ()
         return tuple(name for name, _ in self.module.named_modules() if name)
 
     def features(self, batch: Array, layers: Sequence[str]) -> dict[str, Array]:
-        """What the named submodules gave, caught by hooks; a module that runs twice gives its last result."""
-        found: dict[str, Array] = {}
+        """Outputs of the named submodules, by forward hooks; of a module that runs twice, the last output."""
+        outputs: dict[str, Array] = {}
         handles = []
         try:
             for name in layers:
 
                 def keep(_module: Any, _inputs: Any, output: Any, name: str = name) -> None:
-                    found[name] = self._numpy(scores(output))
+                    outputs[name] = self._numpy(scores(output))
 
                 handles.append(self.module.get_submodule(name).register_forward_hook(keep))
             self.run(batch)
         finally:
             for handle in handles:
                 handle.remove()
-        silent = [name for name in layers if name not in found]
-        if silent:
+        missing = [name for name in layers if name not in outputs]
+        if missing:
             raise ModelError(
-                f"layer {silent[0]!r} did not run for these inputs, so it has no features. Choose another."
+                f"layer {missing[0]!r} did not run for these inputs, so it has no features. Choose another."
             )
-        return found
+        return outputs
 
     def digest(self, run: Callable[[], Array]) -> str:
         """Over the file, or over all parameters, buffers and the printed architecture."""
         if self._file is not None:
-            return sha256_file(self._file)
+            return file_digest(self._file)
         state = {
             name: self._exact(value) for name, value in self.module.state_dict().items() if hasattr(value, "dtype")
         }
@@ -87,14 +91,13 @@ class TorchBackend:
         )
 
     @contextmanager
-    def _ready(self) -> Iterator[None]:
-        if not self._is_graph and any(module.training for module in self.module.modules()):
-            self.module.eval()  # dropout and batch statistics would make logits depend on chance and on neighbours
+    def _inference(self) -> Iterator[None]:
         before = self._torch.get_num_threads()
         if self._threads:
             self._torch.set_num_threads(self._threads)
         try:
-            with self._torch.inference_mode():
+            # dropout and batch statistics would make logits depend on chance and on the other samples of a batch
+            with evaluation_mode(None if self._is_graph else self.module), self._torch.inference_mode():
                 yield
         finally:
             if self._threads:
@@ -109,27 +112,84 @@ class TorchBackend:
 
     def _exact(self, tensor: Any) -> Array:
         plain = tensor.detach().cpu()
-        if plain.dtype == self._torch.bfloat16:  # numpy has none; its bits tell as much
+        if plain.dtype == self._torch.bfloat16:  # numpy has no bfloat16: the bits identify the values as well
             plain = plain.view(self._torch.int16)
         values: Array = np.asarray(plain.numpy())
         return values
 
 
-def _device(torch: Any, wish: str) -> str:
-    if wish != "auto":
+#: For each module in use: how many runs are under way, and the training flag that each of its parts had before.
+_RUNNING: WeakKeyDictionary[Any, tuple[int, list[tuple[Any, bool]]]] = WeakKeyDictionary()
+_RUNNING_LOCK = threading.Lock()
+
+
+@contextmanager
+def evaluation_mode(module: Any | None) -> Iterator[None]:
+    """Put a module into evaluation mode; the last of several runs at once restores its training flags."""
+    if module is None:
+        yield
+        return
+    with _RUNNING_LOCK:
+        runs, flags = _RUNNING.get(module, (0, []))
+        if runs == 0:
+            flags = [(part, part.training) for part in module.modules()]
+            if any(training for _, training in flags):
+                module.eval()
+        _RUNNING[module] = (runs + 1, flags)
+    try:
+        yield
+    finally:
+        with _RUNNING_LOCK:
+            runs, flags = _RUNNING.pop(module)
+            if runs > 1:
+                _RUNNING[module] = (runs - 1, flags)
+            else:
+                _restore(flags)
+
+
+def _restore(flags: list[tuple[Any, bool]]) -> None:
+    for part, training in flags:
+        if training and not part.training:
+            part.train()  # not only the flag: a module may do more when its mode changes
+    for part, training in flags:
+        if part.training != training:
+            part.training = training
+
+
+def _device(torch: Any, device: str) -> str:
+    if device != "auto":
         try:
-            return str(torch.device(wish))
+            return str(torch.device(device))
         except RuntimeError as error:
             raise ModelError(
-                f'device must be "auto" or a torch device such as "cpu" or "cuda:0"; it is {wish!r}.'
+                f'device must be "auto" or a torch device such as "cpu" or "cuda:0"; it is {device!r}.'
             ) from error
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def from_module(module: Any, *, device: str = "auto", threads: int | None = None, weights: str | os.PathLike[str] | None = None) -> TorchBackend:  # fmt: skip
-    """A torch module, with the weights of a safetensors file if one is given."""
+def _on_device(torch: Any, module: Any, device: str) -> Any:
+    try:
+        return module.to(device)
+    except (
+        AssertionError,
+        RuntimeError,
+        NotImplementedError,
+    ) as error:  # torch raises each of them for a missing device
+        if device == "cpu" or "out of memory" in str(error).lower():
+            raise
+        lines = str(error).strip().splitlines() or [repr(error)]
+        raise ModelError(
+            f"device must be one that torch can use on this machine; it is {device!r}, and torch {torch.__version__} says: "
+            f"{lines[0][:300]} Leave device out to take what there is, or pass device='cpu'."
+        ) from error
+
+
+def from_module(
+    module: Any, *, device: str = "auto", threads: int | None = None, weights: str | os.PathLike[str] | None = None
+) -> TorchBackend:
+    """A torch module, filled from a safetensors file if `weights` names one."""
     if weights is not None:
         load_weights(module, Path(weights))
     return TorchBackend(module, device=device, threads=threads)
@@ -154,57 +214,3 @@ def load_weights(module: Any, path: Path) -> None:
         raise ModelError(
             f"weights {str(path)!r} do not fit the module: {' '.join(str(error).split())[:600]}"
         ) from error
-
-
-def from_file(path: Path, *, device: str = "auto", threads: int | None = None) -> TorchBackend:
-    """A TorchScript or a torch.export file. Pickled checkpoints are refused: opening one runs what is in it."""
-    need("torch", "torch")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except (zipfile.BadZipFile, OSError) as error:
-        raise ModelError(f"{str(path)!r} is neither TorchScript nor torch.export: {error}. {_HOW}") from error
-    inner = [name.split("/", 1)[-1] for name in names]
-    if any(name.startswith("models/") for name in inner):
-        program = load_exported(path)
-        backend = TorchBackend(program.module(check_guards=False), device=device, threads=threads, file=path)
-        backend.fixed_batch, backend.largest_batch = _exported_batch(program)
-        return backend
-    if "constants.pkl" in inner and any(name.startswith("code/") for name in inner):
-        return TorchBackend(_load_script(path), device=device, threads=threads, file=path)
-    raise ModelError(
-        f"{str(path)!r} is a pickled checkpoint; opening it could run code from the file. {_HOW} If you have the module in "
-        'Python: open_model("package.module:factory", weights="weights.safetensors").'
-    )
-
-
-_HOW = "Save the network with torch.export.save (.pt2) or as ONNX."
-
-
-def _load_script(path: Path) -> Any:
-    torch = need("torch", "torch")
-    with warnings.catch_warnings():
-        # torch advises against TorchScript since 2.9; users still have such files.
-        warnings.filterwarnings("ignore", message=r".*torch\.jit.*deprecated", category=DeprecationWarning)
-        try:
-            return torch.jit.load(str(path), map_location="cpu").eval()
-        except RuntimeError as error:
-            raise ModelError(
-                f"{str(path)!r} is not intact TorchScript: {str(error).splitlines()[0]}. {_HOW}"
-            ) from error
-
-
-def _exported_batch(program: Any) -> tuple[int | None, int | None]:
-    """The batch size an exported graph was frozen to, and the most rows it takes where its first axis is free."""
-    names = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"}
-    for node in program.graph.nodes:
-        if node.op == "placeholder" and node.name in names:
-            first = node.meta["val"].shape[0]
-            if isinstance(first, int):
-                return first, None
-            bounds = program.range_constraints.get(first.node.expr)
-            try:
-                return None, int(bounds.upper)
-            except (AttributeError, TypeError, ValueError, OverflowError):  # no bound, or an infinite one
-                return None, None
-    raise ModelError("the exported program takes no input. Export it with one batch of images.")

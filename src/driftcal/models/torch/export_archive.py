@@ -2,7 +2,7 @@
 
 ``torch.export.load`` unpickles parts of the archive, evaluates symbolic shapes as Python text and looks up any name below
 ``torch``, ``operator`` and ``math`` to call it. A file from a stranger could use each of these. So the archive is read
-first, and only a graph of plain tensor operations with plain weights is passed on.
+first, and only a graph of plain tensor operations with plain weights is passed on to torch.
 """
 
 from __future__ import annotations
@@ -19,15 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from driftcal.errors import ModelError
+from driftcal.models.torch.operators import is_allowed
 
 _MEMBERS = re.compile(
     r"(data/weights/weight_\d+|data/constants/tensor_\d+|data/(weights|constants)/model_\w+_config\.json"
     r"|data/sample_inputs/model\.pt|models/model\.json|archive_format|archive_version|byteorder|version|\.data/\w+)"
-)
-_OPERATORS = re.compile(
-    r"torch\.ops\.(aten|prims|quantized|quantized_decomposed|torchvision)\.(?!__)[A-Za-z_]\w*\.[A-Za-z]\w*"
-    r"|_operator\.(add|sub|mul|truediv|floordiv|mod|neg|pow|eq|ne|lt|le|gt|ge|getitem|and_|or_|not_|pos)"
-    r"|math\.(ceil|floor|trunc|sqrt)|torch\.sym_(int|float|max|min|not|ite|sum)"
 )
 _NAME = re.compile(r"[A-Za-z_][\w.]*|")
 # Symbol('s0', positive=True, integer=True), 2*s0 + 1, FloorDiv(s0, 2): words from this list, numbers and plain signs.
@@ -47,8 +43,11 @@ def load_exported(path: Path) -> Any:
 
     try:
         with zipfile.ZipFile(path) as archive:
-            _check(path, {name.split("/", 1)[-1]: archive.read(name) for name in archive.namelist() if name.endswith(".json")},
-                   [name.split("/", 1)[-1] for name in archive.namelist()])  # fmt: skip
+            members = [name.split("/", 1)[-1] for name in archive.namelist()]
+            texts = {
+                name.split("/", 1)[-1]: archive.read(name) for name in archive.namelist() if name.endswith(".json")
+            }
+        _check(path, texts, members)
     except (zipfile.BadZipFile, OSError, ValueError, KeyError, RecursionError) as error:
         raise ModelError(f"{str(path)!r} is not an intact torch.export file: {error}.") from error
     try:
@@ -65,6 +64,8 @@ def _check(path: Path, texts: dict[str, bytes], members: list[str]) -> None:
     for member in members:
         if not _MEMBERS.fullmatch(member):
             raise _refused(path, f"it contains {member!r}")
+        if members.count(member) > 1:  # torch may read another one of them than was checked
+            raise _refused(path, f"it contains {member!r} twice")
     for name, text in texts.items():
         for key, value in _walk(json.loads(text)):
             _check_value(path, name, key, value)
@@ -75,23 +76,23 @@ def _check_value(path: Path, file: str, key: str, value: Any) -> None:
         raise _refused(path, f"{file} holds pickled tensors")
     if not isinstance(value, str):
         return
-    if key == "target" and not _OPERATORS.fullmatch(value):
-        raise _refused(path, f"it calls {value!r}")
+    if key == "target" and not is_allowed(value):
+        raise _refused(path, f"it calls {value!r}, which is not among the listed operators")
     if key == "expr_str" and not _plain_expression(value):
         raise _refused(path, f"a shape is written as {value!r}")
     if key in ("name", "forward_arg_names") and not _NAME.fullmatch(value):
         raise _refused(path, f"a name is {value!r}")
     if key in ("in_spec", "out_spec") and value:
-        kinds = {kind for word, kind in _walk(json.loads(value)) if word == "type" and kind is not None}
-        odd = kinds - {"builtins.tuple", "builtins.list", "builtins.dict"}
-        if odd:
-            raise _refused(path, f"its inputs or outputs are of type {sorted(map(str, odd))[0]!r}")
+        types = {item for name, item in _walk(json.loads(value)) if name == "type" and item is not None}
+        foreign = types - {"builtins.tuple", "builtins.list", "builtins.dict"}
+        if foreign:
+            raise _refused(path, f"its inputs or outputs are of type {sorted(map(str, foreign))[0]!r}")
 
 
 def _plain_expression(text: str) -> bool:
-    left = _SYMBOL.sub(" ", text)
-    words = re.findall(r"[A-Za-z_]\w*", left)
-    return all(_WORD.fullmatch(word) for word in words) and not re.search(r"[^\w\s+\-*/(),=<>]", left)
+    without_symbols = _SYMBOL.sub(" ", text)
+    words = re.findall(r"[A-Za-z_]\w*", without_symbols)
+    return all(_WORD.fullmatch(word) for word in words) and not re.search(r"[^\w\s+\-*/(),=<>]", without_symbols)
 
 
 def _walk(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
@@ -106,16 +107,16 @@ def _walk(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         yield key, value
 
 
-def _refused(path: Path, fact: str) -> ModelError:
+def _refused(path: Path, finding: str) -> ModelError:
     return ModelError(
-        f"{str(path)!r} must be a graph of plain tensor operations; {fact}, which could run code from the file. Export the "
-        "network again with torch.export.save, one tensor in and one out, or use ONNX."
+        f"{str(path)!r} must be a graph of plain tensor operations; {finding}. Such a file could run code or write files, so it is "
+        "not opened. Export the network again with torch.export.save, one tensor in and one out, or use ONNX."
     )
 
 
 @contextmanager
 def _no_pickled_code() -> Iterator[None]:
-    """torch.load reads tensors only, whatever its caller says; a switch that torch offers as a variable."""
+    """torch.load reads tensors only, whatever its caller asks for; torch offers this as an environment variable."""
     switch = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
     with _LOADING:
         before = os.environ.get(switch)
@@ -131,7 +132,7 @@ def _no_pickled_code() -> Iterator[None]:
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """torch logs a page before it raises; the error alone says it."""
+    """Silence a logger: torch logs a page before it raises, and the error says the same."""
     logger = logging.getLogger(name)
     before = logger.level
     logger.setLevel(logging.CRITICAL)

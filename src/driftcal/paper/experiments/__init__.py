@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from driftcal.bench.cases import Case
-from driftcal.bench.experiments.beyond import beyond_paper, beyond_suites
-from driftcal.bench.experiments.choosing import choose_guide
-from driftcal.bench.experiments.experiment import Experiment
-from driftcal.bench.experiments.images import show_examples
-from driftcal.bench.experiments.means import (
+from driftcal.errors import UnknownName
+from driftcal.paper.cases import Case
+from driftcal.paper.experiments.beyond import beyond_paper, beyond_suites
+from driftcal.paper.experiments.experiment import Experiment
+from driftcal.paper.experiments.guideline import choose_guide
+from driftcal.paper.experiments.images import show_examples
+from driftcal.paper.experiments.means import (
     mean_baselines,
     mean_brier,
     mean_debiased,
@@ -17,7 +18,7 @@ from driftcal.bench.experiments.means import (
     mean_ece,
     mean_nll,
 )
-from driftcal.bench.experiments.shifts import (
+from driftcal.paper.experiments.shifts import (
     accuracy_lost,
     ece_by_level,
     ece_per_shift,
@@ -25,9 +26,8 @@ from driftcal.bench.experiments.shifts import (
     one_shift,
     reliability,
 )
-from driftcal.bench.experiments.unknown import on_objectnet, out_of_distribution
-from driftcal.bench.experiments.validation import other_shifts, other_sizes
-from driftcal.errors import UnknownName
+from driftcal.paper.experiments.unknown import on_objectnet, out_of_distribution
+from driftcal.paper.experiments.validation import other_shifts, other_sizes
 
 #: id -> experiment, in the order of the paper
 EXPERIMENTS: dict[str, Experiment] = {

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftcal.bench.cases import Case
-from driftcal.bench.experiments.experiment import label
-from driftcal.bench.inside import Inside
-from driftcal.bench.outcome import Outcome, Points, Table, Value
-from driftcal.bench.sweep import Sweep, run_sweep
-from driftcal.bench.workbench import PAPER, Workbench
 from driftcal.calibrators import CALIBRATORS, PAPER_CALIBRATORS, Calibrator
-from driftcal.calibrators.adaptive import WINDOW
-from driftcal.evaluation import Contender
-from driftcal.inside import Seen
-from driftcal.perturb import get_shift, get_suite
-from driftcal.perturb.shift import Shift
-from driftcal.tuning import climb, fit_on_ladder
+from driftcal.calibrators.windowed.windowed_calibrator import WINDOW
+from driftcal.paper.cases import Case
+from driftcal.paper.experiments.experiment import label
+from driftcal.paper.layer_features import Inside
+from driftcal.paper.outcome import Outcome, Points, Table, Value
+from driftcal.paper.sweep import Sweep, run_sweep
+from driftcal.paper.workbench import PAPER, Workbench
+from driftcal.pipeline.evaluate import Candidate
+from driftcal.pipeline.layer_features import CollectedFeatures
+from driftcal.pipeline.tune import climb, fit_on_levels
+from driftcal.shifts import get_shift, get_suite
+from driftcal.shifts.shift import Shift
 
 #: Share of the clean rows in calibrators with the suffix -c; settled on validation images, see docs/research.md.
 CLEAN_WEIGHT = 0.7
@@ -41,13 +41,13 @@ def beyond_paper(bench: Workbench) -> Outcome:
     notes: list[str] = []
     for case in bench.cases:
         inside = Inside.of(bench, case)
-        contenders = _contenders(bench, case, inside)
+        candidates = _candidates(bench, case, inside)
         for why in dict.fromkeys(inside.others.values()):
             absent = ", ".join(label(name) for name, reason in inside.others.items() if reason == why)
             notes.append(f"{case.label} is without {absent}, which look inside the network: {why}.")
         for suite, shifts in beyond_suites(case).items():
             sweep = run_sweep(
-                bench.collector(case, case.test), contenders, shifts, suite=suite, n_bins=bench.settings.n_bins,
+                bench.collector(case, case.test), candidates, shifts, suite=suite, n_bins=bench.settings.n_bins,
                 left_out=_TOO_NEAR, draws=bench.draws, about=case.describe(), layers=inside.layers,
             )  # fmt: skip
             found = _score(sweep, bench.draws > 0)
@@ -97,23 +97,23 @@ def _title(bench: Workbench, what: str) -> str:
     return f"All calibrators in domain and under drift, {what}; {bench.settings.describe()}"
 
 
-def _contenders(bench: Workbench, case: Case, inside: Inside) -> list[Contender]:
+def _candidates(bench: Workbench, case: Case, inside: Inside) -> list[Candidate]:
     """The paper's with both tunings; every other one on the ladder, with clean rows weighing more, and on varied drift."""
-    listed = bench.contenders(case, PAPER)
+    listed = bench.candidates(case, PAPER)
     labels, (record, parts) = bench.collector(case, case.validation).labels, bench.ladder(case)
     t_max, drift = bench.settings.t_max, get_shift("varied")
     varied_record, varied = climb(bench.collector(case, case.validation), drift, levels=bench.settings.levels)
-    seen = {"noise": Seen(), "varied": Seen()}
+    seen = {"noise": CollectedFeatures(), "varied": CollectedFeatures()}
     if inside.methods:
         seen["noise"] = inside.on(bench, case, bench.settings.noise(case.data), record)
         seen["varied"] = inside.on(bench, case, drift, varied_record or {})
 
-    def fit(name: str, method: str, tuned_on: str, clean_weight: float | None = None) -> Contender:
+    def fit(name: str, method: str, tuned_on: str, clean_weight: float | None = None) -> Candidate:
         ladder = "varied" if tuned_on == "varied" else "noise"
-        rungs = varied if ladder == "varied" else parts
+        by_level = varied if ladder == "varied" else parts
         beside = seen[ladder].beside(method)
-        calibrator, words = fit_on_ladder(method, rungs, labels, t_max, clean_weight, **beside)
-        return Contender(name, method, calibrator, tuned_on, [words] if words else [])
+        calibrator, words = fit_on_levels(method, by_level, labels, t_max, clean_weight, **beside)
+        return Candidate(name, method, calibrator, tuned_on, [words] if words else [])
 
     others = [
         name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from driftcal.bench.experiments.experiment import label
+from driftcal.paper.experiments.experiment import label
 
 #: What the letters stand for.
 _METHODS = {

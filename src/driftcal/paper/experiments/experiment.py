@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from driftcal.bench.cases import Case
-from driftcal.bench.outcome import Outcome
-from driftcal.bench.workbench import Workbench
-from driftcal.perturb.shift import Shift
+from driftcal.paper.cases import Case
+from driftcal.paper.outcome import Outcome
+from driftcal.paper.workbench import Workbench
+from driftcal.shifts.shift import Shift
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftcal.bench.cases import Case
-from driftcal.bench.experiments.experiment import label, with_suffix
-from driftcal.bench.experiments.words import ECE, who_is_who
-from driftcal.bench.outcome import Outcome, Points, Table, Value
-from driftcal.bench.sweep import Sweep
-from driftcal.bench.workbench import METHODS, Workbench
+from driftcal.paper.cases import Case
+from driftcal.paper.experiments.captions import ECE, who_is_who
+from driftcal.paper.experiments.experiment import label, with_suffix
+from driftcal.paper.outcome import Outcome, Points, Table, Value
+from driftcal.paper.sweep import Sweep
+from driftcal.paper.workbench import METHODS, Workbench
 
 _NAMES = with_suffix(METHODS, "", "-p")
 #: The situation, what the paper advises in it, and what decides it here.

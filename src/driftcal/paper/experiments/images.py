@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftcal.bench.cases import Case
-from driftcal.bench.experiments.experiment import label, with_suffix
-from driftcal.bench.experiments.words import who_is_who
-from driftcal.bench.outcome import Outcome, Picture, Pictures, Table, Value
-from driftcal.bench.workbench import PAPER, Workbench
-from driftcal.perturb.shift import Shift
+from driftcal.paper.cases import Case
+from driftcal.paper.experiments.captions import who_is_who
+from driftcal.paper.experiments.experiment import label, with_suffix
+from driftcal.paper.outcome import Outcome, Picture, Pictures, Table, Value
+from driftcal.paper.workbench import PAPER, Workbench
+from driftcal.shifts.shift import Shift
 from driftcal.types import Array, Indices
 
 _COUNT = 3
@@ -90,9 +90,9 @@ def _picture(bench: Workbench, case: Case, shift: Shift, level: int, row: int) -
     image: Array = case.test.inputs(position)
     logits = collector.logits(shift, level)[row : row + 1]
     answers = {}
-    for contender in bench.contenders(case, PAPER):
-        probs = contender.calibrator.predict_proba(logits)[0]
-        answers[label(contender.name)] = (names[int(probs.argmax())], float(probs.max()))
+    for candidate in bench.candidates(case, PAPER):
+        probs = candidate.calibrator.predict_proba(logits)[0]
+        answers[label(candidate.name)] = (names[int(probs.argmax())], float(probs.max()))
     shown = shift(image, level, seed=bench.seed, indices=position)[0] if level else image[0]
     truth = names[int(collector.labels[row])]
     return Picture(shown, "clean" if not level else picture_name(shift, level), truth, answers)

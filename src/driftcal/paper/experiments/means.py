@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from driftcal.bench.cases import Case
-from driftcal.bench.experiments.experiment import headings, label, with_suffix
-from driftcal.bench.experiments.words import ECE, about_shifts, who_is_who
-from driftcal.bench.outcome import Bars, Figure, Outcome, Table, Value
-from driftcal.bench.published import published, where
-from driftcal.bench.settings import AS_PUBLISHED, OURS
-from driftcal.bench.sweep import Sweep
-from driftcal.bench.workbench import BASELINES, PAPER, Workbench
+from driftcal.paper.cases import Case
+from driftcal.paper.experiments.captions import ECE, about_shifts, who_is_who
+from driftcal.paper.experiments.experiment import headings, label, with_suffix
+from driftcal.paper.outcome import Bars, Figure, Outcome, Table, Value
+from driftcal.paper.published import published, where
+from driftcal.paper.settings import AS_PUBLISHED, OURS
+from driftcal.paper.sweep import Sweep
+from driftcal.paper.workbench import BASELINES, PAPER, Workbench
 
 _COLUMNS = with_suffix(PAPER, "", "-p")
 #: A figure's title after what it measures, where that does not say it all.
@@ -40,7 +40,7 @@ def mean_ece(bench: Workbench) -> Outcome:
         "Mean ECE over all shifts, each pooled over its levels",
         {"network": "Network", "numbers": "Settings", **headings(_COLUMNS)},
         rows,
-        rivals=_COLUMNS,
+        compare=_COLUMNS,
     )
     return Outcome(
         "table1",
@@ -102,7 +102,7 @@ def mean_nll(bench: Workbench) -> Outcome:
         sweep = bench.sweep(case)
         share = {
             name: sum(sweep.row(name, shift).clipped for shift in sweep.shifts())
-            / sum(sweep.row(name, shift).rows for shift in sweep.shifts())
+            / sum(sweep.row(name, shift).n_samples for shift in sweep.shifts())
             for name in _COLUMNS
         }
         rows.append({"network": case.label, **share})
@@ -138,7 +138,7 @@ def mean_delta(bench: Workbench) -> Outcome:
         "ΔECE = (ECE tuned on clean images − ECE tuned on noise) / ECE tuned on clean images",
         {"network": "Network", "numbers": "Settings", **headings(PAPER)},
         rows,
-        rivals=PAPER,
+        compare=PAPER,
         highest=True,
     )
     figure = Bars(
@@ -170,7 +170,7 @@ def _metric(
         f"{title} over all shifts, each pooled over its levels",
         {"network": "Network", "numbers": "Settings", **headings(columns)},
         rows,
-        rivals=columns,
+        compare=columns,
     )
     figures: list[Figure] = [_mean_bars(bench, name, metric, columns, axis)]
     if per_shift:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftcal.bench.cases import Case
-from driftcal.bench.experiments.experiment import headings, label, with_suffix
-from driftcal.bench.experiments.means import shift_bars
-from driftcal.bench.experiments.words import ECE, who_is_who
-from driftcal.bench.outcome import Bars, Lines, Outcome, Panel, Table, Value
-from driftcal.bench.published import published_accuracy, where
-from driftcal.bench.sweep import Sweep
-from driftcal.bench.workbench import PAPER, Workbench
+from driftcal.paper.cases import Case
+from driftcal.paper.experiments.captions import ECE, who_is_who
+from driftcal.paper.experiments.experiment import headings, label, with_suffix
+from driftcal.paper.experiments.means import shift_bars
+from driftcal.paper.outcome import Bars, Lines, Outcome, Panel, Table, Value
+from driftcal.paper.published import published_accuracy, where
+from driftcal.paper.sweep import Sweep
+from driftcal.paper.workbench import PAPER, Workbench
 
 _COLUMNS = with_suffix(PAPER, "", "-p")
 #: The shift the paper follows level by level.
@@ -82,7 +82,7 @@ def ece_per_shift(bench: Workbench) -> Outcome:
         "ECE of each shift, pooled over its levels",
         {"network": "Network", "shift": "Shift", **headings(_COLUMNS)},
         rows,
-        rivals=_COLUMNS,
+        compare=_COLUMNS,
     )
     figures = [shift_bars(bench, case, f"per-shift-{case.name}", "ece", _COLUMNS, "ECE") for case in bench.cases]
     wins = [_wins(bench.sweep(case), case) for case in bench.cases]
@@ -105,7 +105,7 @@ def ece_by_level(bench: Workbench) -> Outcome:
                 f"{words} by level of drift, averaged over the shifts",
                 {"network": "Network", "level": "Level", **headings(_COLUMNS)},
                 rows,
-                rivals=_COLUMNS,
+                compare=_COLUMNS,
                 highest=metric == "accuracy",
             )
         )
@@ -265,7 +265,7 @@ def in_domain(bench: Workbench) -> Outcome:
             row[name] = clean.ece
             if "ece" in clean.intervals:
                 row[f"{name}_low"], row[f"{name}_high"] = clean.intervals["ece"]
-        row["floor"] = sweep.clean("base").ece_floor
+        row["floor"] = sweep.clean("base").null_ece
         rows.append(row)
     figure = Bars(
         "in-domain",
@@ -286,7 +286,7 @@ def in_domain(bench: Workbench) -> Outcome:
         "ECE in domain, on untouched images",
         {"network": "Network", **headings(_COLUMNS), "floor": "Base's floor"},
         rows,
-        rivals=_COLUMNS,
+        compare=_COLUMNS,
     )
     note = "The floor is the ECE that a perfectly honest model with the same confidences would show on as many images."
     return Outcome("in-domain", "In domain", [table], [figure], [f"{bench.settings.describe()}. {note}"])

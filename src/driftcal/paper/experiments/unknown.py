@@ -7,15 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from driftcal.bench.cases import Case
-from driftcal.bench.experiments.experiment import headings, label, with_suffix
-from driftcal.bench.experiments.words import ECE, who_is_who
-from driftcal.bench.outcome import Bars, Histograms, Outcome, Table, Value
-from driftcal.bench.workbench import PAPER, Workbench
-from driftcal.evaluation import Contender
-from driftcal.metrics import Evaluation, evaluate_probabilities
-from driftcal.metrics.scores import Scores
-from driftcal.perturb import get_shift
+from driftcal.metrics import Evaluation, evaluate
+from driftcal.metrics.sample_scores import SampleScores
+from driftcal.paper.cases import Case
+from driftcal.paper.experiments.captions import ECE, who_is_who
+from driftcal.paper.experiments.experiment import headings, label, with_suffix
+from driftcal.paper.outcome import Bars, Histograms, Outcome, Table, Value
+from driftcal.paper.workbench import PAPER, Workbench
+from driftcal.pipeline.evaluate import Candidate
+from driftcal.shifts import get_shift
 from driftcal.types import Array, Float64, Logits
 
 _COLUMNS = with_suffix(PAPER, "", "-p")
@@ -29,12 +29,12 @@ def on_objectnet(bench: Workbench) -> Outcome:
     cases = [case for case in bench.cases if case.objectnet is not None]
     for case in cases:
         row: dict[str, Value] = {"network": case.label}
-        for contender in bench.contenders(case, PAPER):
-            seen = _on_objectnet(bench, case, contender)
-            found[contender.name].append(seen)
-            row[contender.name] = seen.ece
-            row[f"{contender.name}_low"], row[f"{contender.name}_high"] = _interval(seen)
-            row.setdefault("images", seen.rows)
+        for candidate in bench.candidates(case, PAPER):
+            seen = _on_objectnet(bench, case, candidate)
+            found[candidate.name].append(seen)
+            row[candidate.name] = seen.ece
+            row[f"{candidate.name}_low"], row[f"{candidate.name}_high"] = _interval(seen)
+            row.setdefault("images", seen.n_samples)
             row.setdefault("accuracy", seen.accuracy)
         rows.append(row)
     table = Table(
@@ -42,7 +42,7 @@ def on_objectnet(bench: Workbench) -> Outcome:
         "ECE on ObjectNet's classes that the network knows",
         {"network": "Network", "images": "Images", "accuracy": "Accuracy", **headings(_COLUMNS)},
         rows,
-        rivals=_COLUMNS,
+        compare=_COLUMNS,
     )
     figure = Bars(
         "objectnet",
@@ -69,10 +69,10 @@ def out_of_distribution(bench: Workbench) -> Outcome:
         "auroc": "AUROC of confidence, in domain against these",
     }
     for case in bench.cases:
-        contenders = bench.contenders(case, PAPER)
-        clean = {c.name: _scores(c, _clean(bench, case))[0] for c in contenders}
+        candidates = bench.candidates(case, PAPER)
+        clean = {c.name: _scores(c, _clean(bench, case))[0] for c in candidates}
         for data, logits in _unknown_logits(bench, case).items():
-            seen = {c.name: _scores(c, logits) for c in contenders}
+            seen = {c.name: _scores(c, logits) for c in candidates}
             values = {name: _quantities(clean[name], *seen[name]) for name in _COLUMNS}
             for key, words in quantities.items():
                 rows.append(
@@ -92,15 +92,20 @@ def out_of_distribution(bench: Workbench) -> Outcome:
     return Outcome("ood", "Out of distribution", [table], figures, notes)
 
 
-def _on_objectnet(bench: Workbench, case: Case, contender: Contender) -> Evaluation:
+def _on_objectnet(bench: Workbench, case: Case, candidate: Candidate) -> Evaluation:
     source = bench.known(case)
     logits = bench.collector(case, source).logits(get_shift("gaussian"), 0)
-    probs = contender.calibrator.predict_proba(logits)
-    predicted = contender.calibrator.predict(logits)
+    probs = candidate.calibrator.predict_proba(logits)
+    predicted = candidate.calibrator.predict(logits)
     # an answer that counts as right becomes the label, so that every metric knows it as right
     labels = np.where(source.right(predicted), predicted, source.labels)
-    return evaluate_probabilities(
-        labels, probs, n_bins=bench.settings.n_bins, intervals=bench.draws > 0, draws=max(2, bench.draws)
+    return evaluate(
+        labels,
+        probs,
+        score_type="probabilities",
+        n_bins=bench.settings.n_bins,
+        intervals=bench.draws > 0,
+        n_resamples=max(2, bench.draws),
     )
 
 
@@ -117,10 +122,10 @@ def _clean(bench: Workbench, case: Case) -> Logits:
     return bench.collector(case, case.test).logits(get_shift("gaussian"), 0)
 
 
-def _scores(contender: Contender, logits: Logits) -> tuple[Float64, Float64]:
+def _scores(candidate: Candidate, logits: Logits) -> tuple[Float64, Float64]:
     """Confidence and entropy of each row; labels play no part."""
     nobody = np.zeros(len(logits), np.int64)
-    scores = Scores.of_checked(nobody, contender.calibrator.predict_proba(logits), None, positive=False)
+    scores = SampleScores.of_probabilities(nobody, candidate.calibrator.predict_proba(logits))
     return scores.confidence, scores.entropy
 
 

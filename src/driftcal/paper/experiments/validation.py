@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from driftcal.bench.cases import Case
-from driftcal.bench.experiments.experiment import headings, label, with_suffix
-from driftcal.bench.experiments.words import ECE, who_is_who
-from driftcal.bench.outcome import Bars, Lines, Outcome, Panel, Table, Value
-from driftcal.bench.published import published, where
-from driftcal.bench.workbench import PAPER, Workbench
 from driftcal.calibrators import Calibrator
-from driftcal.metrics.scores import Scores
+from driftcal.metrics.sample_scores import SampleScores
 from driftcal.metrics.statistics import Statistics
-from driftcal.perturb.suites import H_TUNING
-from driftcal.tuning import fit_or_keep
+from driftcal.paper.cases import Case
+from driftcal.paper.experiments.captions import ECE, who_is_who
+from driftcal.paper.experiments.experiment import headings, label, with_suffix
+from driftcal.paper.outcome import Bars, Lines, Outcome, Panel, Table, Value
+from driftcal.paper.published import published, where
+from driftcal.paper.workbench import PAPER, Workbench
+from driftcal.pipeline.tune import fit_or_identity
+from driftcal.shifts.suites import H_TUNING
 from driftcal.types import Labels, Logits
 
 _SIZES = (50, 100, 250, 500, 1000, 2500, 5000, 10000, 25000)
@@ -100,7 +100,7 @@ def other_shifts(bench: Workbench) -> Outcome:
         "Mean ECE under drift: tuned on clean images, on noise (-P), on four corruptions (-H)",
         {"network": "Network", "numbers": "Settings", **headings(columns)},
         rows,
-        rivals=columns,
+        compare=columns,
     )
     figure = Bars(
         "val-shift",
@@ -133,7 +133,7 @@ def _by_size(bench: Workbench, case: Case) -> dict[int, list[dict[str, dict[str,
             for name in _COLUMNS[1:]:
                 levels = ladder if name.endswith("-p") else ladder[:1]
                 fitted[size, number, name] = _fit(bench, name, [z[chosen] for z in levels], labels[chosen])
-    base = next(c for c in bench.contenders(case, ()) if c.name == "base").calibrator
+    base = next(c for c in bench.candidates(case, ()) if c.name == "base").calibrator
     measured = _measure(bench, case, {**fitted, (0, 0, "base"): base})
     draws: dict[int, list[dict[str, dict[str, float]]]] = {}
     for size, number in dict.fromkeys((size, number) for size, number, _ in fitted):
@@ -144,7 +144,7 @@ def _by_size(bench: Workbench, case: Case) -> dict[int, list[dict[str, dict[str,
 
 def _fit(bench: Workbench, name: str, levels: Sequence[Logits], labels: Labels) -> Calibrator:
     rows = np.concatenate(levels)
-    return fit_or_keep(name.removesuffix("-p"), rows, np.tile(labels, len(levels)), bench.settings.t_max)[0]
+    return fit_or_identity(name.removesuffix("-p"), rows, np.tile(labels, len(levels)), bench.settings.t_max)[0]
 
 
 def _measure(
@@ -155,8 +155,9 @@ def _measure(
     labels, bins = collector.labels, bench.settings.n_bins
 
     def seen(calibrator: Calibrator, logits: Logits) -> Statistics:
-        scores = Scores.of_checked(labels, calibrator.predict_proba(logits), None, positive=False)
-        return Statistics.of_scores(scores, n_bins=bins)
+        return Statistics.of_samples(
+            SampleScores.of_probabilities(labels, calibrator.predict_proba(logits)), n_bins=bins
+        )
 
     counted = [shift for shift in case.shifts if shift.name not in case.left_out]
     clean = collector.logits(counted[0], 0)

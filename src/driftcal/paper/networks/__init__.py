@@ -1,8 +1,8 @@
-"""The paper's CIFAR-10 networks as torch modules, in the shapes that ``keras.applications`` gives them at 32×32.
+"""The paper's networks. `make_network` builds the CIFAR-10 networks as torch modules; `registry` opens any network by name.
 
-Plain modules rather than Keras': in torch's channels-last layout, and with short cuts where deep layers see one or four
-pixels (`layers`), they train faster on a processor; ``benchmarks/speed/networks.py`` measures both. Strides, widths, padding and biases are those of Keras, so a picture of 32×32 ends in a single position;
-the head is the mean over positions and one linear layer.
+The CIFAR-10 networks have the strides, widths, padding and biases of ``keras.applications`` at 32×32 pixels, then global
+average pooling and one linear layer. They are plain torch modules because those train faster on a CPU than Keras' (channels-last
+layout, cheaper convolutions on very small feature maps, see `layers`): ``benchmarks/speed/network_training.py`` measures both.
 """
 
 from __future__ import annotations
@@ -15,33 +15,34 @@ from driftcal.errors import UnknownName, need
 if TYPE_CHECKING:
     from torch import nn
 
-#: name -> where it is made; torch is imported when one of them is
-NETWORKS = {
+#: Name -> module and function of the CIFAR-10 networks that driftcal can train; torch is imported on use.
+CIFAR10_NETWORKS = {
     "mobilenetv2": "mobilenet_v2:MobileNetV2",
     "densenet121": "densenet:densenet121",
     "resnet50": "resnet:resnet50",
     "vgg19": "vgg:VGG19",
+    "vgg19-bn": "vgg:vgg19_bn",
 }
 
-#: Mean and standard deviation of CIFAR-10's training pixels: what all of them want subtracted and divided by.
-MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+#: Mean and standard deviation of CIFAR-10's training pixels, the preprocessing of all of them.
+CIFAR10_MEAN, CIFAR10_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 
-def make_network(name: str, classes: int = 10, *, seed: int = 0) -> nn.Module:
-    """A network with fresh weights drawn from `seed`, ready to train: He et al. 2015.
+def make_network(name: str, n_classes: int = 10, *, seed: int = 0) -> nn.Module:
+    """A CIFAR-10 network with random initial weights (He et al. 2015), a pure function of `seed`.
 
     >>> sum(weight.numel() for weight in make_network("mobilenetv2").parameters())
     2236682
     """
-    if name not in NETWORKS:
-        raise UnknownName.of("network", name, NETWORKS)
+    if name not in CIFAR10_NETWORKS:
+        raise UnknownName.of("network", name, CIFAR10_NETWORKS)
     torch = need("torch", "torch")
-    from driftcal.bench.networks.layers import start_weights
+    from driftcal.paper.networks.layers import initialise_weights
 
-    module, factory = NETWORKS[name].split(":")
-    network: nn.Module = getattr(import_module(f"driftcal.bench.networks.{module}"), factory)(classes)
+    module, function = CIFAR10_NETWORKS[name].split(":")
+    network: nn.Module = getattr(import_module(f"driftcal.paper.networks.{module}"), function)(n_classes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        start_weights(network)
+        initialise_weights(network)
     network.to(memory_format=torch.channels_last)
     return network

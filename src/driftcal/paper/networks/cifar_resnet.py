@@ -1,4 +1,4 @@
-"""The CIFAR-10 ResNets of He et al. 2016 as a torch module, for weights in the usual names."""
+"""The CIFAR-10 ResNets of He et al. 2016 (ResNet-20, ResNet-44) as torch modules, for published weights."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-#: What these weights were trained on: images in [0, 1], channel by channel.
+#: Preprocessing of the published weights, for images in [0, 1].
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class _Block(nn.Module):
-    """Two 3×3 convolutions beside a shortcut that subsamples and pads with empty channels where the shape changes."""
+    """Two 3×3 convolutions with a parameter-free shortcut (He et al. 2016, option A): subsample, pad channels with zeros."""
 
     def __init__(self, channels: int, out: int, stride: int) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class _Block(nn.Module):
         self._stride, self._pad = stride, (out - channels) // 2
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """He et al. 2016, option A."""
+        """The block of feature maps."""
         inner = self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x)))))
         if self._stride > 1:
             x = functional.pad(x[:, :, :: self._stride, :: self._stride], (0, 0, 0, 0, self._pad, self._pad))
@@ -30,9 +30,9 @@ class _Block(nn.Module):
 
 
 class CifarResNet(nn.Module):
-    """Three stages of `blocks` blocks with 16, 32 and 64 channels: depth 6 · blocks + 2. Images as CIFAR-10's, 10 logits."""
+    """Three stages of `blocks` blocks with 16, 32 and 64 channels: depth 6 · blocks + 2."""
 
-    def __init__(self, blocks: int, classes: int = 10) -> None:
+    def __init__(self, blocks: int, n_classes: int = 10) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, 16, 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(16)
@@ -44,7 +44,7 @@ class CifarResNet(nn.Module):
             stages.append(nn.Sequential(*stage))
             channels = width
         self.layer1, self.layer2, self.layer3 = stages
-        self.linear = nn.Linear(64, classes)
+        self.linear = nn.Linear(64, n_classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Logits of normalised images (n, 3, H, W)."""

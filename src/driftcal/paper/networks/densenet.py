@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from driftcal.bench.networks.layers import Conv3, Head, Pointwise
+from driftcal.paper.networks.layers import Conv1x1, Conv3x3, Head
 
+#: Channels that each dense layer adds.
 _GROWTH = 32
 
 
@@ -16,14 +17,14 @@ def _norm(channels: int) -> nn.BatchNorm2d:
     return nn.BatchNorm2d(channels, eps=1.001e-5)
 
 
-class _Dense(nn.Module):
-    """Thirty-two new channels from all before, laid beside them."""
+class _DenseLayer(nn.Module):
+    """Computes `_GROWTH` channels from all channels before and appends them."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            _norm(channels), nn.ReLU(inplace=True), Pointwise(channels, 4 * _GROWTH, 1, bias=False),
-            _norm(4 * _GROWTH), nn.ReLU(inplace=True), Conv3(4 * _GROWTH, _GROWTH, 3, padding=1, bias=False),
+            _norm(channels), nn.ReLU(inplace=True), Conv1x1(channels, 4 * _GROWTH, 1, bias=False),
+            _norm(4 * _GROWTH), nn.ReLU(inplace=True), Conv3x3(4 * _GROWTH, _GROWTH, 3, padding=1, bias=False),
         )  # fmt: skip
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -31,28 +32,28 @@ class _Dense(nn.Module):
 
 
 class DenseNet(nn.Module):
-    """Normalised images (n, 3, 32, 32) -> logits (n, classes); `blocks` are the layers of the four dense blocks."""
+    """Normalised images (n, 3, 32, 32) -> logits (n, n_classes); `blocks` are the numbers of layers of the four dense blocks."""
 
-    def __init__(self, blocks: Sequence[int], classes: int = 10) -> None:
+    def __init__(self, blocks: Sequence[int], n_classes: int = 10) -> None:
         super().__init__()
         layers: list[nn.Module] = [
             nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False), _norm(64), nn.ReLU(inplace=True),
             nn.MaxPool2d(3, stride=2, padding=1),
         ]  # fmt: skip
         channels = 64
-        for number, depth in enumerate(blocks):
-            if number:
+        for block, depth in enumerate(blocks):
+            if block:
                 layers += [
-                    _norm(channels), nn.ReLU(inplace=True), Pointwise(channels, channels // 2, 1, bias=False),
+                    _norm(channels), nn.ReLU(inplace=True), Conv1x1(channels, channels // 2, 1, bias=False),
                     nn.AvgPool2d(2),
                 ]  # fmt: skip
                 channels //= 2
             for _ in range(depth):
-                layers.append(_Dense(channels))
+                layers.append(_DenseLayer(channels))
                 channels += _GROWTH
         layers += [_norm(channels), nn.ReLU(inplace=True)]
         self.layers = nn.Sequential(*layers)
-        self.head = Head(channels, classes)
+        self.head = Head(channels, n_classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Logits of normalised images."""
@@ -60,6 +61,6 @@ class DenseNet(nn.Module):
         return logits
 
 
-def densenet121(classes: int = 10) -> DenseNet:
+def densenet121(n_classes: int = 10) -> DenseNet:
     """DenseNet121: 6, 12, 24 and 16 layers."""
-    return DenseNet((6, 12, 24, 16), classes)
+    return DenseNet((6, 12, 24, 16), n_classes)

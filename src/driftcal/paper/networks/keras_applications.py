@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,74 +10,85 @@ from typing import Any, Literal
 
 from driftcal.errors import ModelError, UnknownName
 from driftcal.models import Model, open_model
-from driftcal.models.keras3 import import_keras
+from driftcal.models.keras import import_keras
 
-#: What the networks' own ``preprocess_input`` does, said in driftcal's steps on images in [0, 1].
-_CAFFE = {"channels": "BGR", "scale": 255.0, "mean": (103.939, 116.779, 123.68)}
+#: The networks' own ``preprocess_input`` as driftcal's preprocessing of images in [0, 1].
+CAFFE = {"channels": "BGR", "scale": 255.0, "mean": (103.939, 116.779, 123.68)}
 _SYMMETRIC = {"scale": 2.0, "mean": (1.0, 1.0, 1.0)}
 _TORCH = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-_BYTES = {"scale": 255.0}  # the network rescales and normalises inside
+_BYTES = {"scale": 255.0}  # the network rescales and normalises itself
 
 
 @dataclass(frozen=True)
 class Application:
-    """A function of ``keras.applications``, its module there, the side of its images and what it wants done to them."""
+    """A function of ``keras.applications``: its module, the side of its images, its preprocessing.
+
+    `md5` is that of the weights file Keras publishes, None where Keras names none.
+    """
 
     function: str
     module: str
     size: int
-    steps: Mapping[str, Any] = field(hash=False)
+    preprocessing: Mapping[str, Any] = field(hash=False)
+    md5: str | None = None
 
 
-#: name -> application
-IMAGENET = {
-    "resnet50": Application("ResNet50", "resnet", 224, _CAFFE),
-    "resnet152": Application("ResNet152", "resnet", 224, _CAFFE),
-    "vgg19": Application("VGG19", "vgg19", 224, _CAFFE),
-    "densenet169": Application("DenseNet169", "densenet", 224, _TORCH),
-    "efficientnetb7": Application("EfficientNetB7", "efficientnet", 600, _BYTES),
-    "xception": Application("Xception", "xception", 299, _SYMMETRIC),
+#: Name -> application.
+APPLICATIONS = {
+    "resnet50": Application("ResNet50", "resnet", 224, CAFFE, "2cb95161c43110f7111970584f804107"),
+    "resnet152": Application("ResNet152", "resnet", 224, CAFFE, "100835be76be38e30d865e96f2aaae62"),
+    "vgg19": Application("VGG19", "vgg19", 224, CAFFE, "cbe5617147190e668d6c5d5026f83318"),
+    "densenet169": Application("DenseNet169", "densenet", 224, _TORCH, "d699b8f76981ab1b30698df4c175e90b"),
+    "efficientnetb7": Application("EfficientNetB7", "efficientnet", 600, _BYTES, "8c03f828fec3ef71311cd463b6759d99"),
+    "xception": Application("Xception", "xception", 299, _SYMMETRIC, "0a58e3b7378bc2990ea3b43d5981f1f6"),
     "mobilenetv2": Application("MobileNetV2", "mobilenet_v2", 224, _SYMMETRIC),
 }
 
 
-def imagenet_application(name: str) -> Application:
+def application(name: str) -> Application:
     """The application of this name."""
-    if name not in IMAGENET:
-        raise UnknownName.of("ImageNet network", name, IMAGENET)
-    return IMAGENET[name]
+    if name not in APPLICATIONS:
+        raise UnknownName.of("ImageNet network", name, APPLICATIONS)
+    return APPLICATIONS[name]
 
 
-def open_imagenet(
+def open_application(
     name: str, *, weights: Path | Literal["imagenet", "random"] = "imagenet", label: str | None = None
 ) -> Model:
     """Open a network: images in [0, 1] of any size -> 1,000 logits.
 
-    Keras fetches the ImageNet weights when they are not in its cache; a path names a ``.weights.h5`` or ``.h5`` file
-    of your own; ``random`` is for tests.
+    Keras downloads the ImageNet weights that are not in its cache, and checks their checksum. A path names a ``.weights.h5``
+    or ``.h5`` file. ``random`` is for tests.
     """
-    application = imagenet_application(name)
-    keras = import_keras()
-    make = getattr(keras.applications, application.function)
-    if isinstance(weights, Path):
-        network = make(weights=None, classifier_activation=None)
-        _load(network, name, weights)
-    elif weights == "random":
-        network = make(weights=None, classifier_activation=None)
+    chosen = application(name)
+    make = getattr(import_keras().applications, chosen.function)
+    if weights == "imagenet":
+        network = _download(make, name)
     else:
-        network = _fetch(make, name)
-    steps = {**application.steps, "size": (application.size, application.size)}
-    return open_model(network, preprocessing=steps, name=label or application.function)
+        network = make(weights=None, classifier_activation=None)
+        if isinstance(weights, Path):
+            _load(network, name, weights)
+    preprocessing = {**chosen.preprocessing, "size": (chosen.size, chosen.size)}
+    return open_model(network, preprocessing=preprocessing, name=label or chosen.function)
 
 
-def _fetch(make: Any, name: str) -> Any:
+def is_published(name: str, weights: Path) -> bool | None:
+    """Whether a file holds the weights that Keras publishes, by its MD5; None where Keras names no checksum."""
+    published = application(name).md5
+    if published is None:
+        return None
+    with weights.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest() == published
+
+
+def _download(make: Any, name: str) -> Any:
     try:
         return make(weights="imagenet", classifier_activation=None)
     except Exception as error:  # Keras raises a plain Exception when it cannot download
         reason = " ".join(str(error).split())[:300]
         raise ModelError(
-            f"the ImageNet weights of {name} are not in Keras' cache and cannot be fetched: {reason} Go online once, copy the "
-            "file into ~/.keras/models, or give weights of your own as a .weights.h5 file."
+            f"the ImageNet weights of {name} are not in Keras' cache and cannot be downloaded: {reason} Go online once, copy the "
+            "file into ~/.keras/models, or give a .weights.h5 file."
         ) from error
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from driftcal.bench.networks.layers import Conv3, Conv3Down, Head, Pointwise
+from driftcal.paper.networks.layers import Conv1x1, Conv3x3, ConvStride2, Head
 
-#: output channels, stride, how many times larger inside
+#: Output channels, stride and expansion factor of each inverted residual block.
 _BLOCKS = (
     (16, 1, 1),
     (24, 2, 6), (24, 1, 6),
@@ -20,46 +20,46 @@ _BLOCKS = (
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:
-    # Keras averages over about 1,000 batches; ten epochs are few of those, so the usual ten batches here
+    # Keras' momentum of 0.999 averages over 1,000 batches, too many for a training of ten epochs; torch's default is 10
     return nn.BatchNorm2d(channels, eps=1e-3)
 
 
-class _Inverted(nn.Module):
-    """1×1 up, 3×3 per channel, 1×1 down, added to the input where the shapes agree."""
+class _InvertedResidual(nn.Module):
+    """1×1 expansion, 3×3 depthwise, 1×1 projection; the input is added where the shapes agree."""
 
-    def __init__(self, channels: int, out: int, stride: int, factor: int) -> None:
+    def __init__(self, channels: int, out: int, stride: int, expansion: int) -> None:
         super().__init__()
-        inside = channels * factor
+        inner = channels * expansion
         layers: list[nn.Module] = []
-        if factor > 1:
-            layers += [Pointwise(channels, inside, 1, bias=False), _norm(inside), nn.ReLU6(inplace=True)]
+        if expansion > 1:
+            layers += [Conv1x1(channels, inner, 1, bias=False), _norm(inner), nn.ReLU6(inplace=True)]
         depthwise = (
-            Conv3Down(inside, inside, 3, stride=2, groups=inside, bias=False)
+            ConvStride2(inner, inner, 3, stride=2, groups=inner, bias=False)
             if stride == 2
-            else Conv3(inside, inside, 3, padding=1, groups=inside, bias=False)
+            else Conv3x3(inner, inner, 3, padding=1, groups=inner, bias=False)
         )
-        layers += [depthwise, _norm(inside), nn.ReLU6(inplace=True), Pointwise(inside, out, 1, bias=False), _norm(out)]
+        layers += [depthwise, _norm(inner), nn.ReLU6(inplace=True), Conv1x1(inner, out, 1, bias=False), _norm(out)]
         self.layers = nn.Sequential(*layers)
-        self.adds = stride == 1 and channels == out
+        self.has_shortcut = stride == 1 and channels == out
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y: torch.Tensor = self.layers(x)
-        return x + y if self.adds else y
+        return x + y if self.has_shortcut else y
 
 
 class MobileNetV2(nn.Module):
-    """Normalised images (n, 3, 32, 32) -> logits (n, classes)."""
+    """Normalised images (n, 3, 32, 32) -> logits (n, n_classes)."""
 
-    def __init__(self, classes: int = 10) -> None:
+    def __init__(self, n_classes: int = 10) -> None:
         super().__init__()
-        layers: list[nn.Module] = [Conv3Down(3, 32, 3, stride=2, bias=False), _norm(32), nn.ReLU6(inplace=True)]
+        layers: list[nn.Module] = [ConvStride2(3, 32, 3, stride=2, bias=False), _norm(32), nn.ReLU6(inplace=True)]
         channels = 32
-        for out, stride, factor in _BLOCKS:
-            layers.append(_Inverted(channels, out, stride, factor))
+        for out, stride, expansion in _BLOCKS:
+            layers.append(_InvertedResidual(channels, out, stride, expansion))
             channels = out
-        layers += [Pointwise(channels, 1280, 1, bias=False), _norm(1280), nn.ReLU6(inplace=True)]
+        layers += [Conv1x1(channels, 1280, 1, bias=False), _norm(1280), nn.ReLU6(inplace=True)]
         self.layers = nn.Sequential(*layers)
-        self.head = Head(1280, classes)
+        self.head = Head(1280, n_classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Logits of normalised images."""

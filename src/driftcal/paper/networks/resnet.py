@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from driftcal.bench.networks.layers import Conv3, Head, Pointwise
+from driftcal.paper.networks.layers import Conv1x1, Conv3x3, Head
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:
@@ -16,18 +16,18 @@ def _norm(channels: int) -> nn.BatchNorm2d:
 
 
 class _Bottleneck(nn.Module):
-    """1×1, 3×3, 1×1 beside a shortcut; Keras puts the stride on the first 1×1."""
+    """1×1, 3×3 and 1×1 convolutions with a shortcut; as in Keras, the first 1×1 has the stride."""
 
-    def __init__(self, channels: int, width: int, stride: int, *, projects: bool) -> None:
+    def __init__(self, channels: int, width: int, stride: int, *, projection: bool) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            Pointwise(channels, width, 1, stride=stride), _norm(width), nn.ReLU(inplace=True),
-            Conv3(width, width, 3, padding=1), _norm(width), nn.ReLU(inplace=True),
-            Pointwise(width, 4 * width, 1), _norm(4 * width),
+            Conv1x1(channels, width, 1, stride=stride), _norm(width), nn.ReLU(inplace=True),
+            Conv3x3(width, width, 3, padding=1), _norm(width), nn.ReLU(inplace=True),
+            Conv1x1(width, 4 * width, 1), _norm(4 * width),
         )  # fmt: skip
         self.shortcut = (
-            nn.Sequential(Pointwise(channels, 4 * width, 1, stride=stride), _norm(4 * width))
-            if projects
+            nn.Sequential(Conv1x1(channels, 4 * width, 1, stride=stride), _norm(4 * width))
+            if projection
             else nn.Identity()
         )
 
@@ -36,9 +36,9 @@ class _Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Normalised images (n, 3, 32, 32) -> logits (n, classes); `blocks` are the depths of the four stages."""
+    """Normalised images (n, 3, 32, 32) -> logits (n, n_classes); `blocks` are the numbers of bottlenecks of the four stages."""
 
-    def __init__(self, blocks: Sequence[int], classes: int = 10) -> None:
+    def __init__(self, blocks: Sequence[int], n_classes: int = 10) -> None:
         super().__init__()
         layers: list[nn.Module] = [
             nn.Conv2d(3, 64, 7, stride=2, padding=3), _norm(64), nn.ReLU(inplace=True),
@@ -47,12 +47,12 @@ class ResNet(nn.Module):
         channels = 64
         for stage, depth in enumerate(blocks):
             width = 64 << stage
-            for number in range(depth):
-                stride = 2 if stage and not number else 1
-                layers.append(_Bottleneck(channels, width, stride, projects=not number))
+            for block in range(depth):
+                stride = 2 if stage and not block else 1
+                layers.append(_Bottleneck(channels, width, stride, projection=not block))
                 channels = 4 * width
         self.layers = nn.Sequential(*layers)
-        self.head = Head(channels, classes)
+        self.head = Head(channels, n_classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Logits of normalised images."""
@@ -60,6 +60,6 @@ class ResNet(nn.Module):
         return logits
 
 
-def resnet50(classes: int = 10) -> ResNet:
+def resnet50(n_classes: int = 10) -> ResNet:
     """ResNet50: 3, 4, 6 and 3 bottlenecks."""
-    return ResNet((3, 4, 6, 3), classes)
+    return ResNet((3, 4, 6, 3), n_classes)

@@ -1,31 +1,42 @@
-"""VGG19 (Simonyan & Zisserman 2015): the sixteen convolutions of ``keras.applications.VGG19``, pooled, one linear layer."""
+"""VGG19 (Simonyan & Zisserman 2015): the 16 convolutions of ``keras.applications.VGG19``, pooled, then one linear layer."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
-from driftcal.bench.networks.layers import Conv3, Head
+from driftcal.paper.networks.layers import Conv3x3, Head
 
+#: Channels and number of convolutions of the five blocks.
 _BLOCKS = ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4))
 
 
 class VGG19(nn.Module):
-    """Normalised images (n, 3, 32, 32) -> logits (n, classes). There is no batch normalisation: warm up, clip gradients."""
+    """Normalised images (n, 3, 32, 32) -> logits (n, n_classes).
 
-    def __init__(self, classes: int = 10) -> None:
+    Without batch normalisation, as in the paper, training needs a warm-up and clipped gradients.
+    """
+
+    def __init__(self, n_classes: int = 10, *, batch_norm: bool = False) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         channels = 3
         for width, depth in _BLOCKS:
             for _ in range(depth):
-                layers += [Conv3(channels, width, 3, padding=1), nn.ReLU(inplace=True)]
+                layers.append(Conv3x3(channels, width, 3, padding=1, bias=not batch_norm))
+                layers += [nn.BatchNorm2d(width)] if batch_norm else []
+                layers.append(nn.ReLU(inplace=True))
                 channels = width
             layers.append(nn.MaxPool2d(2))
         self.layers = nn.Sequential(*layers)
-        self.head = Head(channels, classes)
+        self.head = Head(channels, n_classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Logits of normalised images."""
         logits: torch.Tensor = self.head(self.layers(x))
         return logits
+
+
+def vgg19_bn(n_classes: int = 10) -> VGG19:
+    """VGG19 with batch normalisation after each convolution; the convolutions have no bias."""
+    return VGG19(n_classes, batch_norm=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from driftcal.bench.outcome import Outcome
-from driftcal.files import write_atomic
-from driftcal.report.paper.figures import figure_bytes
-from driftcal.report.paper.tables import table_csv, table_latex, table_markdown
+from driftcal.io.files import write_atomic
+from driftcal.paper.outcome import Outcome
+from driftcal.paper.output.figures import figure_bytes
+from driftcal.report.table import to_csv, to_latex, to_markdown
 
 #: What figures are written as: pixels for web pages, lines for papers.
 FIGURE_FORMATS = ("png", "pdf")
@@ -19,8 +19,8 @@ def write_outcome(outcome: Outcome, folder: Path, *, formats: tuple[str, ...] = 
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for table in outcome.tables:
-        written.append(write_atomic(folder / f"{table.name}.csv", table_csv(table).encode()))
-        written.append(write_atomic(folder / f"{table.name}.tex", table_latex(table).encode()))
+        written.append(write_atomic(folder / f"{table.name}.csv", to_csv(table).encode()))
+        written.append(write_atomic(folder / f"{table.name}.tex", to_latex(table).encode()))
     for figure in outcome.figures:
         files = zip(formats, figure_bytes(figure, formats), strict=True)
         written += [write_atomic(folder / f"{figure.name}.{ending}", data) for ending, data in files]
@@ -34,11 +34,11 @@ def _page(outcome: Outcome) -> str:
     """The tables, then the figures with their captions."""
     parts = [f"# {outcome.title}\n"]
     for table in outcome.tables:
-        parts.append(f"## {table.title}\n\n{table_markdown(table)}")
+        parts.append(f"## {table.title}\n\n{to_markdown(table)}")
     parts += [f"{note}\n" for note in outcome.notes]
     for figure in outcome.figures:
         parts.append(f"![{figure.title}]({figure.name}.png)\n\n{figure.caption}\n")
     return "\n".join(parts)
 
 
-__all__ = ["FIGURE_FORMATS", "figure_bytes", "table_csv", "table_latex", "table_markdown", "write_outcome"]
+__all__ = ["FIGURE_FORMATS", "figure_bytes", "write_outcome"]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from driftcal.bench.outcome import Bars, Figure, Histograms, Lines, Panel, Picture, Pictures, Points
-from driftcal.report.ink import BASE, GREY, INK, canvas, styled
-from driftcal.report.paper.look import METHODS, look, split_label
-from driftcal.report.paper.points import draw_points
+from driftcal.paper.outcome import Bars, Figure, Histograms, Lines, Panel, Picture, Pictures, Points
+from driftcal.paper.output.scatter import draw_points
+from driftcal.paper.output.style import METHODS, look, split_label
+from driftcal.report.plot_style import GREY, TEXT_COLOUR, UNCALIBRATED_COLOUR, new_figure, plot_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ _PIXELS = 150
 def figure_bytes(figure: Figure, endings: Sequence[str]) -> list[bytes]:
     """The figure as a file of each kind: png, pdf or svg; drawn and laid out once for all of them."""
     written = []
-    with styled():
+    with plot_style():
         drawn = DRAWERS[type(figure)](figure)
         drawn.set_dpi(_PIXELS)  # what texts measure depends on it a little
         drawn.draw_without_rendering()
@@ -79,7 +79,7 @@ def _bar_panel(ax: Axes, figure: Bars, chosen: range) -> dict[str, Any]:
     thick = 0.84 / len(figure.series)
     for k, (label, values) in enumerate(figure.series.items()):
         style, tuning = look(label), split_label(label)[1]
-        filled = figure.one_tuning or tuning == "P" or style["color"] == BASE
+        filled = figure.one_tuning or tuning == "P" or style["color"] == UNCALIBRATED_COLOUR
         for place, group in enumerate(chosen):
             value, x = values[group], place + (k - (len(figure.series) - 1) / 2) * thick
             if value is not None:
@@ -92,10 +92,12 @@ def _bar_panel(ax: Axes, figure: Bars, chosen: range) -> dict[str, Any]:
                 )  # fmt: skip
             between = figure.intervals.get(label, [None] * len(figure.groups))[group]
             if between is not None:
-                ax.plot([x, x], between, color=INK, linewidth=0.8)
+                ax.plot([x, x], between, color=TEXT_COLOUR, linewidth=0.8)
             printed = figure.published.get(label, [None] * len(figure.groups))[group]
             if printed is not None:
-                (handles["paper"],) = ax.plot(x, printed, "o", color=INK, markerfacecolor="white", markersize=3.2)
+                (handles["paper"],) = ax.plot(
+                    x, printed, "o", color=TEXT_COLOUR, markerfacecolor="white", markersize=3.2
+                )
     ax.axhline(0, color=GREY, linewidth=0.8)
     ax.set_xticks(range(len(chosen)), [_broken(figure.groups[group]) for group in chosen])
     ax.set_ylabel(figure.axis)
@@ -105,7 +107,7 @@ def _bar_panel(ax: Axes, figure: Bars, chosen: range) -> dict[str, Any]:
 
 def _draw_lines(figure: Lines) -> Drawn:
     names = list(dict.fromkeys(name for panel in figure.panels for name in panel.series))
-    drawn, axes = canvas(
+    drawn, axes = new_figure(
         max(5.0, 1.0 + 3.3 * len(figure.panels)), 3.6 if len(names) > 6 else 3.2, len(figure.panels), squeeze=False
     )
     for ax, panel in zip(axes[0], figure.panels, strict=True):
@@ -137,7 +139,7 @@ def _line_panel(ax: Axes, panel: Panel) -> None:
 
 
 def _draw_histograms(figure: Histograms) -> Drawn:
-    drawn, axes = canvas(2.1 * len(figure.panels) + 0.6, 2.6, len(figure.panels), squeeze=False, sharey=True)
+    drawn, axes = new_figure(2.1 * len(figure.panels) + 0.6, 2.6, len(figure.panels), squeeze=False, sharey=True)
     edges = np.asarray(figure.edges)
     highest = max(max(shares) for series in figure.panels.values() for shares in series.values())
     handles: dict[str, Any] = {}
@@ -179,7 +181,7 @@ def _picture(left: Axes, right: Axes, picture: Picture) -> None:
         right_answer = answer == picture.truth
         right.barh(place, confidence, 0.75, color=look(label)["color"] if right_answer else "#C9C9C9")
         words = f"{confidence:.2f}" if right_answer else f"{confidence:.2f}: {answer}"
-        right.text(min(confidence + 0.02, 1.02), place, words, va="center", fontsize=5.5, color=INK)
+        right.text(min(confidence + 0.02, 1.02), place, words, va="center", fontsize=5.5, color=TEXT_COLOUR)
     right.set_yticks(range(len(picture.answers)), list(picture.answers), fontsize=5.5)
     right.set(xlim=(0, 1.45), ylim=(len(picture.answers) - 0.4, -0.6), xticks=[0, 0.5, 1])
     right.tick_params(axis="x", labelsize=5.5)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from driftcal.bench.outcome import Points
-from driftcal.report.ink import GREY, INK, canvas
-from driftcal.report.paper.look import METHODS, look, split_label
+from driftcal.paper.outcome import Points
+from driftcal.paper.output.style import METHODS, look, split_label
+from driftcal.report.plot_style import GREY, TEXT_COLOUR, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ _TYPE = 7.0
 
 def draw_points(figure: Points) -> Drawn:
     """A marker per calibrator; those of the front are joined and named beside, all are named in the legend."""
-    drawn, ax = canvas(7.2, 5.6)
+    drawn, ax = new_figure(7.2, 5.6)
     if figure.front:
         xs, ys = zip(*(figure.points[label] for label in figure.front), strict=True)
         ax.step(xs, ys, where="post", color=GREY, linewidth=0.8, zorder=0)
@@ -66,7 +66,7 @@ def _legend(drawn: Drawn, figure: Points) -> None:
     if len(fills) > 1:
         handles.append(Line2D([], [], linestyle="none", label=""))
         handles += [
-            Line2D([], [], linestyle="none", marker="o", color=INK, markersize=6.5, markerfacecoloralt="white",
+            Line2D([], [], linestyle="none", marker="o", color=TEXT_COLOUR, markersize=6.5, markerfacecoloralt="white",
                    fillstyle=_FILLS[key][0], label=_FILLS[key][1]) for key in fills
         ]  # fmt: skip
     if figure.front:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from driftcal.report.ink import BASE, COLOURS, MARKERS
+from driftcal.report.plot_style import COLOURS, MARKERS, UNCALIBRATED_COLOUR
 
 #: Methods in the order of the paper, each with its own colour and marker everywhere.
 _ORDER = ("TS", "ETS", "TS-IR", "IR", "IRM", "PS", "HB", "PBMC")
@@ -20,7 +20,12 @@ def look(label: str) -> dict[str, Any]:
     """Colour and marker by method; solid and filled when tuned on noise, dashed and hollow when on clean images."""
     method, tuning = split_label(label)
     if method not in METHODS:
-        return {"color": BASE, "marker": "o", "linestyle": (0, (1, 1.2)), "markerfacecolor": BASE}
+        return {
+            "color": UNCALIBRATED_COLOUR,
+            "marker": "o",
+            "linestyle": (0, (1, 1.2)),
+            "markerfacecolor": UNCALIBRATED_COLOUR,
+        }
     place = METHODS.index(method)
     colour = COLOURS[place % len(COLOURS)]
     style = {"": (0, (4, 2)), "P": "-", "H": (0, (6, 1.5, 1, 1.5)), "C": (0, (8, 1)), "V": (0, (2, 1))}[tuning]

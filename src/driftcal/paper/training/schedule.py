@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from driftcal.data import Source
 from driftcal.errors import InputError
-from driftcal.sources import Source
 from driftcal.types import Array
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ RECIPES = {"vgg19": Recipe(peak=0.03)}
 def split_training(source: Source, *, seed: int = 0) -> tuple[Source, Source]:
     """The images to train on and those kept for calibration, fixed by `seed`: 45,000 and 5,000 of CIFAR-10's 50,000.
 
-    >>> from driftcal.sources import digits
+    >>> from driftcal.data import digits
     >>> [len(part) for part in split_training(digits())]
     [1617, 180]
     """

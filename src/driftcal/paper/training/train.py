@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from driftcal._version import __version__
-from driftcal.bench.networks import MEAN, STD, make_network
-from driftcal.bench.recipe import RECIPES, Recipe, augment, rows_of_step, split_training
+from driftcal.data import Source
 from driftcal.errors import DidNotConverge, InputError, ModelError, need
-from driftcal.files import read_tensors, write_atomic, write_tensors
-from driftcal.sources import Source
+from driftcal.io.files import read_tensors, write_atomic, write_tensors
+from driftcal.paper.networks import CIFAR10_MEAN, CIFAR10_STD, make_network
+from driftcal.paper.training.schedule import RECIPES, Recipe, augment, rows_of_step, split_training
 from driftcal.types import Array, Labels
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _TRIAL = 3  # steps that are timed to turn minutes into steps
 _ROWS = 500  # images in a batch of an evaluation
 
 #: what is going on, and how many more images were seen
-OnRows = Callable[[str, int], None]
+OnProgress = Callable[[str, int], None]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def train_network(
     seed: int = 0,
     recipe: Recipe | None = None,
     save_every: float = 180.0,
-    on_rows: OnRows = lambda what, rows: None,
+    on_progress: OnProgress = lambda what, rows: None,
 ) -> dict[str, Any]:
     """Train network `name` on nine tenths of `images`; weights, a results card and checkpoints go to `output`.
 
@@ -157,8 +157,8 @@ def train_network(
         trainer.load(checkpoint)
     plan["steps"] = trainer.steps
     if trainer.step:
-        on_rows("resumed", trainer.step * chosen.batch)
-    _run(trainer, checkpoint, plan, save_every, on_rows)
+        on_progress("resumed", trainer.step * chosen.batch)
+    _run(trainer, checkpoint, plan, save_every, on_progress)
     card = _card(trainer, plan, train, held_out, test, images)
     save_weights(network, output / WEIGHTS)
     write_atomic(output / CARD, (json.dumps(card, indent=2) + "\n").encode())
@@ -197,7 +197,7 @@ def accuracy(network: nn.Module, data: Source) -> float:
     return right / len(data)
 
 
-def _run(trainer: Trainer, checkpoint: Path, plan: dict[str, Any], save_every: float, on_rows: OnRows) -> None:
+def _run(trainer: Trainer, checkpoint: Path, plan: dict[str, Any], save_every: float, on_progress: OnProgress) -> None:
     saved = time.monotonic()
     per_epoch = max(1, len(trainer.data) // trainer.recipe.batch)
     loss, right = 0.0, 0.0
@@ -208,7 +208,7 @@ def _run(trainer: Trainer, checkpoint: Path, plan: dict[str, Any], save_every: f
         loss = keep * loss + (1 - keep) * value
         right = keep * right + (1 - keep) * hits / trainer.recipe.batch
         epoch = (trainer.step - 1) // per_epoch + 1
-        on_rows(
+        on_progress(
             f"epoch {epoch} of {-(-trainer.steps // per_epoch)}, loss {loss:.3f}, {right:.1%} right",
             trainer.recipe.batch,
         )
@@ -232,7 +232,7 @@ def _card(
             "seed": plan["seed"], "train": len(train), "held_out": len(held_out), "held_out_fingerprint": held_out.fingerprint,
         },
         "data": {"train": images.name, "test": test.name, "classes": list(images.class_names)},
-        "preprocessing": {"mean": list(MEAN), "std": list(STD)},
+        "preprocessing": {"mean": list(CIFAR10_MEAN), "std": list(CIFAR10_STD)},
         "versions": {"driftcal": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "threads": torch.get_num_threads(),
     }  # fmt: skip
@@ -274,7 +274,9 @@ def _tensor(images: Array) -> torch.Tensor:
     """Images (n, height, width, channels) in [0, 1] as the networks want them: a view, hence channels last in memory."""
     import torch
 
-    return torch.from_numpy((images - np.array(MEAN, np.float32)) / np.array(STD, np.float32)).permute(0, 3, 1, 2)
+    return torch.from_numpy((images - np.array(CIFAR10_MEAN, np.float32)) / np.array(CIFAR10_STD, np.float32)).permute(
+        0, 3, 1, 2
+    )
 
 
 def _right(logits: torch.Tensor, labels: Labels) -> int:

@@ -6,7 +6,7 @@
   const POOLED = "all", MEAN = "mean";
   const WORDS = {
     ece: ["Calibration error (ECE)", "lower is better"], accuracy: ["Accuracy", "share of right answers"],
-    confidence: ["Mean confidence", "what the model says on average"], gap: ["Over-confidence (confidence − accuracy)", "0 is honest"],
+    confidence: ["Mean confidence", "what the model says on average"], calibration_gap: ["Over-confidence (confidence − accuracy)", "0 is honest"],
     entropy: ["Entropy", "0 is certain, higher is unsure"], nll: ["NLL", "lower is better"], brier: ["Brier score", "lower is better"],
     mce: ["Largest error of a bin (MCE)", "lower is better"], debiased_ece: ["Debiased calibration error", "lower is better"],
   };
@@ -164,7 +164,7 @@
       const bins = binsOf(row);
       by(id).hidden = !bins.length;
       if (!bins.length) continue;
-      const gap = value(row, "gap"), ece = value(row, "ece");
+      const gap = value(row, "calibration_gap"), ece = value(row, "ece");
       const note = [html("span", { class: `key k-${gap > 0 ? "over" : "under"}` }), html("span", { text: `${gap > 0 ? "over" : "under"}-confident by ${number(Math.abs(gap))} on average. ECE ${number(ece)}, floor ${number(row.f)}. ${row.n.toLocaleString("en")} rows.` })];
       reliability(by(id), { title: `${where}: ${name}`, note, label: `Reliability diagram, ${where}, ${name}: ECE ${number(ece)}, says ${number(value(row, "confidence"))}, right ${number(value(row, "accuracy"))}`, bins, table: binTable(bins) });
     }

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driftcal.perturb.filters import (
+from driftcal.core.random import bits, uniform
+from driftcal.shifts.corruptions.filters import (
     NEAREST,
     REFLECT_101,
     clip,
@@ -21,8 +22,7 @@ from driftcal.perturb.filters import (
     streak,
     zoom_steps,
 )
-from driftcal.perturb.noise import Keys
-from driftcal.perturb.random import bits, uniform
+from driftcal.shifts.corruptions.noise import Keys
 from driftcal.types import Images
 
 

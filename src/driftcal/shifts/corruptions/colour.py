@@ -7,9 +7,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from driftcal.perturb.blur import rows_of
-from driftcal.perturb.filters import compiled
-from driftcal.perturb.noise import Keys
+from driftcal.shifts.corruptions.blur import rows_of
+from driftcal.shifts.corruptions.filters import compiled
+from driftcal.shifts.corruptions.noise import Keys
 from driftcal.types import Images
 
 

@@ -6,10 +6,10 @@ import importlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from driftcal.core.images import as_step
 from driftcal.errors import UnknownName
-from driftcal.image_checks import as_step
-from driftcal.perturb.severities import TABLES, parameters, table_for
-from driftcal.perturb.shift import shift_images
+from driftcal.shifts.corruptions.severities import TABLES, parameters, table_for
+from driftcal.shifts.shift import shift_images
 from driftcal.types import AnyArray, Images
 
 #: corruption -> the file of this folder that fills its images, in the published order
@@ -57,7 +57,7 @@ class Corruption:
         severity = as_step(level, self.levels, self.name)
         if severity == 0:
             return shift_images(inputs, self.name, seed, indices, None)
-        function = getattr(importlib.import_module(f"driftcal.perturb.{CORRUPTIONS[self.name]}"), self.name)
+        function = getattr(importlib.import_module(f"driftcal.shifts.corruptions.{CORRUPTIONS[self.name]}"), self.name)
 
         def fill(block: Images, out: Images, keys: Any) -> None:
             table = self.table or table_for(*block.shape[1:3])

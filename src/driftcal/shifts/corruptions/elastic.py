@@ -7,10 +7,19 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from driftcal.perturb.blur import rows_of
-from driftcal.perturb.filters import GREY, REFLECT, REFLECT_101, compiled, copy, gaussian_weights, smooth, warp
-from driftcal.perturb.noise import Keys
-from driftcal.perturb.random import first_uniforms, uniform
+from driftcal.core.random import first_uniforms, uniform
+from driftcal.shifts.corruptions.blur import rows_of
+from driftcal.shifts.corruptions.filters import (
+    GREY,
+    REFLECT,
+    REFLECT_101,
+    compiled,
+    copy,
+    gaussian_weights,
+    smooth,
+    warp,
+)
+from driftcal.shifts.corruptions.noise import Keys
 from driftcal.types import Images
 
 # Wider filters than this are cheaper as a few cosine waves than as a sum over neighbours.

@@ -13,9 +13,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from driftcal.perturb.filters import compiled
-from driftcal.perturb.noise import Keys
-from driftcal.perturb.random import first_uniforms
+from driftcal.core.random import first_uniforms
+from driftcal.shifts.corruptions.filters import compiled
+from driftcal.shifts.corruptions.noise import Keys
 from driftcal.types import Images
 
 _SIDE = 512  # textures repeat after this many pixels

@@ -11,8 +11,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from driftcal.perturb.filters import compiled
-from driftcal.perturb.noise import Keys
+from driftcal.shifts.corruptions.filters import compiled
+from driftcal.shifts.corruptions.noise import Keys
 from driftcal.types import Images
 
 _LUMA = (

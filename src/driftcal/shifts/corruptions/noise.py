@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from driftcal.perturb.random import bits, normal
+from driftcal.core.random import bits, normal
 from driftcal.types import Images
 
 Keys = NDArray[np.uint64]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftcal.perturb.blur import rows_of
-from driftcal.perturb.filters import GREY, NEAREST, compiled, gaussian_weights, smooth
-from driftcal.perturb.noise import Keys
-from driftcal.perturb.random import normal
+from driftcal.core.random import normal
+from driftcal.shifts.corruptions.blur import rows_of
+from driftcal.shifts.corruptions.filters import GREY, NEAREST, compiled, gaussian_weights, smooth
+from driftcal.shifts.corruptions.noise import Keys
 from driftcal.types import Images
 
 _WATER = np.array([175, 238, 238], np.float32) / np.float32(255)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftcal.perturb.blur import rows_of
-from driftcal.perturb.filters import GREY, compiled, enlarge, streak, zoom_steps
-from driftcal.perturb.noise import Keys
-from driftcal.perturb.random import normal, uniform
+from driftcal.core.random import normal, uniform
+from driftcal.shifts.corruptions.blur import rows_of
+from driftcal.shifts.corruptions.filters import GREY, compiled, enlarge, streak, zoom_steps
+from driftcal.shifts.corruptions.noise import Keys
 from driftcal.types import Images
 
 _START = np.int64(0)

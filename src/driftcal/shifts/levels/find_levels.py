@@ -10,16 +10,16 @@ import math
 
 import numpy as np
 
+from driftcal.core.images import as_seed
 from driftcal.errors import InputError, UnknownName
-from driftcal.image_checks import as_seed
-from driftcal.perturb.search import Evaluate, Ladder, LadderLevel, Search
-from driftcal.perturb.solvers import SOLVERS
+from driftcal.shifts.levels.search import Evaluate, Level, PerturbationLevels, Search
+from driftcal.shifts.levels.solvers import SOLVERS
 from driftcal.types import AnyArray, Array
 
-__all__ = ["Evaluate", "Ladder", "LadderLevel", "find_ladder"]
+__all__ = ["Evaluate", "Level", "PerturbationLevels", "find_levels"]
 
 
-def find_ladder(
+def find_levels(
     evaluate: Evaluate,
     labels: AnyArray | None = None,
     *,
@@ -33,7 +33,7 @@ def find_ladder(
     subsample: int | None = None,
     seed: int = 0,
     max_tries: int = 8,
-) -> Ladder:
+) -> PerturbationLevels:
     """Find the levels at which accuracy takes `n_levels` evenly spaced values from the clean one down to 1 / classes.
 
     `evaluate(level, rows)` shifts the rows (None: all of them) by `level`, always with the same seed, and returns the
@@ -49,7 +49,7 @@ def find_ladder(
     level, the targets are spaced down to it instead. A model at chance gets the clean level only. `notes` says so.
 
     >>> import numpy as np
-    >>> ladder = find_ladder(lambda e, rows: 0.1 + 0.8 / (1 + e / 0.01), n_classes=10, n_samples=5000, n_levels=4)
+    >>> ladder = find_levels(lambda e, rows: 0.1 + 0.8 / (1 + e / 0.01), n_classes=10, n_samples=5000, n_levels=4)
     >>> [round(level.accuracy, 1) for level in ladder.levels]
     [0.9, 0.6, 0.4, 0.1]
     """

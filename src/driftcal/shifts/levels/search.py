@@ -17,7 +17,7 @@ Evaluate = Callable[[float, Array | None], Any]
 
 
 @dataclass(frozen=True)
-class LadderLevel:
+class Level:
     """One level: its ε, the accuracy it was to have, the one it has, and the passes spent aiming at it."""
 
     epsilon: float
@@ -28,14 +28,14 @@ class LadderLevel:
 
 
 @dataclass(frozen=True, repr=False)
-class Ladder:
+class PerturbationLevels:
     """The levels found, what they cost and what there is to know about them.
 
     `logits` holds what the model said at each level, in order (empty when `evaluate` returned accuracies).
     A pass is (samples evaluated) / n, the logits included.
     """
 
-    levels: tuple[LadderLevel, ...]
+    levels: tuple[Level, ...]
     passes: float
     solver: str
     notes: tuple[str, ...] = ()
@@ -177,13 +177,13 @@ class Search:
         self.targets = [float(t) for t in np.linspace(self.clean, bottom, n_levels)]
         self._forget()
 
-    def result(self, solver: str) -> Ladder:
+    def result(self, solver: str) -> PerturbationLevels:
         """The ladder: the best evaluated level for each target."""
         levels, kept = [], []
         for i, target in enumerate(self.targets):
             level = 0.0 if i == 0 else self.best_for(target)
             a = self.accuracy[level]
-            levels.append(LadderLevel(level, target, a, self.standard_error(a), self.spent.get(i, 0.0)))
+            levels.append(Level(level, target, a, self.standard_error(a), self.spent.get(i, 0.0)))
             if level in self.logits:
                 kept.append(self.logits[level])
             if i and abs(a - target) > self.tolerance and i < len(self.targets) - 1:
@@ -194,4 +194,4 @@ class Search:
             self.notes.append(
                 f"accuracy rises with noise, to {highest:.3f} at ε {at:.4g}; levels are on its falling side"
             )
-        return Ladder(tuple(levels), self.passes, solver, tuple(self.notes), tuple(kept))
+        return PerturbationLevels(tuple(levels), self.passes, solver, tuple(self.notes), tuple(kept))

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from driftcal.perturb.curve import Curve
-from driftcal.perturb.search import Search
+from driftcal.shifts.levels.curve import Curve
+from driftcal.shifts.levels.search import Search
 from driftcal.types import Array
 
 

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from driftcal.core.images import as_indices, as_step
 from driftcal.errors import InputError, NotFittedError
-from driftcal.image_checks import as_indices, as_step
-from driftcal.perturb.shift import sample_keys
-from driftcal.perturb.tabular import TabularNoise, as_matrix, as_numbers, uniforms
+from driftcal.shifts.shift import sample_keys
+from driftcal.shifts.tabular.noise import TabularNoise, as_matrix, as_numbers, uniforms
 from driftcal.types import AnyArray, Array, Float64
 
 #: name -> what its levels 1 to 5 do: standard deviations, factors, or shares.

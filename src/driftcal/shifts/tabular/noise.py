@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from driftcal.core.images import as_indices, as_strength
 from driftcal.errors import InputError, NotFittedError
-from driftcal.image_checks import as_indices, as_strength
-from driftcal.perturb.shift import sample_keys
+from driftcal.shifts.shift import sample_keys
 from driftcal.types import AnyArray, Array, Float64
 
 
@@ -122,7 +122,7 @@ def as_numbers(column: Array, j: int) -> Float64:
 def _normals(keys: Array, count: int) -> Float64:
     from scipy.special import ndtri
 
-    from driftcal.perturb.random import first_uniforms
+    from driftcal.core.random import first_uniforms
 
     # the middle of each of 2^53 cells, so that 0 and 1 cannot occur
     return np.asarray(ndtri(first_uniforms(keys, count) + 2.0**-54))
@@ -130,6 +130,6 @@ def _normals(keys: Array, count: int) -> Float64:
 
 def uniforms(keys: Array, skip: int, count: int) -> Float64:
     """The `count` numbers from 0 to 1 that follow the first `skip` of each key."""
-    from driftcal.perturb.random import first_uniforms
+    from driftcal.core.random import first_uniforms
 
     return first_uniforms(keys, skip + count)[:, skip:]

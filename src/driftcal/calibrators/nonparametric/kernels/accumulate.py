@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrators.cells import (
+from driftcal.calibrators.nonparametric.kernels.breakpoints import (
     GAP,
     GREATEST,
     bucket_of,
@@ -19,10 +19,10 @@ from driftcal.calibrators.cells import (
     put,
     search_index,
 )
-from driftcal.calibrators.narrowing import find_buckets
-from driftcal.cores import in_threads
-from driftcal.numerics import MASKED, exact, exp, float_of_bits, kernel
-from driftcal.rows import LANES, Rows
+from driftcal.calibrators.nonparametric.kernels.prune import find_buckets
+from driftcal.core.dataset import LANES, LabelledLogits
+from driftcal.core.numerics import MASKED, exact, exp, float_of_bits, kernel
+from driftcal.core.parallel import run_in_threads
 from driftcal.types import Array, Float64, Labels, Logits, Weights
 
 #: What another pass noted of each row: see softmax_row.
@@ -37,17 +37,17 @@ _FEW = 1 << 15
 _MANY = 1 << 26
 
 
-def fill_one(rows: Rows, norms: Float64, pivots: Float64, is_open: Array, scale: float) -> Float64:
+def fill_one(rows: LabelledLogits, norms: Float64, pivots: Float64, is_open: Array, scale: float) -> Float64:
     """Cells of one curve for all classes, filled with the scores in open buckets of all classes but the true one.
 
     `pivots` are in order, the last one infinite.
     """
     cells = empty_cells(len(pivots), 1)
     index = search_index(pivots, np.array([0, len(pivots)]))[0]
-    return rows.fold(_fill_one, cells, merge_cells, pivots.view(np.int64), index, is_open, scale, beside=norms)
+    return rows.reduce(_fill_one, cells, merge_cells, pivots.view(np.int64), index, is_open, scale, beside=norms)
 
 
-def fill_each(rows: Rows, norms: Float64, pivots: Float64, starts: Array, scale: float) -> Float64:
+def fill_each(rows: LabelledLogits, norms: Float64, pivots: Float64, starts: Array, scale: float) -> Float64:
     """Cells of one curve for each class, filled with its scores in rows of other classes.
 
     `pivots` are those of curve k at ``starts[k]:starts[k + 1]``, in order, the last one infinite.
@@ -57,7 +57,7 @@ def fill_each(rows: Rows, norms: Float64, pivots: Float64, starts: Array, scale:
     index = search_index(pivots, starts)
     bits = pivots.view(np.int64)
     if not rows.here:
-        return rows.fold(_fill_each, cells, merge_cells, bits, starts, index, scale, beside=norms)
+        return rows.reduce(_fill_each, cells, merge_cells, bits, starts, index, scale, beside=norms)
     many = rows.n * rows.n_classes >= _MANY
     room = np.empty(0)
     for block in rows.blocks(together=32 if many else 4):
@@ -76,7 +76,7 @@ def _in_parts(n: int, function: Callable[..., None], scores: Float64, *args: Any
     """``function(scores, *args, low, high)`` for stretches of n, on all cores where that is worth it."""
     parts = min(LANES, 1 + scores.size // _FEW)
     edges = [n * k // parts for k in range(parts + 1)]
-    in_threads(lambda k: function(scores, *args, edges[k], edges[k + 1]), range(parts))
+    run_in_threads(lambda k: function(scores, *args, edges[k], edges[k + 1]), range(parts))
 
 
 @exact

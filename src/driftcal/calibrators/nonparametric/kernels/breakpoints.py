@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftcal.numerics import float_of_bits, kernel
+from driftcal.core.numerics import float_of_bits, kernel
 from driftcal.types import Array, Float64
 
 # A cell is a pivot and the gap below it: weight in the gap, its greatest score, weight of others on the pivot.

@@ -3,7 +3,7 @@
 The true class' scores are the pivots. Between two neighbouring pivots all scores belong to other classes, so they share
 one value in the isotonic fit: their weight and their greatest say all about them (and the least of all, where the curve
 begins). Two passes therefore reduce n·C scores to at most 2n + 1 cells, and pooling adjacent violators runs on those. The
-one curve of all classes needs far fewer: see :mod:`driftcal.calibrators.narrowing`. Nothing is approximated.
+one curve of all classes needs far fewer: see :mod:`driftcal.calibrators.nonparametric.kernels.prune`. Nothing is approximated.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from __future__ import annotations
 import numpy as np
 
 from driftcal.calibrators.base import FitReport
-from driftcal.calibrators.cells import EQUAL, GAP, GREATEST
-from driftcal.calibrators.filling import fill_each, fill_one
-from driftcal.calibrators.narrowing import count_row, narrow, places
-from driftcal.calibrators.temperature import certify
-from driftcal.numerics import kernel, row_max, softmax_row
-from driftcal.rows import Rows
+from driftcal.calibrators.nonparametric.kernels.accumulate import fill_each, fill_one
+from driftcal.calibrators.nonparametric.kernels.breakpoints import EQUAL, GAP, GREATEST
+from driftcal.calibrators.nonparametric.kernels.prune import count_row, narrow, places
+from driftcal.calibrators.scaling.temperature import certify
+from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import kernel, row_max, softmax_row
 from driftcal.types import Array, Float64, Labels, Logits, Weights
 
 #: Curves as (scores, values, starts): curve k is scores[starts[k]:starts[k + 1]] and the values there.
 Curves = tuple[Float64, Float64, Array]
 
 
-def fit_curves(rows: Rows, n_curves: int, scale: float = 1.0) -> tuple[Curves, FitReport]:
+def fit_curves(rows: LabelledLogits, n_curves: int, scale: float = 1.0) -> tuple[Curves, FitReport]:
     """The isotonic curves of softmax(scale·z) against "is the true class": one for all classes, or one for each."""
-    seen, counts = rows.note(_look, 6, places(rows.n) if n_curves == 1 else 0, scale)
+    seen, counts = rows.map_and_sum(_look, 6, places(rows.n) if n_curves == 1 else 0, scale)
     norms, (scores, labels, weights, squares) = seen[:, :2].copy(), seen[:, 2:].T
     curve = np.zeros(rows.n, np.int64) if n_curves == 1 else labels.astype(np.int64)
     pivots, pivot_weights, starts = _pivots(scores, weights, curve, n_curves)

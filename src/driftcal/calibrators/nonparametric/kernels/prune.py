@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from driftcal.numerics import kernel
+from driftcal.core.numerics import kernel
 from driftcal.types import Array, Float64, Weights
 
 # Share of all weight of true classes by which rounding could move a point of the path. Closer ones stay exact.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftcal.numerics import bits_of_float, kernel
+from driftcal.core.numerics import bits_of_float, kernel
 from driftcal.types import Array, Float64, Labels
 
 _BUCKETS = 4096

@@ -1,0 +1,1 @@
+"""Compiled passes and solvers that several calibrators share."""

@@ -1,0 +1,1 @@
+"""Compiled passes of isotonic and histogram calibrators."""

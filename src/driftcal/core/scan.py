@@ -1,0 +1,109 @@
+"""The first pass over labelled logits: finds samples that cannot be used, and sums what every fit needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from driftcal.core.blocks import Block
+from driftcal.core.numerics import kernel, row_argmax
+from driftcal.core.validation import ROUNDED_SUM_TOLERANCE, looks_like_probabilities
+from driftcal.types import Array, Float64, Labels, Logits, Weights
+
+#: Largest magnitude of a logit and of a sum of weights in a fit: products of four of them still fit into float64.
+MAX_MAGNITUDE = 1e70
+
+#: What `first_bad` counts, in its order.
+NAN, PLUS_INF, ALL_MASKED, TOO_LARGE, BAD_LABEL = range(5)
+_NO_SAMPLE = np.iinfo(np.int64).max
+
+
+@dataclass
+class ScanTotals:
+    """What a scan has seen so far; totals of several accumulators merge with :meth:`merge`."""
+
+    #: Sum of the weights of each class.
+    class_weights: Float64
+    #: Samples, weight of the correctly predicted ones, samples with a positive weight.
+    counts: Float64
+    #: The first sample of each kind that cannot be used.
+    first_bad: Array
+    #: Whether every sample so far could be a vector of probabilities.
+    maybe_probabilities: bool = True
+
+    @classmethod
+    def empty(cls, n_classes: int) -> ScanTotals:
+        """Totals of no samples."""
+        return cls(np.zeros(n_classes), np.zeros(3), np.full(5, _NO_SAMPLE))
+
+    @classmethod
+    def merge(cls, parts: Iterable[ScanTotals]) -> ScanTotals:
+        """Totals of all `parts`, summed in their order."""
+        totals = list(parts)
+        return cls(
+            np.sum([part.class_weights for part in totals], axis=0),
+            np.sum([part.counts for part in totals], axis=0),
+            np.min([part.first_bad for part in totals], axis=0),
+            all(part.maybe_probabilities for part in totals),
+        )
+
+    def add(self, block: Block) -> None:
+        """Add the samples of a block."""
+        if self.maybe_probabilities and not looks_like_probabilities(block.logits, ROUNDED_SUM_TOLERANCE):
+            self.maybe_probabilities = False
+        _scan_block(
+            block.logits, block.labels, block.weights, block.start, self.class_weights, self.counts, self.first_bad
+        )
+        if block.logits.dtype == np.float64:  # float32 ends far below the limit
+            _find_too_large(block.logits, block.start, self.first_bad)
+
+    @property
+    def has_bad_samples(self) -> bool:
+        """Whether some sample cannot be used."""
+        return bool((self.first_bad < _NO_SAMPLE).any())
+
+
+@kernel
+def _scan_block(
+    logits: Logits,
+    labels: Labels,
+    weights: Weights,
+    start: int,
+    class_weights: Float64,
+    counts: Float64,
+    first_bad: Array,
+) -> None:
+    for i in range(logits.shape[0]):
+        row = logits[i]
+        nan = False
+        top = row[0]
+        for c in range(row.shape[0]):
+            nan |= row[c] != row[c]
+            top = max(top, row[c])
+        if nan:
+            first_bad[NAN] = min(first_bad[NAN], start + i)
+        elif top == np.inf:
+            first_bad[PLUS_INF] = min(first_bad[PLUS_INF], start + i)
+        elif top == -np.inf:
+            first_bad[ALL_MASKED] = min(first_bad[ALL_MASKED], start + i)
+        counts[2] += weights[i] > 0
+        y = labels[i]
+        if y < 0 or y >= row.shape[0]:
+            first_bad[BAD_LABEL] = min(first_bad[BAD_LABEL], start + i)
+        else:
+            class_weights[y] += weights[i]
+            if not nan and row[y] == top and row_argmax(row) == y:
+                counts[1] += weights[i]
+    counts[0] += logits.shape[0]
+
+
+@kernel
+def _find_too_large(logits: Logits, start: int, first_bad: Array) -> None:
+    for i in range(logits.shape[0]):
+        too_large = False
+        for z in logits[i]:
+            too_large |= (abs(z) > MAX_MAGNITUDE) & (z > -np.inf)
+        if too_large:
+            first_bad[TOO_LARGE] = min(first_bad[TOO_LARGE], start + i)

@@ -1,0 +1,27 @@
+"""SHA-256 of model files, computed once per process for as long as a file does not change."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from driftcal.io.files import sha256_file
+
+#: Device, inode, size, and times of change: the same state means the same bytes.
+FileState = tuple[int, int, int, int, int]
+
+
+def file_state(path: Path) -> FileState:
+    """What tells one version of a file from the next without reading it."""
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes in hexadecimal."""
+    return _digest(path, file_state(path))
+
+
+@lru_cache(maxsize=256)
+def _digest(path: Path, state: FileState) -> str:
+    return sha256_file(path)
