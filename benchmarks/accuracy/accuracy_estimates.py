@@ -90,7 +90,9 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|---:|---:|")
     for error, bias, worst, clean, perturbed, reweighted, label in sorted(lines):
         name = f"**{label}** (default)" if label == chosen else label
-        print(f"| {name} | {error:.4f} | {bias:+.4f} | {worst:.3f} | {clean:.3f} | {perturbed:.3f} | {reweighted:.3f} |")
+        print(
+            f"| {name} | {error:.4f} | {bias:+.4f} | {worst:.3f} | {clean:.3f} | {perturbed:.3f} | {reweighted:.3f} |"
+        )
     print(f"\nThe interval covers the true accuracy of {inside:.1%} of the windows; its mean width is {width:.3f}.\n")
     print("| state | windows | their true accuracy, mean | 5 % | 95 % |")
     print("|---|---:|---:|---:|---:|")

@@ -41,7 +41,9 @@ def test_demo_ends_with_a_report(away, run):
     assert told["inputs"] == 0
     assert told["report"] == "out/report.html"
     again = json.loads(Path("out/results.json").read_bytes())
-    assert {**again, "metadata": {**again["metadata"], "command": "driftcal demo --rows 100 -o out"}} == json.loads(before)
+    assert {**again, "metadata": {**again["metadata"], "command": "driftcal demo --rows 100 -o out"}} == json.loads(
+        before
+    )
 
 
 def test_demo_dry_run_writes_nothing(away, run):

@@ -90,7 +90,7 @@ def test_a_table_is_evaluated_under_its_own_suite(tmp_path):
     results = driftcal.evaluate(tuned, x[2::3], y[2::3])
     assert results.suite == "tabular"
     assert [shift.name for shift in results.shifts] == list(DRIFTS)
-    assert "under drift" in repr(results)
+    assert "under shift" in repr(results)
     assert len(repr(results).splitlines()) == 5
     results = driftcal.evaluate(tuned, x[2::3], y[2::3])
     assert driftcal.write_report(results, tmp_path / "report.html").stat().st_size > 10_000

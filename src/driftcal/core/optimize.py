@@ -27,6 +27,8 @@ SLOPE_PROMISE = 1e-25
 LEAST_SIZE = 1e-9
 #: Steps that the many-number method remembers.
 MEMORY = 30
+#: A search along a step that takes longer than this near the minimum follows rounding.
+HOPELESS = 20
 
 Surface: TypeAlias = Callable[[Float64], tuple[float, Float64, Float64]]
 Slope: TypeAlias = Callable[[Float64], tuple[float, Float64]]
@@ -129,13 +131,16 @@ def descend_convex(
         if not promised > promise * size or (promised < VALUE_DIGITS * 1e-5 * size and waited > MEMORY):
             return here, value, asked
         low, low_slope, high, high_slope, length = 0.0, -2 * promised, math.inf, math.inf, 1.0
+        tried = 0
         while asked < attempts:
             there = slope_of(here + length * step)
-            asked += 1
+            asked, tried = asked + 1, tried + 1
             along = float(there[1] @ step)
             if abs(along) <= promised and (along <= 0 or there[0] <= value + 1e-13 * size):
                 break
-            bend = (along - low_slope) / (length - low)
+            if tried > HOPELESS and promised < VALUE_DIGITS * 1e-5 * size:
+                return here, value, asked  # the slope along the step is rounding
+            bend = (along - low_slope) / max(length - low, 1e-300)
             if along < 0:
                 low, low_slope = length, along
             else:

@@ -32,6 +32,8 @@ from driftcal.types import AnyArray, Float64, Labels, Logits, Weights
 
 #: So many rows are enough to find where a good network lies.
 FEW = 6_000
+#: Steps that training may take: with few samples it may creep along a valley for a thousand.
+ATTEMPTS = 5_000
 
 
 class ParameterizedTemperatureScaling(Calibrator):
@@ -120,7 +122,7 @@ class ParameterizedTemperatureScaling(Calibrator):
                 asked += -(-more // share)
         if asked and surface(first)[0] > surface(start)[0]:
             first = start
-        found, value, more = descend(surface, first, what, promise=self.tol)
+        found, value, more = descend(surface, first, what, promise=self.tol, attempts=ATTEMPTS)
         return found, value, asked + more
 
     def _map(self, logits: Logits, out: Float64) -> None:
