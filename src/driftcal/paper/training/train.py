@@ -227,7 +227,7 @@ def _card(
         "epochs": trainer.step * trainer.recipe.batch / len(train),
         "validation_accuracy": accuracy(trainer.network, held_out),
         "test_accuracy": accuracy(trainer.network, test),
-        "seconds": round(trainer.seconds, 1),
+        "seconds": trainer.seconds,
         "split": {
             "seed": plan["seed"], "train": len(train), "held_out": len(held_out), "held_out_fingerprint": held_out.fingerprint,
         },
