@@ -214,7 +214,7 @@ def test_chunks_may_be_cut_anew_in_every_pass():
     )
 
 
-def test_a_wrong_number_of_threads_is_said(monkeypatch):
+def test_a_bad_number_of_threads_is_named(monkeypatch):
     monkeypatch.setenv("DRIFTCAL_THREADS", "many")
     with pytest.raises(e.InputError, match=r"DRIFTCAL_THREADS must be a whole number of at least 1; it is 'many'"):
         fit()()

@@ -69,7 +69,7 @@ def straggling(folder, task, tell):
 
 def threads_of(task, tell):
     """How many threads a worker believes it may use."""
-    from driftcal.core.parallel import threads
+    from driftcal.core.parallel import n_threads
 
     time.sleep(0.05)
-    return threads(), os.environ["OMP_NUM_THREADS"]
+    return n_threads(), os.environ["OMP_NUM_THREADS"]

@@ -50,11 +50,12 @@ def plan(
       driftcal plan model.onnx some.npz --rows 50000 --suite imagenet-c
     """
     from driftcal.cli.tables import scaling_table
+    from driftcal.core.parallel import limited_threads
     from driftcal.data import open_source
     from driftcal.models import open_model
     from driftcal.pipeline.calibrated_model import suite_for
     from driftcal.pipeline.collect import Collector
-    from driftcal.pipeline.scaling import Assumptions, Probe, Workload, on_threads, scaling
+    from driftcal.pipeline.scaling import Assumptions, Probe, Workload, scaling
     from driftcal.pipeline.tune import shift_for
 
     talk = Talk(as_json, quiet)
@@ -85,7 +86,7 @@ def plan(
         talk.give(counted, *lines)
         return
     given = Assumptions(storage=storage * 1e6, price=price, start=start)
-    with on_threads(model_options.get("threads", 1)):
+    with limited_threads(model_options.get("threads", 1)):
         probe = Probe.of(collector, conditions)
     found, most, reason = scaling(work, probe, counts, given)
     talk.give(

@@ -35,6 +35,11 @@ def exact(function: F) -> F:
     return _compile(function, {"contract"})
 
 
+def ieee(function: F) -> F:
+    """Compile `function` without fused or reordered operations, as the random shifts need for stable bits."""
+    return _compile(function, set())
+
+
 def _compile(function: F, fastmath: set[str]) -> F:
     options: Any = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
     try:

@@ -1,18 +1,20 @@
-"""Randomness as a pure function of (seed, shift, sample index, counter).
+"""Random numbers as a pure function of (seed, shift, sample index, counter).
 
-A sample's key is a hash of the first three; its n-th random number is a hash of the key and n (SplitMix64, Steele
-et al. 2014). Nothing is drawn in sequence, so batches, order, threads and processes cannot change a number.
-Normal numbers come from a ziggurat of 256 layers (Marsaglia & Tsang 2000): exact, one hash for 99 % of them.
+A sample's key is a hash of the first three. Its n-th random number is a hash of the key and n (SplitMix64, Steele et al.
+2014). Nothing is drawn in sequence, so batches, order, threads and processes cannot change a number.
+Normal numbers come from a ziggurat of 256 layers (Marsaglia & Tsang 2000): exact, and one hash is enough for 99 % of them.
 """
 
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from driftcal.core.numerics import ieee
 from driftcal.types import Indices
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # odd, 2^64 / golden ratio: SplitMix64's step
@@ -22,13 +24,14 @@ _27, _30, _31 = np.uint64(27), np.uint64(30), np.uint64(31)
 _LAYER, _8, _MANTISSA = np.uint64(255), np.uint64(8), np.uint64(12)
 _ONE, _11 = np.uint64(1), np.uint64(11)
 
-_EDGE = 3.6541528853610088  # where the tail begins when 256 layers have equal area
+_TAIL = 3.6541528853610088  # where the tail begins when 256 layers have equal area
 _AREA = 0.00492867323399
 
 
 def _layers() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The right edge of each layer of the ziggurat, and the density there."""
     edges = np.zeros(257)
-    edges[0], edges[1] = _AREA / np.exp(-0.5 * _EDGE**2), _EDGE
+    edges[0], edges[1] = _AREA / np.exp(-0.5 * _TAIL**2), _TAIL
     for i in range(1, 255):
         edges[i + 1] = np.sqrt(-2 * np.log(_AREA / edges[i] + np.exp(-0.5 * edges[i] ** 2)))
     return edges, np.exp(-0.5 * edges**2)
@@ -39,33 +42,36 @@ _WIDTH = _X[:256] / 2.0**52
 _ACCEPT = np.floor(_X[1:] / _X[:256] * 2.0**52).astype(np.int64)
 
 
-def keys_of(name: str, seed: int, indices: Indices) -> NDArray[np.uint64]:
-    """One key for each sample: a hash of the shift's name, the seed and the sample's index."""
-    with np.errstate(over="ignore"):
-        start = _mixed(np.array([zlib.crc32(name.encode())], np.uint64) * _GOLDEN ^ np.uint64(seed))
-        return _mixed(start + (indices.astype(np.uint64) + _ONE) * _GOLDEN)
-
-
-def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+@njit(nogil=True, inline="always")
+def mix64(z):  # type: ignore[no-untyped-def]
+    """The finaliser of SplitMix64: 64 bits, of which each depends on all bits of `z`."""
     z = (z ^ (z >> _30)) * _MIX_1
     z = (z ^ (z >> _27)) * _MIX_2
     return z ^ (z >> _31)
 
 
+_mix_array: Any = mix64.py_func  # the same on numpy arrays
+
+
+def keys_of(name: str, seed: int, indices: Indices) -> NDArray[np.uint64]:
+    """One key for each sample: a hash of the shift's name, the seed and the sample's index."""
+    with np.errstate(over="ignore"):
+        start = _mix_array(np.array([zlib.crc32(name.encode())], np.uint64) * _GOLDEN ^ np.uint64(seed))
+        keys: NDArray[np.uint64] = _mix_array(start + (indices.astype(np.uint64) + _ONE) * _GOLDEN)
+    return keys
+
+
 def first_uniforms(keys: NDArray[np.uint64], count: int) -> NDArray[np.float64]:
     """(n, count): what :func:`uniform` gives for counters 0 to count - 1."""
     with np.errstate(over="ignore"):
-        z = _mixed(keys[:, None] + (np.arange(count, dtype=np.uint64) + _ONE) * _GOLDEN)
+        z: NDArray[np.uint64] = _mix_array(keys[:, None] + (np.arange(count, dtype=np.uint64) + _ONE) * _GOLDEN)
     return (z >> _11).astype(np.float64) * 2.0**-53
 
 
 @njit(nogil=True, inline="always")
 def bits(key, counter):  # type: ignore[no-untyped-def]
     """64 random bits."""
-    z = key + (np.uint64(counter) + _ONE) * _GOLDEN
-    z = (z ^ (z >> _30)) * _MIX_1
-    z = (z ^ (z >> _27)) * _MIX_2
-    return z ^ (z >> _31)
+    return mix64(key + (np.uint64(counter) + _ONE) * _GOLDEN)
 
 
 @njit(nogil=True, inline="always")
@@ -82,22 +88,22 @@ def normal(key, counter):  # type: ignore[no-untyped-def]
     r = np.int64(b >> _MANTISSA)
     x = r * _WIDTH[layer]
     if r >= _ACCEPT[layer]:
-        x = _at_the_edge(bits(key ^ _MIX_1, counter), layer, x)
-    return x * (1 - 2 * np.int64((b >> _8) & _ONE))  # a branch here would be guessed wrong every other time
+        x = _outside_rectangle(bits(key ^ _MIX_1, counter), layer, x)
+    return x * (1 - 2 * np.int64((b >> _8) & _ONE))  # a branch here would be mispredicted every other time
 
 
-@njit(nogil=True, cache=True)
-def _at_the_edge(key, layer, x):  # type: ignore[no-untyped-def]
-    """The 1 % outside the rectangles: the wedge above, the tail, or another try with numbers of its own."""
+@ieee
+def _outside_rectangle(key: Any, layer: Any, x: Any) -> Any:
+    """The 1 % outside the rectangles: the wedge above, the tail, or another try with the numbers of a new key."""
     counter = 0
     while True:
         if layer == 0:
             while True:
-                beyond = -np.log(1 - uniform(key, counter)) / _EDGE
+                beyond = -np.log(1 - uniform(key, counter)) / _TAIL
                 height = -np.log(1 - uniform(key, counter + 1))
                 counter += 2
                 if 2 * height > beyond * beyond:
-                    return _EDGE + beyond
+                    return _TAIL + beyond
         y = _F[layer] + uniform(key, counter) * (_F[layer + 1] - _F[layer])
         if y < np.exp(-0.5 * x * x):
             return x

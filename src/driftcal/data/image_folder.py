@@ -5,22 +5,19 @@ from __future__ import annotations
 import csv
 import hashlib
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from driftcal.core.parallel import threads as usual_threads
+from driftcal.core.parallel import map_in_threads
 from driftcal.data.source import Source
 from driftcal.errors import DataError, InputError
 from driftcal.io.files import fingerprint, sha256_file
 from driftcal.io.paths import as_path
 from driftcal.types import Array, Images, Indices, Labels
-
-T = TypeVar("T")
 
 #: What counts as an image in a folder; everything else (Thumbs.db, notes) is passed over.
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
@@ -103,11 +100,10 @@ def from_files(
             f"there is no image under {str(root)!r}. Expected files ending in {', '.join(sorted(SUFFIXES))}."
         )
     listed = list(paths)
-    workers = threads or usual_threads()
 
     def read(rows: Indices) -> Array:
         chosen = [listed[row] for row in rows]
-        pictures = _in_threads(decode, chosen, workers)
+        pictures = map_in_threads(decode, chosen, threads=threads)
         for path, picture in zip(chosen, pictures, strict=True):
             if picture.shape != pictures[0].shape:
                 raise DataError(
@@ -118,20 +114,13 @@ def from_files(
 
     def content() -> str:
         digest = hashlib.sha256()
-        for path, value in zip(listed, _in_threads(sha256_file, listed, workers), strict=True):
+        for path, value in zip(listed, map_in_threads(sha256_file, listed, threads=threads), strict=True):
             digest.update(f"{path.relative_to(root).as_posix()}\0{value}\n".encode("utf-8", "surrogateescape"))
         return fingerprint(
             {"files": digest.hexdigest(), "size": decode.size, "crop": decode.crop, "border": decode.border, "grey": decode.grey}
         )  # fmt: skip
 
     return Source(name, read, labels, tuple(class_names), content, **more)
-
-
-def _in_threads(function: Callable[[Path], T], paths: Sequence[Path], workers: int) -> list[T]:
-    if workers == 1 or len(paths) < 2:
-        return [function(path) for path in paths]
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(function, paths))
 
 
 def list_images(folder: Path) -> list[Path]:

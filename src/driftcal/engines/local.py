@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from typing import Any
 
+from driftcal.core.parallel import limit_threads, n_cores
 from driftcal.engines.engine import Kept, Rules, Tell, Work
 from driftcal.engines.schedule import Finished, run
 
@@ -114,7 +114,7 @@ class _Processes(_Futures):
 
     def __init__(self, workers: int, given: tuple[Kept, ...]) -> None:
         self.given = given
-        self._setup = (max(1, _cores() // workers), [kept.value for kept in given])
+        self._setup = (max(1, n_cores() // workers), [kept.value for kept in given])
         self._used: dict[int, Executor] = {}  # the pool that each worker's task went to
         super().__init__(self._open(workers), workers)
 
@@ -147,24 +147,10 @@ _values: list[Any] = []
 
 
 def _move_in(threads: int, values: list[Any]) -> None:
-    use_threads(threads)
+    limit_threads(threads)
     _values[:] = values
 
 
 def _in_process(function: Work, task: Any) -> tuple[Any, list[Any]]:
     told: list[Any] = []
     return function(*_values, task, lambda *words: told.append(words)), told
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def use_threads(number: int) -> None:
-    """Let this process compute on so many threads: its neighbours have the other cores."""
-    from threadpoolctl import threadpool_limits
-
-    os.environ["DRIFTCAL_THREADS"] = str(number)
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ[name] = str(number)
-    threadpool_limits(number)

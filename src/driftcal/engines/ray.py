@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from driftcal.core.parallel import limit_threads
 from driftcal.engines.engine import Kept, Rules, Tell, Work
-from driftcal.engines.local import use_threads
 from driftcal.engines.schedule import Finished, first_line, run
 from driftcal.errors import EngineError, need
 
@@ -172,7 +172,7 @@ class _Worker:
     """The actor."""
 
     def __init__(self, threads: int, path: list[str]) -> None:
-        use_threads(threads)
+        limit_threads(threads)
         # on the same machine, or with the same folders on others, what the caller can import, workers can
         sys.path += [folder for folder in path if folder not in sys.path and os.path.isdir(folder)]
         self._kept: OrderedDict[str, Any] = OrderedDict()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 
 from driftcal.core.numerics import kernel
-from driftcal.core.parallel import threads
+from driftcal.core.parallel import n_threads, run_in_threads
+from driftcal.core.random import bits, mix64, uniform
 from driftcal.core.validation import as_array
 from driftcal.errors import InputError
 from driftcal.types import AnyArray, Array, Float64, Weights
@@ -35,27 +34,17 @@ def resample_counts(seed: int, replicate: int, counts: Float64) -> None:
     """How often each of n images is drawn in n draws with replacement: a pure function of (seed, replicate)."""
     n = np.uint64(counts.shape[0])
     counts[:] = 0.0
-    state = _mix(_mix(np.uint64(seed)) + np.uint64(replicate))
-    for _ in range(counts.shape[0]):
-        state += np.uint64(0x9E3779B97F4A7C15)
-        counts[np.int64(((_mix(state) >> np.uint64(32)) * n) >> np.uint64(32))] += 1.0
-
-
-@kernel
-def _mix(x: Any) -> Any:
-    """The finaliser of SplitMix64."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    key = mix64(mix64(np.uint64(seed)) + np.uint64(replicate))
+    for i in range(counts.shape[0]):
+        counts[np.int64(((bits(key, i) >> np.uint64(32)) * n) >> np.uint64(32))] += 1.0
 
 
 @kernel
 def uniforms(seed: int, stream: int, out: Float64) -> None:
     """Numbers in [0, 1), a pure function of (seed, stream)."""
-    state = _mix(_mix(np.uint64(seed)) + np.uint64(stream))
+    key = mix64(mix64(np.uint64(seed)) + np.uint64(stream))
     for i in range(out.shape[0]):
-        state += np.uint64(0x9E3779B97F4A7C15)
-        out[i] = np.float64(np.int64(_mix(state) >> np.uint64(11))) * 2.0**-53
+        out[i] = uniform(key, i)
 
 
 @kernel
@@ -70,6 +59,5 @@ def resample_weights(
 
 def for_each_replicate_range(run: Callable[[int, int], None], n_resamples: int) -> None:
     """``run(first, last)`` over all replicates on all cores."""
-    step = max(1, -(-n_resamples // (4 * threads())))
-    with ThreadPoolExecutor(threads()) as pool:
-        list(pool.map(lambda first: run(first, min(first + step, n_resamples)), range(0, n_resamples, step)))
+    step = max(1, -(-n_resamples // (4 * n_threads())))
+    run_in_threads(lambda first: run(first, min(first + step, n_resamples)), range(0, n_resamples, step))

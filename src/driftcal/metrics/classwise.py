@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from driftcal.core.blocks import block_length
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import kernel, softmax, softmax_row
-from driftcal.core.parallel import threads
+from driftcal.core.parallel import map_in_threads
 from driftcal.metrics.bins import bin_edges, bin_index
 from driftcal.metrics.bootstrap import resample_weights
 from driftcal.metrics.inputs import LabelledProbabilities
@@ -108,20 +107,19 @@ class ClassProbabilities:
     def _marginal(self, weights: Float64, n_bins: int) -> Float64:
         step = max(1, _MAX_KEPT // len(self.labels))
         total = np.zeros(len(weights))
-        with ThreadPoolExecutor(threads()) as pool:
-            for first in range(0, self.n_classes, step):
-                columns = self.columns(first, min(first + step, self.n_classes))
+        for first in range(0, self.n_classes, step):
+            columns = self.columns(first, min(first + step, self.n_classes))
 
-                def error(c: int, columns: Float64 = columns, first: int = first) -> Float64:
-                    one = SortedSamples.of(columns[c], (self.labels == first + c).astype(np.float64), self.weights)
-                    out = np.empty(len(weights))
-                    _debiased_replicates(
-                        one.order, one.confidence, one.outcome, weights, n_bins, one.whole_weights, one.samples_per_weight, out
-                    )  # fmt: skip
-                    return out
+            def error(c: int, columns: Float64 = columns, first: int = first) -> Float64:
+                one = SortedSamples.of(columns[c], (self.labels == first + c).astype(np.float64), self.weights)
+                out = np.empty(len(weights))
+                _debiased_replicates(
+                    one.order, one.confidence, one.outcome, weights, n_bins, one.whole_weights, one.samples_per_weight, out
+                )  # fmt: skip
+                return out
 
-                for out in pool.map(error, range(len(columns))):
-                    total += out
+            for out in map_in_threads(error, range(len(columns))):
+                total += out
         return total / self.n_classes
 
 

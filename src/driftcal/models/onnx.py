@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.core.parallel import threads as usual_threads
+from driftcal.core.parallel import n_threads
 from driftcal.errors import ModelError, need
 from driftcal.io.files import fingerprint, sha256_bytes
 from driftcal.models.file_digest import FileState, file_digest, file_state
@@ -33,7 +33,7 @@ class OnnxBackend:
     def __init__(self, model: Any, *, device: str = "auto", threads: int | None = None) -> None:
         runtime = need("onnxruntime", "onnx")
         self._model = model
-        self._threads = threads or usual_threads()
+        self._threads = threads or n_threads()
         self._providers = _providers(runtime, device)
         self.device = "cuda" if self._providers[0].startswith("CUDA") else "cpu"
         self._session = self._open(_content(model))

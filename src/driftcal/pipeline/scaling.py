@@ -13,10 +13,8 @@ T(k) = start + rounds(k)·(task + handing over) + max(0, bytes / storage − com
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -81,23 +79,6 @@ class Probe:
             passes += 1
         rate = passes * block.size / (time.perf_counter() - begun)
         return cls(spent / rows, inputs[:1].nbytes, rate)
-
-
-@contextmanager
-def on_threads(number: int) -> Iterator[None]:
-    """Compute on as many threads as a worker has, while inside."""
-    from threadpoolctl import threadpool_limits
-
-    before = os.environ.get("DRIFTCAL_THREADS")
-    os.environ["DRIFTCAL_THREADS"] = str(number)
-    try:
-        with threadpool_limits(number):
-            yield
-    finally:
-        if before is None:
-            del os.environ["DRIFTCAL_THREADS"]
-        else:
-            os.environ["DRIFTCAL_THREADS"] = before
 
 
 @dataclass(frozen=True)

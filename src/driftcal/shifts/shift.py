@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from driftcal.core.images import as_block, as_indices, as_seed, image_array
+from driftcal.core.parallel import run_in_threads
 from driftcal.types import AnyArray, Array, Images, Indices
 
 # Values in a block: a megabyte of float32, so that a block and its result fit the second cache.
@@ -55,7 +53,7 @@ def shift_images(inputs: AnyArray, name: str, seed: int, indices: AnyArray | Non
         else:
             fill(block, out[low : low + step], keys[low : low + step])
 
-    each_block(run, range(0, len(array), step))
+    run_in_threads(run, range(0, len(array), step))
     return out
 
 
@@ -64,25 +62,3 @@ def sample_keys(name: str, seed: Any, indices: Indices) -> Array:
     from driftcal.core.random import keys_of
 
     return keys_of(name, as_seed(seed), indices)
-
-
-def each_block(run: Callable[[int], None], starts: range) -> None:
-    """Call `run` for every start, on as many threads as ``DRIFTCAL_THREADS`` says or there are cores."""
-    size = _threads()
-    if size == 1 or len(starts) <= 1:
-        for low in starts:
-            run(low)
-    else:
-        list(_pool(size, os.getpid()).map(run, starts))
-
-
-def _threads() -> int:
-    wish = os.environ.get("DRIFTCAL_THREADS")
-    if wish:
-        return max(1, int(wish))
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@cache
-def _pool(size: int, process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(size, thread_name_prefix="driftcal-shift")

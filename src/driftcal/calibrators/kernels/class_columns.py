@@ -7,7 +7,6 @@ in a core's cache while its fit works on them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, exp, kernel, log_odds_below, log_odds_of_top, row_max, softmax_row
-from driftcal.core.parallel import threads
+from driftcal.core.parallel import map_in_threads
 from driftcal.types import Float64, Labels, Logits, Weights
 
 T = TypeVar("T")
@@ -52,23 +51,20 @@ def for_each_column(rows: LabelledLogits, kind: int, function: Callable[[Column]
     of_row = rows.map_samples(_row_sums, 4, kind)
     answers: list[T] = []
     passes = 1
-    with ThreadPoolExecutor(threads()) as pool:
-        for first in range(0, rows.n_classes, step):
-            group = buffer[: rows.n_classes - first]
+    for first in range(0, rows.n_classes, step):
+        group = buffer[: rows.n_classes - first]
 
-            def gather(
-                logits: Logits, y: Labels, w: Weights, start: int, group: Any = group, first: int = first
-            ) -> None:
-                stop = start + len(y)
-                labels[start:stop], weights[start:stop] = y, w
-                _gather(logits, of_row[start:stop], kind, first, group[:, start:stop])
+        def gather(logits: Logits, y: Labels, w: Weights, start: int, group: Any = group, first: int = first) -> None:
+            stop = start + len(y)
+            labels[start:stop], weights[start:stop] = y, w
+            _gather(logits, of_row[start:stop], kind, first, group[:, start:stop])
 
-            rows.for_each_block(gather)
-            passes += 1
-            columns = list(_used_columns(first, group, labels, weights))
-            shares = [columns[low : low + _SHARE] for low in range(0, len(columns), _SHARE)]
-            for done in pool.map(lambda share: [function(column) for column in share], shares):
-                answers += done
+        rows.for_each_block(gather)
+        passes += 1
+        columns = list(_used_columns(first, group, labels, weights))
+        shares = [columns[low : low + _SHARE] for low in range(0, len(columns), _SHARE)]
+        for done in map_in_threads(lambda share: [function(column) for column in share], shares):
+            answers += done
     return answers, passes
 
 

@@ -10,8 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from driftcal.core.numerics import kernel
 
 Plane = NDArray[np.float32]
 
@@ -20,7 +21,8 @@ Plane = NDArray[np.float32]
 NEAREST, REFLECT, REFLECT_101 = np.int64(0), np.int64(1), np.int64(2)
 GREY = np.int64(1)
 
-compiled: Any = njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"}, error_model="numpy")
+#: `kernel` for functions without annotations, which all kernels of images are.
+compiled: Any = kernel
 
 
 @lru_cache(maxsize=64)

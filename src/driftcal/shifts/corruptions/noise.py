@@ -7,15 +7,18 @@ with one random key for each image.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from driftcal.core.numerics import ieee
 from driftcal.core.random import bits, normal
 from driftcal.types import Images
 
 Keys = NDArray[np.uint64]
+#: (n, values of an image)
+Flat = NDArray[np.float32]
 
 
 def gaussian(images: Images, out: Images, keys: Keys, variance: float, clip: bool) -> None:
@@ -43,12 +46,12 @@ def impulse_noise(images: Images, out: Images, keys: Keys, share: float) -> None
     _salt_and_pepper(_flat(images), _flat(out), keys, np.uint64(share * 2.0**64))
 
 
-def _flat(images: Images) -> NDArray[np.float32]:
+def _flat(images: Images) -> Flat:
     return images.reshape(len(images), -1)
 
 
-@njit(nogil=True, cache=True)
-def _add_normal(images, out, keys, absolute, relative, clip):  # type: ignore[no-untyped-def]
+@ieee
+def _add_normal(images: Flat, out: Flat, keys: Keys, absolute: np.float32, relative: np.float32, clip: bool) -> None:
     for i in range(images.shape[0]):
         key = keys[i]
         for j in range(images.shape[1]):
@@ -59,8 +62,8 @@ def _add_normal(images, out, keys, absolute, relative, clip):  # type: ignore[no
             out[i, j] = x
 
 
-@njit(nogil=True, cache=True)
-def _salt_and_pepper(images, out, keys, limit):  # type: ignore[no-untyped-def]
+@ieee
+def _salt_and_pepper(images: Flat, out: Flat, keys: Keys, limit: np.uint64) -> None:
     half = limit >> np.uint64(1)
     for i in range(images.shape[0]):
         key = keys[i]
@@ -91,8 +94,8 @@ def _poisson_tables(photons: float) -> tuple[NDArray[np.uint32], NDArray[np.int3
     return cumulative, first, guide
 
 
-@njit(nogil=True, cache=True)
-def _poisson(images, out, keys, photons, cumulative, first, guide):  # type: ignore[no-untyped-def]
+@ieee
+def _poisson(images: Flat, out: Flat, keys: Keys, photons: float, cumulative: Any, first: Any, guide: Any) -> None:
     for i in range(images.shape[0]):
         key = keys[i]
         for j in range(images.shape[1]):
