@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 
 from driftcal.cache import CacheKey, LogitCache
 from driftcal.errors import StoreError
-from driftcal.io import files
+from driftcal.io import atomic
 
 KEY = CacheKey(model="m" * 64, source="s" * 64, split="test", shift="gaussian", level=0.01, seed=3, batch_size=8)
 N = 50
@@ -196,7 +196,7 @@ def test_a_full_disk_raises_and_leaves_the_store_readable(tmp_path, monkeypatch)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(files.os, "fsync", full)
+        patch.setattr(atomic.os, "fsync", full)
         with pytest.raises(StoreError, match=r"No space left on device.*intact; make room"):
             put_rows(store, 16, 32)
         with pytest.raises(StoreError, match="No space left"):
@@ -298,7 +298,7 @@ def test_two_processes_on_one_store(tmp_path):
 
 def test_leftovers_of_living_writers_stay(tmp_path):
     store = LogitCache(tmp_path)
-    young, old = tmp_path / "logits" / ".a.1-x.tmp", tmp_path / "logits" / ".b.2-y.tmp"
+    young, old = tmp_path / "logits" / ".a.1-0000000f.tmp", tmp_path / "logits" / ".b.2-0123abcd.tmp"
     young.write_bytes(b"half")
     old.write_bytes(b"half")
     os.utime(old, (0, 0))

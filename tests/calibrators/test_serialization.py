@@ -14,7 +14,7 @@ import driftcal
 from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
 from driftcal.calibrators.serialization import notes
 from driftcal.errors import ArtefactError, InputError
-from driftcal.io.files import canonical_json, fingerprint
+from driftcal.io.fingerprint import canonical_json, fingerprint
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if not kind.needs_features)
 RNG = np.random.default_rng(0)

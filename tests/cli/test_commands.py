@@ -190,7 +190,7 @@ def test_groups(tuned, run):
     assert Results.load("run").groups == ["a", "b", "c", "d"]
     ran = run(*EVALUATE, "--group", "camera")
     assert ran.code == 1
-    assert "called 'camera'" in ran.err
+    assert "named 'camera'" in ran.err
     assert "names no groups" in run(*EVALUATE, "--group", "group").err
     with np.load("test.npz") as stored:
         np.savez("sites.npz", **stored, site=np.where(np.arange(40) < 15, "north", "south"))

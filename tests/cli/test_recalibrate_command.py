@@ -141,7 +141,7 @@ def test_bad_files_are_one_line(files, run):
         ("none.npz", "no file"),
         ("broken.npz", "plain arrays"),
         ("single.npy", "single array"),
-        ("unlabelled.npz", "must hold labels as 'y'"),
+        ("unlabelled.npz", "must hold an array named 'y' with labels"),
     ]:
         ran = run("recalibrate", "cal.safetensors", data)
         assert ran.code == 1

@@ -143,12 +143,12 @@ def test_npz(tmp_path):
     assert source.class_names == tuple("abcd")
     assert np.array_equal(source.groups, Y * 2)
     np.savez(tmp_path / "odd.npz", pictures=X, truth=Y, camera=Y)
-    with pytest.raises(DataError, match=r"holds 'pictures', 'truth', 'camera' but no inputs.*x=NAME"):
+    with pytest.raises(DataError, match=r"named 'x' with inputs; it holds 'pictures', 'truth', 'camera'\. .*x=NAME"):
         open_source(tmp_path / "odd.npz")
     odd = open_source(f"{tmp_path / 'odd.npz'}?x=pictures&y=truth&group=camera")
     assert len(odd) == 37
     assert odd.groups is not None
-    with pytest.raises(DataError, match="no labels called 'thruth'"):
+    with pytest.raises(DataError, match="named 'thruth' with labels"):
         open_source(tmp_path / "odd.npz", x="pictures", y="thruth")
     np.savez(tmp_path / "objects.npz", x=X, y=np.array([{"a": 1}] * 37, dtype=object))
     with pytest.raises(DataError, match="plain arrays"):

@@ -10,7 +10,7 @@ from torch import nn
 
 from driftcal.data import from_arrays
 from driftcal.errors import DidNotConverge, InputError, ModelError
-from driftcal.io.files import read_tensors
+from driftcal.io.safetensors import read_tensors
 from driftcal.paper.training import train
 from driftcal.paper.training.schedule import Recipe, augment, rows_of_step, split_training
 from driftcal.paper.training.train import Budget, Trainer, train_network

@@ -144,7 +144,7 @@ def test_the_new_file_says_where_it_comes_from(tmp_path):
 def test_a_write_that_fails_leaves_the_old_calibrator_in_its_place(tmp_path, monkeypatch):
     path = fit("ts").save(tmp_path / "cal.safetensors")
     old = path.read_bytes()
-    monkeypatch.setattr("driftcal.io.files.os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("driftcal.io.atomic.os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         recalibrate_file(path, *rows(200, 3, 3, 2), path)
     assert path.read_bytes() == old

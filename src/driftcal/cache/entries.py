@@ -12,7 +12,7 @@ import numpy as np
 from driftcal._version import __version__
 from driftcal.cache.key import CacheKey
 from driftcal.errors import StoreError
-from driftcal.io.files import array_blocks, write_tensors
+from driftcal.io.safetensors import array_blocks, write_tensors
 from driftcal.types import AnyArray, Array, Logits
 
 FORMAT = "driftcal-logits"

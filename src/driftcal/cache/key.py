@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driftcal.errors import StoreError
-from driftcal.io import files
+from driftcal.io.fingerprint import canonical_json, sha256_bytes
 from driftcal.types import Array, Indices, Labels, Logits
 
 
@@ -49,14 +49,14 @@ class CacheKey:
     def canonical(self) -> str:
         """The one JSON text of this key."""
         try:
-            return files.canonical_json(self.to_dict())
+            return canonical_json(self.to_dict())
         except (TypeError, ValueError) as error:
             raise StoreError(f"a key must hold plain JSON values (text, finite numbers, lists); {error}") from error
 
     @property
     def digest(self) -> str:
         """SHA-256 of the canonical JSON: the name of the file."""
-        return files.sha256_bytes(self.canonical.encode())
+        return sha256_bytes(self.canonical.encode())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CacheKey) and self.canonical == other.canonical

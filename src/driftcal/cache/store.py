@@ -13,8 +13,10 @@ from typing import Any
 from driftcal.cache.entries import FORMAT, VERSION, checked_rows, cut, digest_of, gaps, note_of, write
 from driftcal.cache.key import CacheEntry, CacheKey
 from driftcal.errors import StoreError
-from driftcal.io import files, paths
-from driftcal.io.files import TensorFile, read_tensors
+from driftcal.io import paths, safetensors
+from driftcal.io.atomic import remove_leftovers, write_atomic
+from driftcal.io.fingerprint import canonical_json
+from driftcal.io.safetensors import TensorFile, read_tensors
 from driftcal.types import AnyArray, Array, Logits
 
 
@@ -38,8 +40,8 @@ class LogitCache:
                 for name in ("logits", "parts"):
                     (self.path / name).mkdir(parents=True, exist_ok=True)
             self._mark()
-            for folder in (self.path, self.path / "logits", *files.listed(self.path / "parts")):
-                files.remove_leftovers(folder)
+            for folder in (self.path, self.path / "logits", *paths.list_folder(self.path / "parts")):
+                remove_leftovers(folder)
         except OSError as error:
             raise StoreError(f"store {str(self.path)!r} must be a folder that can be written; {error}") from error
 
@@ -60,7 +62,7 @@ class LogitCache:
                 "or choose another folder."
             )
         if version < VERSION:
-            files.write_atomic(marker, files.canonical_json({"format": "driftcal-store", "version": VERSION}).encode())
+            write_atomic(marker, canonical_json({"format": "driftcal-store", "version": VERSION}).encode())
 
     # finished conditions
 
@@ -71,7 +73,7 @@ class LogitCache:
     def get(self, key: CacheKey) -> CacheEntry | None:
         """The finished rows of `key`, or None when they are absent, damaged or belong to another key."""
         found = self._open(self.file(key), key)
-        return None if found is None else CacheEntry(key, found.arrays, str(found.note["digest"]))
+        return None if found is None else CacheEntry(key, found.arrays, str(found.metadata["digest"]))
 
     def read_rows(self, key: CacheKey, name: str, low: int, high: int) -> Array:
         """The rows [low, high) of one array of `key`, which is finished; of a remote file only their bytes are fetched.
@@ -79,7 +81,7 @@ class LogitCache:
         The digest is not checked: whoever finished the file has done that.
         """
         try:
-            return files.read_rows(self.file(key), name, low, high)
+            return safetensors.read_rows(self.file(key), name, low, high)
         except FileNotFoundError as error:
             raise StoreError(
                 f"store {str(self.path)!r} holds no rows for shift {key.shift!r}, level {key.level!r}. Collect them first; if "
@@ -165,21 +167,21 @@ class LogitCache:
     def keys(self) -> Iterator[CacheKey]:
         """The keys of all finished, intact conditions, in the order of their file names."""
         for found in self._all():
-            yield CacheKey.from_dict(found.note["key"])
+            yield CacheKey.from_dict(found.metadata["key"])
 
     def describe(self) -> list[dict[str, Any]]:
         """One plain row per finished condition: its key, rows, classes and bytes."""
         return [
-            {**found.note["key"], "rows": len(found.arrays["logits"]), "classes": int(found.arrays["logits"].shape[1]),
+            {**found.metadata["key"], "rows": len(found.arrays["logits"]), "classes": int(found.arrays["logits"].shape[1]),
              "bytes": found.path.stat().st_size}
             for found in self._all()
         ]  # fmt: skip
 
     def _all(self) -> Iterator[TensorFile]:
-        for path in files.listed(self.path / "logits", ".safetensors"):
+        for path in paths.list_folder(self.path / "logits", ".safetensors"):
             found = self._open(path, None)
             with contextlib.suppress(KeyError, TypeError, ValueError):  # a damaged key belongs to nobody
-                if found is not None and CacheKey.from_dict(found.note["key"]).digest == path.stem:
+                if found is not None and CacheKey.from_dict(found.metadata["key"]).digest == path.stem:
                     yield found
 
     # inside
@@ -209,13 +211,13 @@ class LogitCache:
     def _open(self, path: Path, key: CacheKey | None) -> TensorFile | None:
         """The file when it is intact and, if a key is given, belongs to it."""
         found = read_tensors(path)
-        if found is None or found.note.get("format") != FORMAT or found.note.get("version") != VERSION:
+        if found is None or found.metadata.get("format") != FORMAT or found.metadata.get("version") != VERSION:
             return None
-        if key is not None and found.note.get("key") != json.loads(key.canonical):
+        if key is not None and found.metadata.get("key") != json.loads(key.canonical):
             return None
-        state = found.state
+        state = found.version
         if self._checked.get(path) != state:
-            if digest_of([found.arrays]) != found.note.get("digest"):
+            if digest_of([found.arrays]) != found.metadata.get("digest"):
                 return None
             self._checked[path] = state
         return found
@@ -223,10 +225,14 @@ class LogitCache:
     def _cover(self, key: CacheKey) -> list[tuple[int, int, dict[str, Array]]]:
         """Intact parts without overlap: (start, stop, rows). Parts of other shapes than the first are left out."""
         found = []
-        for path in files.listed(self._parts_folder(key), ".safetensors"):
+        for path in paths.list_folder(self._parts_folder(key), ".safetensors"):
             named = re.fullmatch(r"(\d{12})-(\d{12})", path.stem)
             part = self._open(path, key) if named else None
-            if named and part and [part.note.get("start"), part.note.get("stop")] == [int(named[1]), int(named[2])]:
+            if (
+                named
+                and part
+                and [part.metadata.get("start"), part.metadata.get("stop")] == [int(named[1]), int(named[2])]
+            ):
                 found.append((int(named[1]), int(named[2]), part.arrays))
         cover: list[tuple[int, int, dict[str, Array]]] = []
         position, shape = 0, None

@@ -17,7 +17,8 @@ import numpy as np
 from driftcal._version import __version__
 from driftcal.calibrators import CALIBRATORS, Calibrator, FitReport, IsotonicRegressionMulticlass, make_calibrator
 from driftcal.errors import ArtefactError, DriftcalError, InputError, NotFittedError
-from driftcal.io.files import fingerprint, read_tensors, write_tensors
+from driftcal.io.fingerprint import fingerprint
+from driftcal.io.safetensors import read_tensors, write_tensors
 from driftcal.types import Array
 
 _FORMAT = "driftcal-calibrator"
@@ -150,7 +151,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         raise ArtefactError(
             f"{path} must be an intact safetensors file; it is foreign or truncated. Copy or save it again."
         )
-    note = dict(file.note)
+    note = dict(file.metadata)
     if note.get("format") != _FORMAT:
         raise ArtefactError(
             f"{path} must be a driftcal calibrator; it says {note.get('format')!r}. Pass a file written by save()."

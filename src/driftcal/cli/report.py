@@ -42,7 +42,7 @@ def report(
     Every number with its interval, for pandas or a spreadsheet:
       driftcal report run --format csv --table rows > rows.csv
     """
-    from driftcal.io.files import write_atomic
+    from driftcal.io.atomic import write_atomic
     from driftcal.pipeline.results import Results
     from driftcal.report import FORMATS, result_table, write_report
     from driftcal.report.figures import write_figures

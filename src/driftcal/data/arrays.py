@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from driftcal.core.labels import columns_and_names
 from driftcal.core.validation import as_array
 from driftcal.data.source import Source
-from driftcal.errors import DataError, ImagesError, InputError, LabelsError
-from driftcal.io.files import fingerprint
-from driftcal.io.paths import as_path
+from driftcal.errors import ImagesError, LabelsError
+from driftcal.io.fingerprint import fingerprint
+from driftcal.io.npz import INPUT_NAMES, LABEL_NAMES, open_arrays
 from driftcal.types import AnyArray, Array, Indices
-
-_INPUT_NAMES = ("x", "images", "inputs", "features", "data", "X", "x_test", "x_val")
-_LABEL_NAMES = ("y", "labels", "label", "targets", "Y", "y_test", "y_val")
 
 
 def from_arrays(
@@ -108,35 +103,13 @@ def npz(
     `x`, `y` and `group` name the arrays when they are called something else. Labels that are text need `class_names`, here or
     in the file, in the order of the model's outputs. Pickled arrays are refused.
     """
-    file = as_path(path)
-    try:
-        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            inputs = stored[_pick(file, stored.files, x, _INPUT_NAMES, "inputs", "x")]
-            labels = stored[_pick(file, stored.files, y, _LABEL_NAMES, "labels", "y")]
-            names = [str(n) for n in stored["class_names"]] if "class_names" in stored.files else class_names
-            wanted = group or ("groups" if "groups" in stored.files else None)
-            groups = stored[_pick(file, stored.files, wanted, (), "groups", "group")] if wanted else None
-    except FileNotFoundError as error:
-        raise DataError(f"there is no file {str(file)!r}.") from error
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise DataError(
-            f"{str(file)!r} must be a .npz file of plain arrays; {error}. Write it with numpy.savez(path, x=..., y=...), "
-            "names as text, not as Python objects."
-        ) from error
-    source = from_arrays(inputs, labels, class_names=names, groups=groups, name=file.name)
+    file = open_arrays(path)
+    inputs = file.find([x] if x else INPUT_NAMES, "inputs", "Name the array with x=NAME.")
+    labels = file.find([y] if y else LABEL_NAMES, "labels", "Name the array with y=NAME.")
+    groups = file.find([group], "groups", "Name the array with group=NAME.") if group else file.get("groups")
+    names = class_names if (stored := file.get("class_names")) is None else [str(name) for name in stored]
+    source = from_arrays(inputs, labels, class_names=names, groups=groups, name=file.path.name)
     return source if class_names is None else source.with_classes(class_names)
-
-
-def _pick(file: Path, there: list[str], wish: str | None, usual: Sequence[str], what: str, argument: str) -> str:
-    for candidate in [wish] if wish else usual:
-        if candidate in there:
-            return candidate
-    raise DataError(
-        f"{str(file)!r} holds {', '.join(map(repr, there)) or 'nothing'} but no {what}"
-        f"{f' called {wish!r}' if wish else ''}. Say which array they are with {argument}=NAME."
-    )
 
 
 def digits() -> Source:

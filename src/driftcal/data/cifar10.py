@@ -16,7 +16,7 @@ from driftcal.data.arrays import from_arrays
 from driftcal.data.image_folder import need_folder
 from driftcal.data.source import Source
 from driftcal.errors import DataError, InputError, UnknownName
-from driftcal.io.paths import is_remote
+from driftcal.io.npz import open_arrays
 from driftcal.types import Array
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -148,8 +148,8 @@ def cifar10_c(path: str | os.PathLike[str], *, corruption: str, severity: int) -
     there = cifar10_corruptions(root)
     if corruption not in there:
         raise UnknownName.of("corruption in this CIFAR-10-C folder", corruption, there)
-    images = _map(root / f"{corruption}.npy")
-    labels = _map(root / "labels.npy")
+    images = open_arrays(root / f"{corruption}.npy").single()
+    labels = open_arrays(root / "labels.npy").single()
     if images.dtype != np.uint8 or images.shape[1:] != (32, 32, 3) or len(images) != len(labels) or len(images) % 5:
         raise DataError(
             f"{corruption}.npy must be uint8 (5 n, 32, 32, 3) with as many labels; it is {images.dtype} {images.shape} with "
@@ -174,14 +174,3 @@ def _corruption_home(path: str | os.PathLike[str]) -> Path:
         if (home / "labels.npy").is_file():
             return home
     raise DataError(f"{str(path)!r} must hold CIFAR-10-C; labels.npy is missing. Fetch it with driftcal.data.fetch.")
-
-
-def _map(file: Path) -> Array:
-    try:
-        far = is_remote(file)  # a map needs a file of this machine
-        mapped: Array = np.load(
-            io.BytesIO(file.read_bytes()) if far else file, None if far else "r", allow_pickle=False
-        )
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{str(file)!r} is not an intact .npy file: {error}. Fetch it again.") from error
-    return mapped

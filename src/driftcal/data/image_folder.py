@@ -15,7 +15,7 @@ import numpy as np
 from driftcal.core.parallel import map_in_threads
 from driftcal.data.source import Source
 from driftcal.errors import DataError, InputError
-from driftcal.io.files import fingerprint, sha256_file
+from driftcal.io.fingerprint import fingerprint, sha256_file
 from driftcal.io.paths import as_path
 from driftcal.types import Array, Images, Indices, Labels
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.errors import DataError, InputError
-from driftcal.io.files import fingerprint
+from driftcal.io.fingerprint import fingerprint
 from driftcal.types import Array, Indices, Labels
 
 #: Rows (by their position in the whole data set) to inputs: float32 images (n, H, W, C) in [0, 1], or features (n, F) of either precision.

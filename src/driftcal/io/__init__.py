@@ -1,1 +1,1 @@
-"""io"""
+"""Files: paths and URLs, atomic writing, safetensors, numpy files, fingerprints."""

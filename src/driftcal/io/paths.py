@@ -1,7 +1,7 @@
-"""Where files are: a path of this machine, or any URL that fsspec knows (``s3://``, ``gs://``, ``memory://``, …).
+"""Paths: of this machine, or any URL that fsspec supports (``s3://``, ``gs://``, ``memory://``, …).
 
-Object stores have no rename and need none: an object is written whole or not at all, and a finished write is seen by every
-reader. Elsewhere (``sftp://``, …) bytes go to a name of their own first and are then moved.
+An object store has no rename and needs none: an object is written completely or not at all, and every reader sees a finished
+write. Elsewhere (``sftp://``, …) bytes are written under a temporary name, and the file is then moved.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,54 +20,91 @@ import numpy as np
 from driftcal.errors import need
 from driftcal.types import Array
 
-Place: TypeAlias = str | os.PathLike[str]
+#: A path or a URL, as a caller may give it.
+AnyPath: TypeAlias = str | os.PathLike[str]
 
-#: Protocols whose writes appear whole or not at all.
-_WHOLE = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss", "memory"}
-_LOCAL = ("file://", "local://")
-_BLOCK = 1 << 24
+#: Inode (or its like), size and time of change: the same version means the same bytes.
+FileVersion: TypeAlias = tuple[int, int, int]
+
+#: Protocols whose files appear complete or not at all.
+_ATOMIC_PROTOCOLS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss", "memory"}
+_LOCAL_PREFIXES = ("file://", "local://")
+_BLOCK = 1 << 24  # bytes
 
 
-def as_path(place: Place) -> Path:
-    """A path that behaves like `pathlib.Path`, whether `place` is a path or a URL.
+def as_path(path: AnyPath) -> Path:
+    """A path with the methods of `pathlib.Path`, from a path or a URL.
 
     >>> as_path("val.npz").name, as_path("file:///data/val.npz").parent.name, as_path("memory://bucket/val.npz").suffix
     ('val.npz', 'data', '.npz')
     """
-    if isinstance(place, Path) or is_remote(place):
-        return cast(Path, place)
-    text = os.fspath(place)
-    for start in _LOCAL:
-        if text.startswith(start):
-            return Path(text.removeprefix(start))
+    if isinstance(path, Path) or is_remote(path):
+        return cast(Path, path)
+    text = os.fspath(path)
+    for prefix in _LOCAL_PREFIXES:
+        if text.startswith(prefix):
+            return Path(text.removeprefix(prefix))
     if is_url(text):
         return cast(Path, need("upath", "remote").UPath(text))
     return Path(text).expanduser()
 
 
-def is_url(place: object) -> bool:
-    """Whether this names something by URL.
+def is_url(path: object) -> bool:
+    """Whether this is a URL.
 
     >>> is_url("s3://bucket/x"), is_url("C:/x"), is_url("cifar10=DIR")
     (True, False, False)
     """
-    scheme, sign, _ = str(place).partition("://")
-    return bool(sign) and scheme.replace("+", "").replace("-", "").isalnum()
+    scheme, separator, _ = str(path).partition("://")
+    return bool(separator) and scheme.replace("+", "").replace("-", "").isalnum()
 
 
 def is_remote(path: object) -> bool:
-    """Whether this is a path that is not on this machine's file system."""
+    """Whether this is a path outside this machine's file system."""
     return hasattr(path, "fs") and hasattr(path, "protocol")
 
 
-def put_object(path: Any, blocks: Iterable[bytes | bytearray | memoryview]) -> None:
-    """Write a remote file so that readers see all of it or none."""
-    whole = path.protocol in _WHOLE
-    target = path.path if whole else f"{path.path}.{secrets.token_hex(4)}.tmp"
-    if not whole:
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder, sorted; [] when the folder does not exist. Cached listings are not used."""
+    try:
+        if not is_remote(folder):
+            return sorted(os.listdir(folder))
+        remote = cast(Any, folder)
+        remote.fs.invalidate_cache(remote.path)
+        listing = remote.fs.ls(remote.path, detail=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted({name.rstrip("/").rsplit("/", 1)[-1] for name in listing})
+
+
+def list_folder(folder: AnyPath, ending: str = "") -> list[Path]:
+    """The files and folders in `folder` whose names end in `ending`, sorted, without hidden ones.
+
+    [] when the folder does not exist, because another process may remove it at any moment.
+    """
+    path = as_path(folder)
+    return [path / name for name in names_in(path) if name.endswith(ending) and not name.startswith(".")]
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder and its contents, if it exists. Other processes may remove it at the same time."""
+    if not is_remote(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    remote = cast(Any, folder)
+    remote.fs.invalidate_cache(remote.path)
+    with contextlib.suppress(FileNotFoundError):
+        remote.fs.rm(remote.path, recursive=True)
+
+
+def write_remote(path: Any, blocks: Iterable[bytes | bytearray | memoryview]) -> None:
+    """Write a remote file so that readers see all of it or nothing."""
+    atomic = path.protocol in _ATOMIC_PROTOCOLS
+    target = path.path if atomic else f"{path.path}.{secrets.token_hex(4)}.tmp"
+    if not atomic:
         path.fs.makedirs(path.parent.path, exist_ok=True)
     try:
-        with tempfile.TemporaryFile() as spool:  # an object store wants the length, and memory may not hold all blocks
+        with tempfile.TemporaryFile() as spool:  # object stores need the length, and memory may not hold all blocks
             for block in blocks:
                 spool.write(block)
             size = spool.tell()
@@ -77,53 +115,24 @@ def put_object(path: Any, blocks: Iterable[bytes | bytearray | memoryview]) -> N
                 with path.fs.open(target, "wb") as file:
                     while block := spool.read(_BLOCK):
                         file.write(block)
-        if not whole:
+        if not atomic:
             path.fs.mv(target, path.path)
     except BaseException:
-        if not whole:
+        if not atomic:
             with contextlib.suppress(Exception):
                 path.fs.rm_file(target)
         raise
 
 
-def names_in(folder: Path) -> list[str]:
-    """The names in a folder, sorted; [] when it is not there. What a listing said before is not believed."""
-    if not is_remote(folder):
-        try:
-            return sorted(os.listdir(folder))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-    remote = cast(Any, folder)
-    remote.fs.invalidate_cache(remote.path)
-    try:
-        found = remote.fs.ls(remote.path, detail=False)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return sorted({name.rstrip("/").rsplit("/", 1)[-1] for name in found})
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder and what is in it, if it is there; others may be at it too."""
-    if not is_remote(folder):
-        import shutil
-
-        shutil.rmtree(folder, ignore_errors=True)
-        return
-    remote = cast(Any, folder)
-    remote.fs.invalidate_cache(remote.path)
-    with contextlib.suppress(FileNotFoundError):
-        remote.fs.rm(remote.path, recursive=True)
-
-
 def read_range(path: Any, start: int, stop: int) -> bytes:
-    """The bytes [start, stop) of a remote file, and nothing else."""
+    """The bytes [start, stop) of a remote file; nothing else is transferred."""
     return bytes(path.fs.cat_file(path.path, start=start, end=stop))
 
 
-def fetch(path: Any) -> tuple[Array, tuple[int, int, int]]:
-    """A remote file as a map of a nameless copy on this machine's disk, and what tells its versions apart."""
+def map_remote(path: Any) -> tuple[Array, FileVersion]:
+    """A memory map of a nameless local copy of a remote file, and the version of that file."""
     path.fs.invalidate_cache(path.path)
-    about = path.fs.info(path.path)
+    info = path.fs.info(path.path)
     with tempfile.TemporaryFile() as copy:
         with path.fs.open(path.path, "rb") as file:
             while block := file.read(_BLOCK):
@@ -131,5 +140,5 @@ def fetch(path: Any) -> tuple[Array, tuple[int, int, int]]:
         copy.flush()
         size = copy.tell()
         data = np.memmap(copy, np.uint8, mode="r") if size else np.zeros(0, np.uint8)
-    version = about.get("ETag") or about.get("etag") or about.get("md5Hash") or about.get("created") or ""
-    return data, (hash(str(version)), size, hash(str(about.get("LastModified") or about.get("mtime") or "")))
+    version = info.get("ETag") or info.get("etag") or info.get("md5Hash") or info.get("created") or ""
+    return data, (hash(str(version)), size, hash(str(info.get("LastModified") or info.get("mtime") or "")))

@@ -1,4 +1,4 @@
-"""A bound on what a model archive may unpack to: a file of a megabyte could otherwise take gigabytes of memory."""
+"""The bound on what a model archive may unpack to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 from driftcal.errors import ModelError
+from driftcal.io import unpacked_size
 
 #: Bytes that any archive may unpack to.
 ALWAYS_ALLOWED = 1 << 28
@@ -20,10 +21,7 @@ def check_archive_size(path: Path, archive: zipfile.ZipFile) -> None:
 
 def check_unpacked_size(path: Path, unpacked: int) -> None:
     """Refuse a file that holds `unpacked` bytes in far fewer."""
-    size = path.stat().st_size
-    limit = max(ALWAYS_ALLOWED, LARGEST_RATIO * size)
-    if unpacked > limit:
-        raise ModelError(
-            f"{str(path)!r} must unpack to at most {limit / 1e6:,.0f} MB for its {size / 1e6:,.1f} MB; it declares "
-            f"{unpacked / 1e6:,.0f} MB. Save the model again without compression, if it is yours."
-        )
+    unpacked_size.check_unpacked_size(
+        path, unpacked, always_allowed=ALWAYS_ALLOWED, max_ratio=LARGEST_RATIO, error=ModelError,
+        way_out="Save the model again without compression, if it is yours.",
+    )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 
 from driftcal.core.validation import as_array
 from driftcal.errors import ModelError
-from driftcal.io.files import fingerprint
+from driftcal.io.fingerprint import fingerprint
 from driftcal.models.outputs import Outputs, scores
 from driftcal.types import Array
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from driftcal.io.files import sha256_file
+from driftcal.io.fingerprint import sha256_file
 
 #: Device, inode, size, and times of change: the same state means the same bytes.
 FileState = tuple[int, int, int, int, int]

@@ -14,7 +14,7 @@ import numpy as np
 
 from driftcal.core.validation import as_array
 from driftcal.errors import ModelError, need
-from driftcal.io.files import fingerprint
+from driftcal.io.fingerprint import fingerprint
 from driftcal.models.archive_size import check_archive_size, check_unpacked_size
 from driftcal.models.outputs import Outputs, scores
 from driftcal.types import Array

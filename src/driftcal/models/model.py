@@ -10,7 +10,7 @@ import numpy as np
 
 from driftcal.core.validation import as_array, check_columns
 from driftcal.errors import DriftcalError, ImagesError, InputError, ModelError, UnknownName
-from driftcal.io.files import fingerprint
+from driftcal.io.fingerprint import fingerprint
 from driftcal.models.backend import Backend
 from driftcal.models.batch_size import choose_batch_size
 from driftcal.models.outputs import Outputs, refuse_probabilities, to_logits

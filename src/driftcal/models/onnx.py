@@ -11,7 +11,7 @@ import numpy as np
 
 from driftcal.core.parallel import n_threads
 from driftcal.errors import ModelError, need
-from driftcal.io.files import fingerprint, sha256_bytes
+from driftcal.io.fingerprint import fingerprint, sha256_bytes
 from driftcal.models.file_digest import FileState, file_digest, file_state
 from driftcal.models.outputs import Outputs
 from driftcal.types import Array

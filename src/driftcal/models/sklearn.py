@@ -10,7 +10,7 @@ import numpy as np
 
 from driftcal.core.numerics import log_softmax
 from driftcal.errors import ModelError
-from driftcal.io.files import sha256_array
+from driftcal.io.fingerprint import sha256_array
 from driftcal.models.outputs import Outputs, log_probabilities
 from driftcal.types import Array
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from driftcal._version import __version__
 from driftcal.errors import ArtefactError, DriftcalError
-from driftcal.io.files import fingerprint, read_tensors, write_tensors
+from driftcal.io.fingerprint import fingerprint
+from driftcal.io.safetensors import read_tensors, write_tensors
 from driftcal.types import Array
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def load(kind: type[M], path: Any, calibrator: Any, **beside: Any) -> M:
         raise ArtefactError(
             f"{path} must be an intact monitor file; it is absent, foreign or truncated. Start without it."
         )
-    note = dict(file.note)
+    note = dict(file.metadata)
     if note.get("format") != _FORMAT or note.get("version") != _VERSION:
         raise ArtefactError(
             f"{path} must be a {_FORMAT} of version {_VERSION}; it says {note.get('format')!r}, {note.get('version')!r}. "

@@ -17,7 +17,7 @@ from driftcal.core.labels import ClassLookup, is_missing
 from driftcal.core.numerics import softmax
 from driftcal.drift.reference import OLD_KEYS, DriftReference, rename_keys
 from driftcal.errors import InputError
-from driftcal.io.files import fingerprint
+from driftcal.io.fingerprint import fingerprint
 from driftcal.monitor.clock import window_keys
 from driftcal.monitor.open import open_calibrator
 from driftcal.monitor.sequential_test import log_evidence

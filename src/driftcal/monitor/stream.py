@@ -8,8 +8,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from driftcal.errors import DataError
+from driftcal.io.npz import LABEL_NAMES, open_arrays
 from driftcal.monitor.clock import seconds, times_of
 from driftcal.monitor.lines import LONGEST_LINE, line_groups
 
@@ -127,7 +126,7 @@ def file_batches(path: str | os.PathLike[str], inputs: str) -> Iterator[Batch]:
     if kind == ".npz":
         yield from _npz(place, inputs)
     elif kind == ".npy":
-        yield from _arrays(_npy(place), None, None, None)
+        yield from _arrays(open_arrays(place).single(), None, None, None)
     elif kind == ".csv":
         yield from _csv(place)
     else:
@@ -135,28 +134,10 @@ def file_batches(path: str | os.PathLike[str], inputs: str) -> Iterator[Batch]:
             yield from json_batches(file, inputs)
 
 
-_BROKEN = (ValueError, EOFError, zipfile.BadZipFile, zlib.error, KeyError, NotImplementedError)
-
-
-def _npy(place: Path) -> Any:
-    try:
-        return np.load(place, mmap_mode="r", allow_pickle=False)
-    except _BROKEN as error:
-        raise DataError(f"{place} must be a whole numpy file without Python objects; it is not: {error}.") from error
-
-
 def _npz(place: Path, inputs: str) -> Iterator[Batch]:
-    names = (inputs, "label", "labels", "y", "id", "time")
-    try:
-        with open(place, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-            listed = list(file.files)
-            found = {name: file[name] for name in names if name in listed}
-    except (*_BROKEN, AttributeError) as error:  # numpy takes a file of another kind for an array, which has no files
-        raise DataError(f"{place} must be a whole .npz file without Python objects; it is not: {error}.") from error
-    if inputs not in found:
-        raise DataError(f"{place} must hold an array named {inputs!r}; it holds {', '.join(listed)}. Rename it.")
-    labels = next((found[name] for name in ("label", "labels", "y") if name in found), None)
-    yield from _arrays(found[inputs], found.get("time"), labels, found.get("id"))
+    file = open_arrays(place)
+    scores = file.find([inputs], "the scores", "Rename it.")
+    yield from _arrays(scores, file.get("time"), file.get(*LABEL_NAMES), file.get("id"))
 
 
 def _arrays(scores: Any, at: Any, labels: Any, ids: Any) -> Iterator[Batch]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from driftcal.errors import DataError
-from driftcal.io.files import write_atomic
+from driftcal.io.atomic import write_atomic
 from driftcal.monitor.clock import front
 from driftcal.monitor.monitor import Monitor
 from driftcal.monitor.prometheus import prometheus_text

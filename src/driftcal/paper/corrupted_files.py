@@ -12,7 +12,7 @@ import numpy as np
 
 from driftcal.data import Source, cifar10_c, cifar10_corruptions, imagenet_c, imagenet_corruptions
 from driftcal.errors import DataError
-from driftcal.io.files import fingerprint
+from driftcal.io.fingerprint import fingerprint
 from driftcal.types import AnyArray, Array
 
 

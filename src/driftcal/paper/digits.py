@@ -12,7 +12,7 @@ import numpy as np
 
 from driftcal.data import Source
 from driftcal.errors import DataError
-from driftcal.io.files import fingerprint
+from driftcal.io.fingerprint import fingerprint
 from driftcal.types import Array, Indices
 
 #: Rows of the digits: what the classifier learns from, what calibrators are tuned on, what they are tested on.

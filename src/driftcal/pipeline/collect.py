@@ -18,7 +18,7 @@ from driftcal.data import Source
 from driftcal.engines import Engine, LocalEngine
 from driftcal.engines.remote_passes import ConditionLogits, StoredLogits, stack
 from driftcal.errors import InputError
-from driftcal.io.files import fingerprint
+from driftcal.io.fingerprint import fingerprint
 from driftcal.models import Model, pooled_features
 from driftcal.shifts.shift import Shift
 from driftcal.types import Array, Labels, Logits

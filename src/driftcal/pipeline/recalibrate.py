@@ -14,7 +14,7 @@ from driftcal.calibrators import Calibrator, Identity
 from driftcal.calibrators.serialization import load, notes
 from driftcal.core import validation
 from driftcal.errors import InputError, NotFittedError, WouldBeWorse
-from driftcal.io.files import fingerprint, sha256_file
+from driftcal.io.fingerprint import fingerprint, sha256_file
 from driftcal.metrics import Evaluation, difference, evaluate
 from driftcal.pipeline.blend import Pair, check_classes, checked_pair, class_names, refit
 from driftcal.types import AnyArray, Array

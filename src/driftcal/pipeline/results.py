@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from driftcal.errors import ArtefactError, UnknownName, need
-from driftcal.io.files import write_atomic
+from driftcal.io.atomic import write_atomic
 
 _FORMAT, _VERSION = "driftcal-results", 2
 

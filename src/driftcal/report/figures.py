@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driftcal.errors import UnknownName
-from driftcal.io.files import write_atomic
+from driftcal.io.atomic import write_atomic
 from driftcal.metrics.reliability import Reliability
 from driftcal.pipeline.results import POOLED, ResultRow, Results
 from driftcal.report.numbers import Line, find_base, find_featured, find_twin, lines_of

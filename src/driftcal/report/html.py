@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from driftcal.io.files import write_atomic
+from driftcal.io.atomic import write_atomic
 from driftcal.pipeline.results import Results
 from driftcal.report.numbers import Line, is_drift_tuned, is_uncalibrated, lines_of, page_data
 from driftcal.report.text import GLOSSARY, Story, percent, tell

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from driftcal.io.files import write_atomic
+from driftcal.io.atomic import write_atomic
 from driftcal.report.html import asset, policy, text
 
 # state -> the variable of the style sheet that colours it, and a pattern of its own for who cannot tell colours

@@ -28,7 +28,7 @@ from driftcal.export.onnx.file import (
 from driftcal.export.onnx.graph import OUTPUTS, add_calibration, batch_of, names_in
 from driftcal.export.onnx.layers import choose_layers, pooled_layers
 from driftcal.export.onnx.nodes import Nodes
-from driftcal.io.files import as_target, write_atomic
+from driftcal.io.atomic import as_target, write_atomic
 from driftcal.models import Model, open_model
 from driftcal.models.onnx import output_name, widened
 from driftcal.models.outputs import SMALLEST_PROBABILITY, Outputs, refuse_probabilities, to_logits

@@ -18,7 +18,7 @@ from driftcal.export.maps import ExportMap, export_map_of
 from driftcal.export.onnx.features import add_split
 from driftcal.export.onnx.graph import OUTPUTS, add_calibration
 from driftcal.export.onnx.nodes import Nodes
-from driftcal.io.files import write_atomic
+from driftcal.io.atomic import write_atomic
 from driftcal.types import Array, Logits
 
 #: The largest difference from the calibrator's own probabilities that an exported graph may show.

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from driftcal.errors import ModelError, need
-from driftcal.io.files import fingerprint
+from driftcal.io.fingerprint import fingerprint
 from driftcal.models.file_digest import file_digest
 from driftcal.models.outputs import Outputs, scores
 from driftcal.types import Array

@@ -10,7 +10,7 @@ from typing import Any
 
 from driftcal.data import Source
 from driftcal.errors import ModelError, UnknownName, need
-from driftcal.io.files import sha256_file
+from driftcal.io.fingerprint import sha256_file
 from driftcal.models import FILES, Model, open_model
 from driftcal.paper.networks import CIFAR10_MEAN, CIFAR10_NETWORKS, CIFAR10_STD, make_network
 from driftcal.paper.networks.keras_applications import APPLICATIONS, CAFFE, application, is_published, open_application

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from driftcal.io.files import write_atomic
+from driftcal.io.atomic import write_atomic
 from driftcal.paper.outcome import Outcome
 from driftcal.paper.output.figures import figure_bytes
 from driftcal.report.table import to_csv, to_latex, to_markdown

@@ -15,7 +15,8 @@ import numpy as np
 from driftcal._version import __version__
 from driftcal.data import Source
 from driftcal.errors import DidNotConverge, InputError, ModelError, need
-from driftcal.io.files import read_tensors, write_atomic, write_tensors
+from driftcal.io.atomic import write_atomic
+from driftcal.io.safetensors import read_tensors, write_tensors
 from driftcal.paper.networks import CIFAR10_MEAN, CIFAR10_STD, make_network
 from driftcal.paper.training.schedule import RECIPES, Recipe, augment, rows_of_step, split_training
 from driftcal.types import Array, Labels
@@ -116,7 +117,7 @@ class Trainer:
             for name, weight in self.network.named_parameters():
                 buffer = torch.empty_like(weight).copy_(_like(file.arrays[f"momenta/{name}"], weight))
                 self.optimiser.state[weight]["momentum_buffer"] = buffer
-        self.step, self.seconds = int(file.note["step"]), float(file.note["seconds"])
+        self.step, self.seconds = int(file.metadata["step"]), float(file.metadata["seconds"])
 
 
 def train_network(
@@ -257,8 +258,8 @@ def _planned_steps(output: Path, plan: dict[str, Any]) -> int | None:
         if (output / CHECKPOINT).exists():
             raise ModelError(f"{str(output / CHECKPOINT)!r} is not an intact checkpoint. Remove it to begin again.")
         return None
-    _same_plan(output, file.note.get("plan", {}), plan)
-    return int(file.note["plan"]["steps"])
+    _same_plan(output, file.metadata.get("plan", {}), plan)
+    return int(file.metadata["plan"]["steps"])
 
 
 def _same_plan(output: Path, there: dict[str, Any], plan: dict[str, Any]) -> None:

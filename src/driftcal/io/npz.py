@@ -1,0 +1,155 @@
+"""Reading ``.npy`` and ``.npz`` files. Nothing is unpickled, and no header makes this use more memory than the file justifies."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import os
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driftcal.errors import DataError, DriftcalError
+from driftcal.io.paths import AnyPath, as_path, is_remote
+from driftcal.io.unpacked_size import check_unpacked_size
+from driftcal.types import Array
+
+#: Names under which files hold inputs, logits and labels, the usual name first.
+INPUT_NAMES = ("x", "images", "inputs", "features", "data", "X", "x_test", "x_val")
+LOGIT_NAMES = ("logits", "scores")
+LABEL_NAMES = ("y", "labels", "label", "targets", "Y", "y_test", "y_val")
+
+#: Bytes that any file may unpack to.
+ALWAYS_ALLOWED = 1 << 30
+#: How many times its own size a larger file may unpack to. Images with much black compress about 20 times.
+MAX_RATIO = 100.0
+
+_WAY_OUT = "Write it with numpy.savez(path, name=array), text as text and not as Python objects."
+
+
+@dataclass(frozen=True)
+class ArrayFile:
+    """A ``.npz`` file with named arrays, or a ``.npy`` file with a single one. An array is read when it is asked for.
+
+    Parameters
+    ----------
+    path
+        The file.
+    names
+        The names of its arrays; () for a ``.npy`` file.
+    is_npy
+        Whether it is a ``.npy`` file.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    is_npy: bool
+
+    def get(self, *names: str) -> Array | None:
+        """The first array that has one of `names`; None if there is none."""
+        name = next((name for name in names if name in self.names), None)
+        if name is None:
+            return None
+        with _explained(self.path), self.path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+            member = archive.getinfo(f"{name}.npy")
+            with archive.open(member) as file:
+                return _read_array(file, member.file_size, f"array {name!r}")
+
+    def find(self, names: Sequence[str], what: str, way_out: str = "Rename the array that holds them.") -> Array:
+        """The first array that has one of `names`; the error says `what` it should hold."""
+        array = self.get(*names)
+        if array is None:
+            raise DataError(
+                f"{str(self.path)!r} must hold an array named {names[0]!r} with {what}; it holds {self._contents()}. {way_out}"
+            )
+        return array
+
+    def single(self) -> Array:
+        """The only array of the file; a memory map for a ``.npy`` file on this machine."""
+        if self.is_npy:
+            return _read_npy(self.path)
+        if len(self.names) != 1:
+            raise DataError(f"{str(self.path)!r} must hold a single array; it holds {self._contents()}. {_WAY_OUT}")
+        return self.find(self.names, "the array")
+
+    def _contents(self) -> str:
+        return "a single array without a name" if self.is_npy else ", ".join(map(repr, self.names)) or "no array"
+
+
+def open_arrays(path: AnyPath, *, max_ratio: float = MAX_RATIO) -> ArrayFile:
+    """Open a ``.npy`` or ``.npz`` file; its content decides which of them it is.
+
+    A file that declares more than 1 GiB and more than `max_ratio` times its own size is refused.
+
+    >>> import tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "val.npz")
+    >>> np.savez(path, x=np.zeros((3, 2)), y=np.arange(3))
+    >>> file = open_arrays(path)
+    >>> file.names, file.find(LABEL_NAMES, "labels")
+    (('x', 'y'), array([0, 1, 2]))
+    """
+    file_path = as_path(path)
+    with _explained(file_path), file_path.open("rb") as stream:
+        magic = stream.read(6)
+        if magic == b"\x93NUMPY":
+            return ArrayFile(file_path, (), is_npy=True)
+        if not magic.startswith(b"PK"):
+            raise ValueError("it does not begin like one")
+        with zipfile.ZipFile(stream) as archive:
+            members = archive.infolist()
+    check_unpacked_size(
+        file_path, sum(member.file_size for member in members), always_allowed=ALWAYS_ALLOWED, max_ratio=max_ratio,
+        error=DataError, way_out="If it is yours, write it without compression: numpy.savez.",
+    )  # fmt: skip
+    names = [member.filename.removesuffix(".npy") for member in members if member.filename.endswith(".npy")]
+    return ArrayFile(file_path, tuple(names), is_npy=False)
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {str(path)!r}.") from error
+    except DriftcalError:
+        raise
+    except Exception as error:  # damaged files fail in many ways: in zipfile, in zlib, in numpy's parser of headers
+        raise DataError(f"{str(path)!r} must be a .npy or .npz file of plain arrays; {error}. {_WAY_OUT}") from error
+
+
+def _read_npy(path: Path) -> Array:
+    with _explained(path):
+        if is_remote(path):
+            content = path.read_bytes()
+            return _read_array(io.BytesIO(content), len(content), "the array")
+        with path.open("rb") as stream:
+            _check_header(stream, os.fstat(stream.fileno()).st_size, "the array")
+        mapped: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+        return mapped
+
+
+def _read_array(stream: Any, size: int, name: str) -> Array:
+    """The array in a stream of `size` bytes."""
+    _check_header(stream, size, name)
+    stream.seek(0)
+    array: Array = np.lib.format.read_array(stream, allow_pickle=False)
+    return array
+
+
+def _check_header(stream: Any, size: int, name: str) -> None:
+    """Refuse a header that declares Python objects, or more bytes than follow it."""
+    version = np.lib.format.read_magic(stream)
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read_header(stream)
+    if dtype.hasobject:
+        raise ValueError(f"{name} holds Python objects")
+    if not shape:
+        raise ValueError(f"{name} is a single number without an axis of samples")
+    declared, available = math.prod(shape) * dtype.itemsize, size - stream.tell()
+    if declared > available:
+        raise ValueError(f"{name} is cut off: its header declares {declared:,} bytes, {available:,} follow")

@@ -1,0 +1,34 @@
+"""A bound on the unpacked size of a file: an archive of a megabyte could otherwise take gigabytes of memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from driftcal.errors import DriftcalError
+
+
+def check_unpacked_size(
+    path: Path, unpacked: int, *, always_allowed: int, max_ratio: float, error: type[DriftcalError], way_out: str
+) -> None:
+    """Refuse a file that unpacks to far more than its own size.
+
+    Parameters
+    ----------
+    path
+        The file.
+    unpacked
+        The bytes that its headers declare.
+    always_allowed
+        Bytes that every file may unpack to.
+    max_ratio
+        How many times its own size a larger file may unpack to.
+    error, way_out
+        The error to raise, and its advice.
+    """
+    size = path.stat().st_size
+    limit = max(always_allowed, max_ratio * size)
+    if unpacked > limit:
+        raise error(
+            f"{str(path)!r} must unpack to at most {limit / 1e6:,.0f} MB for its {size / 1e6:,.1f} MB; it declares "
+            f"{unpacked / 1e6:,.0f} MB. {way_out}"
+        )
