@@ -42,7 +42,7 @@ def search(arguments: argparse.Namespace) -> dict[str, PerturbationLevels]:
 
     levels = {}
     for name, options in SOLVERS.items():
-        levels[name] = find_levels(logits, collector.labels, seed=arguments.seed, **options)
+        levels[name] = find_levels(logits, collector.labels, random_state=arguments.seed, **options)
         print(f"{name}\n{levels[name]!r}", flush=True)
     return levels
 

@@ -1,7 +1,7 @@
-"""Algorithm 1: the noise levels whose accuracies step evenly from the clean model down to chance.
+"""Algorithm 1: the perturbation levels whose accuracies step evenly from the clean accuracy down to chance.
 
-Tomani et al. 2021, Algorithm 1. The paper searches each level by itself with Nelder–Mead and fresh noise. Here the noise
-is a fixed function of (seed, sample), so accuracy(level) is one fixed curve, and every evaluation serves all levels.
+Tomani et al. 2021, Algorithm 1. The paper searches each level by itself with Nelder-Mead and fresh noise. Here the noise is
+a fixed function of (seed, sample index), so accuracy(level) is one fixed curve, and every evaluation serves all levels.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 
 from driftcal.core.images import as_seed
 from driftcal.errors import InputError, UnknownName
-from driftcal.shifts.levels.search import Evaluate, Level, PerturbationLevels, Search
+from driftcal.shifts.levels.search import Evaluate, LevelSearch, PerturbationLevel, PerturbationLevels
 from driftcal.shifts.levels.solvers import SOLVERS
-from driftcal.types import AnyArray, Array
+from driftcal.types import AnyArray, Indices
 
-__all__ = ["Evaluate", "Level", "PerturbationLevels", "find_levels"]
+__all__ = ["Evaluate", "PerturbationLevel", "PerturbationLevels", "find_levels"]
 
 
 def find_levels(
@@ -27,54 +27,87 @@ def find_levels(
     n_classes: int | None = None,
     n_samples: int | None = None,
     tolerance: float = 0.01,
-    start: float = 0.0025,
-    largest: float = math.inf,
+    first_level: float = 0.0025,
+    max_level: float = math.inf,
     solver: str = "curve",
     subsample: int | None = None,
-    seed: int = 0,
-    max_tries: int = 8,
+    random_state: int = 0,
 ) -> PerturbationLevels:
-    """Find the levels at which accuracy takes `n_levels` evenly spaced values from the clean one down to 1 / classes.
+    """Find the levels at which accuracy takes `n_levels` evenly spaced values from the clean accuracy down to 1 / classes.
 
-    `evaluate(level, rows)` shifts the rows (None: all of them) by `level`, always with the same seed, and returns the
-    model's logits; without `labels` it returns the accuracy itself, and `n_classes` and `n_samples` are needed.
-    Any shift whose level is a number from 0 up will do; `start` is the first level tried, `largest` the last allowed.
+    Works for any shift whose level is a number from 0 up.
 
-    ``solver="curve"`` (default) keeps one accuracy–level curve for all targets. `subsample` rows may find its shape
-    first, which costs a fraction of a pass; the levels are then corrected on all rows. ``solver="nelder-mead"`` follows
-    the paper: each target by itself, from the last one's level. An evaluated level within `tolerance` of a target is
-    used as it is, its logits too.
+    Parameters
+    ----------
+    evaluate : callable
+        ``evaluate(level, indices)`` shifts the samples at `indices` (None: all samples) by `level`, always with the same
+        seed, and returns the model's logits. Without `labels` it returns the accuracy itself.
+    labels : array of class numbers, optional
+        The correct classes of all samples.
+    n_levels : int
+        Number of levels, the clean one included. The paper takes 10.
+    n_classes, n_samples : int, optional
+        Needed without `labels`.
+    tolerance : float
+        An evaluated level whose accuracy is this close to a target is used as it is, with its logits.
+    first_level, max_level : float
+        The first level that is tried, and the largest that is allowed.
+    solver : {"curve", "nelder-mead"}
+        ``"curve"`` keeps one accuracy-level curve for all targets. ``"nelder-mead"`` follows the paper: it searches each
+        target by itself, starting from the level of the target before.
+    subsample : int, optional
+        Estimate the curve on so many samples first, which costs a fraction of a pass. The levels are then corrected on all
+        samples. Only ``"curve"`` uses it.
+    random_state : int
+        Seed of the choice of the subsample.
 
-    Where chance is out of reach the ladder ends at the lowest accuracy that is: when this costs more than the last
-    level, the targets are spaced down to it instead. A model at chance gets the clean level only. `notes` says so.
+    Returns
+    -------
+    PerturbationLevels
+        The levels, their logits and the cost. Where accuracy does not fall to chance, the last level is the lowest that
+        reaches the plateau. If the plateau is more than one step above chance, the targets are spaced down to it instead.
+        A model at chance gets the clean level only. `notes` says which of these happened.
 
-    >>> import numpy as np
-    >>> ladder = find_levels(lambda e, rows: 0.1 + 0.8 / (1 + e / 0.01), n_classes=10, n_samples=5000, n_levels=4)
-    >>> [round(level.accuracy, 1) for level in ladder.levels]
+    Examples
+    --------
+    >>> levels = find_levels(lambda level, indices: 0.1 + 0.8 / (1 + level / 0.01), n_classes=10, n_samples=5000, n_levels=4)
+    >>> [round(level.accuracy, 1) for level in levels.levels]
     [0.9, 0.6, 0.4, 0.1]
     """
     if isinstance(n_levels, bool) or not isinstance(n_levels, (int, np.integer)) or n_levels < 1:
         raise InputError(f"n_levels must be a whole number, 1 or more; got {n_levels!r}. The paper takes 10.")
     if not (tolerance > 0 and math.isfinite(tolerance)):
         raise InputError(f"tolerance must be a positive accuracy; got {tolerance!r}. Try 0.01.")
-    if not (0 < start < math.inf and largest >= start):
-        raise InputError(f"start must be a positive level, at most largest; got start={start!r}, largest={largest!r}.")
+    if not (0 < first_level < math.inf and max_level >= first_level):
+        raise InputError(
+            f"first_level must be positive and at most max_level; got first_level={first_level!r}, "
+            f"max_level={max_level!r}. Try first_level=0.0025."
+        )
     if solver not in SOLVERS:
         raise UnknownName.of("solver", solver, SOLVERS)
-    search = Search(evaluate, labels, n_classes, n_samples, tolerance)
+    search = LevelSearch(
+        evaluate,
+        labels,
+        n_levels=int(n_levels),
+        n_classes=n_classes,
+        n_samples=n_samples,
+        tolerance=tolerance,
+        first_level=first_level,
+        max_level=max_level,
+    )
     search.measure(0.0)
-    search.describe()
-    if n_levels > 1 and not search.at_chance():
-        rows = None
-        if subsample is not None and solver == "curve" and subsample < search.n:
-            rows = _some_rows(search.n, subsample, seed)
-        SOLVERS[solver](search, int(n_levels), start, largest, max_tries, rows)
+    search.note_single_class()
+    if n_levels > 1 and not search.is_at_chance():
+        if subsample is not None and solver == "curve" and subsample < search.n_samples:
+            search.subsample = _draw_subsample(search.n_samples, subsample, random_state)
+        SOLVERS[solver](search)
     else:
-        search.targets = [search.clean]
+        search.targets = [search.clean_accuracy]
     return search.result(solver)
 
 
-def _some_rows(n: int, subsample: int, seed: int) -> Array:
-    if subsample < 1:
-        raise InputError(f"subsample must be a number of rows, 1 or more; got {subsample!r}. Leave it out to use all.")
-    return np.sort(np.random.default_rng(as_seed(seed)).permutation(n)[:subsample])
+def _draw_subsample(n_samples: int, size: int, random_state: int) -> Indices:
+    if size < 1:
+        raise InputError(f"subsample must be a number of samples, 1 or more; got {size!r}. Leave it out to use all.")
+    generator = np.random.default_rng(as_seed(random_state, "random_state"))
+    return np.sort(generator.permutation(n_samples)[:size])

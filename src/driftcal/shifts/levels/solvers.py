@@ -1,4 +1,4 @@
-"""How the levels are found: on one shared curve, or one by one with Nelder–Mead as in the paper."""
+"""The two searches for perturbation levels: one shared accuracy curve, or Nelder-Mead for each level as in the paper."""
 
 from __future__ import annotations
 
@@ -8,137 +8,143 @@ from collections.abc import Callable
 
 import numpy as np
 
-from driftcal.shifts.levels.curve import Curve
-from driftcal.shifts.levels.search import Search
-from driftcal.types import Array
+from driftcal.shifts.levels.curve import AccuracyCurve
+from driftcal.shifts.levels.search import LevelSearch
+from driftcal.types import Array, Indices
+
+#: Evaluations for one target; four times as many for Nelder-Mead, which shares none between targets.
+_MAX_TRIES = 8
 
 
-def _down_to_the_floor(
-    curve: Curve, measure: Callable[[float], float], s: Search, start: float, largest: float
-) -> float:
-    """Raise the level until accuracy is at chance or stops falling; the floor that was reached."""
-    level, still = start, 0
+def _solve_by_curve(search: LevelSearch) -> None:
+    n_levels, max_level = search.n_levels, search.max_level
+    curve = AccuracyCurve(search.chance, {0.0: search.clean_accuracy})
+    estimate = None if search.subsample is None else _estimate_curve(search, search.subsample)
+    start = search.first_level
+    if estimate is not None:
+        start = estimate.bracket(search.chance + search.tolerance)[1]
+        start = min(start if math.isfinite(start) else max(estimate.points), max_level)
+    plateau = _descend(curve, lambda level: search.measure(level, n_levels - 1), search, start)
+    if plateau > search.clean_accuracy - search.tolerance:
+        search.notes.append(
+            f"accuracy does not fall: {search.clean_accuracy:.3f} without the shift, {plateau:.3f} or more up to level "
+            f"{max(curve.points):.4g}; only the clean level is used"
+        )
+        search.targets = [search.clean_accuracy]
+        return
+    search.set_targets(plateau, max(curve.points))
+    targets = search.targets
+    tries = dict.fromkeys(range(1, n_levels - 1), 0)
+    while unmet := [
+        i for i in tries if tries[i] < _MAX_TRIES and not search.is_met(i) and not _is_jump(curve, targets[i])
+    ]:
+        # the target farthest from any measured accuracy says most about the curve
+        measured = np.array(list(curve.points.values()))
+        i = max(unmet, key=lambda k: float(np.min(np.abs(measured - targets[k]))))
+        tries[i] += 1
+        if estimate is not None and tries[i] == 1:
+            level = _corrected_level(curve, estimate, targets[i])
+        else:
+            level = curve.level_for(targets[i])
+        level = _inside_bracket(curve, level, targets[i])
+        curve.points[level] = search.measure(min(level, max_level), i)
+    _lower_last_level(search)
+
+
+def _descend(curve: AccuracyCurve, measure: Callable[[float], float], search: LevelSearch, start: float) -> float:
+    """Raise the level until accuracy is at chance or stops falling; the lowest accuracy, at least chance."""
+    level, steps_without_fall = start, 0
     while True:
         lowest = min(curve.points.values())
         accuracy = measure(level)
-        curve.add(level, accuracy)
-        if accuracy <= s.chance + s.tolerance or level >= largest:
+        curve.points[level] = accuracy
+        if accuracy <= search.chance + search.tolerance or level >= search.max_level:
             break
-        fell = lowest - accuracy > max(s.tolerance / 2, s.standard_error(accuracy))
-        still = 0 if fell else still + 1
-        seen = curve.points[0.0] - min(lowest, accuracy) > 2 * max(s.tolerance, s.standard_error(accuracy))
-        # after a fall, one step of 4 without another is the floor; before any, the start may just be far too small
-        if still >= (1 if seen else 6):
+        error = search.standard_error(accuracy)
+        falls = lowest - accuracy > max(search.tolerance / 2, error)
+        steps_without_fall = 0 if falls else steps_without_fall + 1
+        has_fallen = curve.points[0.0] - min(lowest, accuracy) > 2 * max(search.tolerance, error)
+        # after a fall, one step without another is the plateau; before any, the first level may just be far too small
+        if steps_without_fall >= (1 if has_fallen else 6):
             break
-        wish = curve.level_for(s.chance + s.tolerance / 2) if seen and fell else 0.0
-        level = min(max(wish, level * (4 if seen else 16)), largest)
-    return max(min(curve.points.values()), s.chance)
+        predicted = curve.level_for(search.chance + search.tolerance / 2) if has_fallen and falls else 0.0
+        level = min(max(predicted, level * (4 if has_fallen else 16)), search.max_level)
+    return max(min(curve.points.values()), search.chance)
 
 
-def _solve_by_curve(s: Search, n_levels: int, start: float, largest: float, max_tries: int, rows: Array | None) -> None:
-    curve = Curve(s.chance, {0.0: s.clean})
-    guide = None if rows is None else _sketch(s, n_levels, start, largest, rows)
-    if guide is not None:
-        start = guide.around(s.chance + s.tolerance)[1]
-        start = min(start if math.isfinite(start) else max(guide.points), largest)
-    floor = _down_to_the_floor(curve, lambda level: s.measure(level, n_levels - 1), s, start, largest)
-    if floor > s.clean - s.tolerance:
-        s.notes.append(
-            f"accuracy does not fall: {s.clean:.3f} without the shift, {floor:.3f} or more up to level "
-            f"{max(curve.points):.4g}; only the clean level is used"
-        )
-        s.targets = [s.clean]
-        return
-    s.space(n_levels, floor, max(curve.points))
-    tries = dict.fromkeys(range(1, n_levels - 1), 0)
-    while open_ := [i for i in tries if tries[i] < max_tries and not s.met(i) and _gap_is_wide(curve, s.targets[i])]:
-        # the target farthest from any measured accuracy teaches most about the curve
-        known = np.array(list(curve.points.values()))
-        i = max(open_, key=lambda k: float(np.min(np.abs(known - s.targets[k]))))
-        helped = guide if tries[i] == 0 else None
-        tries[i] += 1
-        level = _between(curve, _aim(curve, helped, s.targets[i]), s.targets[i])
-        curve.add(level, s.measure(min(level, largest), i))
-    _tighten(s, curve)
+def _is_jump(curve: AccuracyCurve, target: float) -> bool:
+    """Whether accuracy jumps over the target between two levels at most 1 % apart."""
+    low, high = curve.bracket(target)
+    return high <= 1.01 * low
 
 
-def _gap_is_wide(curve: Curve, target: float) -> bool:
-    """False when accuracy jumps over the target between two levels 1 % apart."""
-    low, high = curve.around(target)
-    return high > 1.01 * low
-
-
-def _aim(curve: Curve, guide: Curve | None, target: float) -> float:
-    """The level to try: from the measured curve, or from a sketch of it shifted by what it was off nearby."""
-    if guide is None:
-        return curve.level_for(target)
+def _corrected_level(curve: AccuracyCurve, estimate: AccuracyCurve, target: float) -> float:
+    """The level to try, from the curve of the subsample corrected by its errors at the measured levels."""
     levels = sorted(curve.points, key=lambda level: curve.points[level])
     measured = [curve.points[level] for level in levels]
-    off = float(np.interp(target, measured, [curve.points[x] - guide.accuracy_at(x) for x in levels]))
-    return guide.level_for(target - off)
+    error = float(np.interp(target, measured, [curve.points[level] - estimate.accuracy_at(level) for level in levels]))
+    return estimate.level_for(target - error)
 
 
-def _between(curve: Curve, level: float, target: float) -> float:
-    """`level` if it lies where the curve must pass the target, else the middle of that gap."""
-    low, high = curve.around(target)
+def _inside_bracket(curve: AccuracyCurve, level: float, target: float) -> float:
+    """`level` if the curve must pass the target around it, else the middle of the bracket where it must."""
+    low, high = curve.bracket(target)
     if low < level < high:
         return level
     return math.sqrt(max(low, high / 16) * high) if math.isfinite(high) else 4 * low
 
 
-def _sketch(s: Search, n_levels: int, start: float, largest: float, rows: Array) -> Curve:
-    """The curve as some of the rows see it: down to its floor, then one point for each target without one nearby."""
-    guide = Curve(s.chance, {0.0: s.sketch(0.0, rows)})
-    floor = _down_to_the_floor(guide, lambda level: s.sketch(level, rows), s, start, largest)
-    step = (guide.points[0.0] - floor) / (n_levels - 1)
-    for target in np.linspace(guide.points[0.0], floor, n_levels)[1:-1]:
-        if min(abs(a - target) for a in guide.points.values()) > step / 2:
-            level = _between(guide, guide.level_for(float(target)), float(target))
-            guide.add(level, s.sketch(level, rows))
-    return guide
+def _estimate_curve(search: LevelSearch, subsample: Indices) -> AccuracyCurve:
+    """The curve on the subsample: down to its plateau, then one point for each target without one nearby."""
+    curve = AccuracyCurve(search.chance, {0.0: search.measure_on(subsample, 0.0)})
+    plateau = _descend(curve, lambda level: search.measure_on(subsample, level), search, search.first_level)
+    step = (curve.points[0.0] - plateau) / (search.n_levels - 1)
+    for target in np.linspace(curve.points[0.0], plateau, search.n_levels)[1:-1]:
+        if min(abs(accuracy - target) for accuracy in curve.points.values()) > step / 2:
+            level = _inside_bracket(curve, curve.level_for(float(target)), float(target))
+            curve.points[level] = search.measure_on(subsample, level)
+    return curve
 
 
-def _tighten(s: Search, curve: Curve) -> None:
-    """A last level far beyond the one before only adds noise: try twice to reach the same accuracy with less."""
+def _lower_last_level(search: LevelSearch) -> None:
+    """Try twice to reach the last target at a lower level, if the last level is far beyond the one before."""
     for _ in range(2):
-        last, before = s.best_for(s.targets[-1]), s.best_for(s.targets[-2])
+        last, before = search.best_for(search.targets[-1]), search.best_for(search.targets[-2])
         if before <= 0 or last <= 64 * before:
             return
-        level = math.sqrt(last * before)
-        curve.add(level, s.measure(level, len(s.targets) - 1))
+        search.measure(math.sqrt(last * before), len(search.targets) - 1)
 
 
-def _solve_by_nelder_mead(
-    s: Search, n_levels: int, start: float, largest: float, max_tries: int, rows: Array | None
-) -> None:
+def _solve_by_nelder_mead(search: LevelSearch) -> None:
     from scipy.optimize import minimize
 
-    s.targets = [float(t) for t in np.linspace(s.clean, s.chance, n_levels)]
-    level = start
-    for i in range(1, n_levels):
-        target = s.targets[i]
+    search.targets = [float(t) for t in np.linspace(search.clean_accuracy, search.chance, search.n_levels)]
+    level = search.first_level
+    for i in range(1, search.n_levels):
+        target = search.targets[i]
 
-        def miss(x: Array, i: int = i, target: float = target) -> float:
-            gap = abs(s.measure(min(max(float(x[0]), 0.0), largest), i) - target)
-            if gap <= s.tolerance:
+        def deviation(x: Array, i: int = i, target: float = target) -> float:
+            accuracy = search.measure(min(max(float(x[0]), 0.0), search.max_level), i)
+            if abs(accuracy - target) <= search.tolerance:
                 raise StopIteration
-            return gap
+            return abs(accuracy - target)
 
+        options = {
+            "initial_simplex": [[level], [1.5 * level]],
+            "maxfev": 4 * _MAX_TRIES,
+            "xatol": 0,
+            "fatol": 0,
+        }
         with contextlib.suppress(StopIteration):
-            minimize(
-                miss,
-                [level],
-                method="Nelder-Mead",
-                options={"initial_simplex": [[level], [1.5 * level]], "maxfev": 4 * max_tries, "xatol": 0, "fatol": 0},
-            )
-        level = max(s.best_for(target), 1e-12) if s.best_for(target) > 0 else level
-    floor = min(s.accuracy.values())
-    if floor > s.chance + s.tolerance:
-        s.notes.append(f"chance ({s.chance:.3f}) was not reached: the lowest accuracy found is {floor:.3f}")
+            minimize(deviation, [level], method="Nelder-Mead", options=options)
+        level = max(search.best_for(target), 1e-12) if search.best_for(target) > 0 else level
+    lowest = min(search.accuracies.values())
+    if lowest > search.chance + search.tolerance:
+        search.notes.append(f"chance ({search.chance:.3f}) was not reached: the lowest accuracy found is {lowest:.3f}")
 
 
-#: name -> solver(search, n_levels, start, largest, max_tries, rows of the subsample)
-SOLVERS: dict[str, Callable[[Search, int, float, float, int, Array | None], None]] = {
+#: name -> solver(search)
+SOLVERS: dict[str, Callable[[LevelSearch], None]] = {
     "curve": _solve_by_curve,
     "nelder-mead": _solve_by_nelder_mead,
 }
