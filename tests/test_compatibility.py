@@ -86,12 +86,12 @@ def test_monitors_of_0_1():
     folder = OLD / "pipeline"
     monitor = driftcal.Monitor.load(folder / "monitor.safetensors", folder / "tuned-ts.safetensors")
     expected = json.loads((folder / "expected.json").read_text())["monitor"]
-    assert monitor.rows == expected["rows"]
-    assert len(monitor.waiting) == expected["waiting"]
+    assert monitor.n_samples == expected["rows"]
+    assert len(monitor.pending) == expected["waiting"]
     for window, numbers in zip(monitor.windows(), expected["windows"], strict=True):
-        assert window.rows == numbers["rows"]
+        assert window.n_samples == numbers["rows"]
         assert window.confidence == pytest.approx(numbers["confidence"], abs=1e-12)
         assert window.accuracy == pytest.approx(numbers["accuracy"], abs=1e-12)
         assert (window.labelled is None) == (numbers["labelled"] is None)
         for name, value in (numbers["labelled"] or {}).items():
-            assert window.labelled[name] == pytest.approx(value, abs=1e-12)
+            assert getattr(window.labelled, {"rows": "n_samples"}.get(name, name)) == pytest.approx(value, abs=1e-12)

@@ -26,7 +26,7 @@ ROWS = 500
 
 def windows(monitor: Monitor, logits: np.ndarray) -> list:
     """The reports of consecutive windows of one condition."""
-    fresh = Monitor(monitor.calibrator, drift_reference=monitor.drift_reference, every=ROWS)
+    fresh = Monitor(monitor.calibrator, drift_reference=monitor.drift_reference, window_size=ROWS)
     fresh.update(logits)
     return fresh.windows()
 
@@ -50,7 +50,7 @@ def main() -> None:
         drift_reference = DriftReference.of(
             list(ladder), val, calibrator, temperature=clean_temperature(ladder[0], val)
         )
-        monitor = Monitor(calibrator, drift_reference=drift_reference, every=ROWS)
+        monitor = Monitor(calibrator, drift_reference=drift_reference, window_size=ROWS)
         seen = [windows(monitor, z) for _, _, z in conditions]
         for name in ESTIMATORS if method == "irm" else ("confidence",):
             found = np.array([[w.estimates[name] for w in row] for row in seen])
@@ -66,11 +66,11 @@ def main() -> None:
             chosen = drift_reference.estimator
             inside = np.mean(
                 [
-                    [w.interval[0] <= t <= w.interval[1] for w, t in zip(row, true, strict=True)]
+                    [w.accuracy_interval[0] <= t <= w.accuracy_interval[1] for w, t in zip(row, true, strict=True)]
                     for row, true in zip(seen, truth, strict=True)
                 ]
             )
-            width = np.mean([[w.interval[1] - w.interval[0] for w in row] for row in seen])
+            width = np.mean([[w.accuracy_interval[1] - w.accuracy_interval[0] for w in row] for row in seen])
             states = {}
             for row, true in zip(seen, truth, strict=True):
                 for w, t in zip(row, true, strict=True):

@@ -1,4 +1,4 @@
-"""The command as a service: stopped, restarted, quiet, or started wrongly."""
+"""The command as a service: stopped, restarted, on a quiet stream, or with wrong options."""
 
 import io
 import json
@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 from driftcal.cli import main
-from driftcal.cli.monitor import _stoppable
-from driftcal.monitor import lines
+from driftcal.cli.monitor import _stop_on_signals
+from driftcal.monitor import line_reader
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.stream import Batch, json_batches
-from driftcal.monitor.watch import PAUSE, Watch
+from driftcal.monitor.service import WRITE_INTERVAL, MonitorService
+from driftcal.monitor.stream_reader import StreamBatch, json_batches
 
 
 @pytest.fixture(scope="module")
-def artefact(world, tmp_path_factory):
+def artefact(scenario, tmp_path_factory):
     path = tmp_path_factory.mktemp("artefact") / "cal.safetensors"
-    notes = {"profile": world.drift_reference.to_dict(), "class_names": ["cat", "dog", "eel"]}
-    world.calibrator.save(path, notes=notes)
+    notes = {"profile": scenario.drift_reference.to_dict(), "class_names": ["cat", "dog", "eel"]}
+    scenario.calibrator.save(path, notes=notes)
     return path
 
 
@@ -35,8 +35,8 @@ def command(*words, capsys):
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such signals")
 @pytest.mark.parametrize("stop", ["SIGTERM", "SIGHUP"])
-def test_a_stopped_service_writes_what_it_saw(world, artefact, tmp_path, stop):
-    logits, _ = world.sample(60)
+def test_a_stopped_service_writes_its_state(scenario, artefact, tmp_path, stop):
+    logits, _ = scenario.sample(60)
     state = tmp_path / "state.safetensors"
     words = [
         sys.executable,
@@ -44,7 +44,7 @@ def test_a_stopped_service_writes_what_it_saw(world, artefact, tmp_path, stop):
         "driftcal",
         "monitor",
         str(artefact),
-        "--every",
+        "--window-size",
         "50",
         "--json",
         "--state",
@@ -52,32 +52,32 @@ def test_a_stopped_service_writes_what_it_saw(world, artefact, tmp_path, stop):
     ]
     data = b"".join(json.dumps({"logits": row.tolist()}).encode() + b"\n" for row in logits)
     number = getattr(signal, stop)
-    ignored = signal.signal(number, signal.SIG_DFL)  # under nohup the command would heed no SIGHUP, and rightly so
+    ignored = signal.signal(number, signal.SIG_DFL)  # under nohup the command ignores SIGHUP, as it should
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(words, **pipes)
     signal.signal(number, ignored)
     with process:
         process.stdin.write(data)
         process.stdin.flush()
-        assert json.loads(process.stdout.readline())["rows"] >= 50  # read, and the stream stays open
+        assert json.loads(process.stdout.readline())["n_samples"] >= 50  # read, and the stream stays open
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0
     assert b"stopped" in err
-    assert json.loads(out.splitlines()[-1])["summary"]["rows"] == 60
-    assert Monitor.load(state, artefact).rows == 60
+    assert json.loads(out.splitlines()[-1])["summary"]["n_samples"] == 60
+    assert Monitor.load(state, artefact).n_samples == 60
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no such signals")
-def test_signals_mean_what_they_meant_afterwards():
+def test_signal_handlers_are_restored():
     before = signal.getsignal(signal.SIGTERM)
     ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
     try:
-        with _stoppable():
+        with _stop_on_signals():
             signal.raise_signal(signal.SIGHUP)
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGTERM)
-            signal.raise_signal(signal.SIGTERM)  # impatience does not disturb the writing
+            signal.raise_signal(signal.SIGTERM)  # a second signal does not interrupt the writing
         assert signal.getsignal(signal.SIGTERM) == before
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
@@ -85,92 +85,92 @@ def test_signals_mean_what_they_meant_afterwards():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows cannot tell whether a pipe is quiet")
-def test_a_quiet_stream_gives_its_reader_time(monkeypatch):
-    monkeypatch.setattr(lines, "QUIET", 0.01)
+def test_a_quiet_stream_does_not_block_its_reader(monkeypatch):
+    monkeypatch.setattr(line_reader, "QUIET_SECONDS", 0.01)
     end, begin = os.pipe()
     with open(end, "rb") as stream:
         batches = json_batches(stream, "logits")
         os.write(begin, b'{"logits": [1, 2, 3]}\n{"logits": [1,')
         assert next(batches).scores == [[1, 2, 3]]
-        assert next(batches) == Batch()
+        assert next(batches) == StreamBatch()
         os.write(begin, b" 5, 6]}")
-        assert next(batches) == Batch()
+        assert next(batches) == StreamBatch()
         os.close(begin)
         assert [batch.scores for batch in batches] == [[[1, 5, 6]]]
 
 
-def test_a_quiet_stream_is_written(world, tmp_path):
+def test_a_quiet_stream_is_written(scenario, tmp_path):
     state, now = tmp_path / "state.safetensors", [0.0]
     written = []
 
     def batches():
-        yield Batch(world.sample(30)[0])
+        yield StreamBatch(scenario.sample(30)[0])
         written.append(state.exists())
-        now[0] += 2 * PAUSE
-        yield Batch()
-        written.append(Monitor.load(state, world.calibrator, drift_reference=world.drift_reference).rows)
+        now[0] += 2 * WRITE_INTERVAL
+        yield StreamBatch()
+        written.append(Monitor.load(state, scenario.calibrator, drift_reference=scenario.drift_reference).n_samples)
         state.unlink()
-        now[0] += 2 * PAUSE
-        yield Batch()
+        now[0] += 2 * WRITE_INTERVAL
+        yield StreamBatch()
         written.append(state.exists())  # nothing new, nothing written
 
-    list(Watch(world.monitor(), state, clock=lambda: now[0]).run(batches()))
+    list(MonitorService(scenario.monitor(), state, clock=lambda: now[0]).run(batches()))
     assert written == [False, 30, False]
 
 
-def test_a_state_goes_on_with_its_own_settings(world, artefact, tmp_path, capsys):
+def test_a_state_continues_with_its_own_settings(scenario, artefact, tmp_path, capsys):
     p = np.full((60, 3), [0.2, 0.3, 0.5])
     np.savez(tmp_path / "p.npz", probabilities=p)
     state = tmp_path / "state.safetensors"
-    goes_on = (artefact, tmp_path / "p.npz", "--state", state, "-q")
-    first = command(*goes_on, "--inputs", "probabilities", "--every", "1h", capsys=capsys)
+    continued = (artefact, tmp_path / "p.npz", "--state", state, "-q")
+    first = command(*continued, "--score-type", "probabilities", "--window-size", "1h", capsys=capsys)
     assert first[0] == 0
     np.savez(tmp_path / "p.npz", probabilities=p, time=np.full(60, "2026-01-01", "datetime64[D]"))
-    assert command(*goes_on, "--every", "60m", capsys=capsys)[0] == 0
-    assert Monitor.load(state, artefact).rows == 60
-    for words in (("--inputs", "logits"), ("--every", "500"), ("--low", "0.3"), ("--estimator", "atc"), ("--false-alarm", "0.1")):  # fmt: skip
-        code, _, err = command(*goes_on, *words, capsys=capsys)
+    assert command(*continued, "--window-size", "60m", capsys=capsys)[0] == 0
+    assert Monitor.load(state, artefact).n_samples == 60
+    for words in (("--score-type", "logits"), ("--window-size", "500"), ("--low-confidence", "0.3"), ("--estimator", "atc"), ("--false-alarm-rate", "0.1")):  # fmt: skip
+        code, _, err = command(*continued, *words, capsys=capsys)
         assert code == 2
         assert words[0] in err
         assert "must be that of the state" in err
-    assert Monitor.load(state, artefact).rows == 60
+    assert Monitor.load(state, artefact).n_samples == 60
 
 
-def test_a_count_of_rows_does_not_go_on_as_time(world, artefact, tmp_path, capsys):
-    np.save(tmp_path / "rows.npy", world.sample(60)[0])
-    words = (artefact, tmp_path / "rows.npy", "--state", tmp_path / "state.safetensors", "-q")
-    assert command(*words, "--every", "60", capsys=capsys)[0] == 0
-    code, _, err = command(*words, "--every", "60s", capsys=capsys)
+def test_a_count_of_samples_does_not_continue_as_time(scenario, artefact, tmp_path, capsys):
+    np.save(tmp_path / "samples.npy", scenario.sample(60)[0])
+    words = (artefact, tmp_path / "samples.npy", "--state", tmp_path / "state.safetensors", "-q")
+    assert command(*words, "--window-size", "60", capsys=capsys)[0] == 0
+    code, _, err = command(*words, "--window-size", "60s", capsys=capsys)
     assert code == 2
-    assert "must be that of the state, 60 rows; it is 60s" in err
+    assert "must be that of the state, 60 samples; it is 60s" in err
 
 
-def test_a_missing_file_is_said_before_the_first_is_read(world, artefact, tmp_path, capsys):
-    np.save(tmp_path / "there.npy", world.sample(60)[0])
+def test_a_missing_file_is_reported_before_the_first_is_read(scenario, artefact, tmp_path, capsys):
+    np.save(tmp_path / "there.npy", scenario.sample(60)[0])
     state = tmp_path / "state.safetensors"
     for wrong, fact in ((tmp_path / "nothere.npz", "there is no such file"), (tmp_path, "it is a folder")):
         code, out, err = command(artefact, tmp_path / "there.npy", wrong, "--state", state, capsys=capsys)
         assert (code, out, err.count("\n")) == (1, "", 1)
-        assert f"{wrong} must be a file of rows; {fact}" in err
+        assert f"{wrong} must be a file of samples; {fact}" in err
         assert not state.exists()
 
 
-def test_the_page_and_the_figures_name_the_classes(world, artefact, tmp_path, capsys):
-    np.savez(tmp_path / "rows.npz", logits=world.sample(60)[0], y=np.full(60, "dog"))
+def test_timeline_and_prometheus_name_the_classes(scenario, artefact, tmp_path, capsys):
+    np.savez(tmp_path / "samples.npz", logits=scenario.sample(60)[0], y=np.full(60, "dog"))
     page = tmp_path / "t.html"
-    _, out, _ = command(artefact, tmp_path / "rows.npz", "--report", page, "--prometheus", "-", capsys=capsys)
+    _, out, _ = command(artefact, tmp_path / "samples.npz", "--report", page, "--prometheus", "-", capsys=capsys)
     assert "<bdi>dog</bdi>" in page.read_text()
     assert 'driftcal_predicted_share{class="dog"}' in out
-    assert "driftcal_labelled_rows_total 60.0" in out
+    assert "driftcal_labelled_samples_total 60.0" in out
 
 
-def test_labels_of_a_table_with_gaps(world, artefact, tmp_path, capsys):
+def test_labels_may_be_missing_in_a_csv_file(scenario, artefact, tmp_path, capsys):
     rows = "z0,z1,z2,label,id\n1,2,3,2.0,a\n1,2,3,,b\n1,2,3,eel,c\n"
-    (tmp_path / "rows.csv").write_text(rows)
-    _, out, _ = command(artefact, tmp_path / "rows.csv", "--json", capsys=capsys)
+    (tmp_path / "samples.csv").write_text(rows)
+    _, out, _ = command(artefact, tmp_path / "samples.csv", "--json", capsys=capsys)
     summary = json.loads(out.splitlines()[-1])["summary"]
-    assert (summary["labelled"]["rows"], summary["labelled"]["accuracy"], summary["rejected"]) == (2, 1.0, {})
+    assert (summary["labelled"]["n_samples"], summary["labelled"]["accuracy"], summary["rejected"]) == (2, 1.0, {})
     stream = io.BytesIO(b'{"logits": [1, 2, 3], "label": NaN, "id": "a"}\n{"id": "a", "label": "eel"}\n')
     monitor = Monitor(artefact)
-    list(Watch(monitor).run(json_batches(stream, "logits")))
-    assert monitor.summary().labelled["rows"] == 1
+    list(MonitorService(monitor).run(json_batches(stream, "logits")))
+    assert monitor.summary().labelled.n_samples == 1

@@ -17,12 +17,12 @@ from driftcal.cli import options
 from driftcal.cli.console import Talk, plain_numbers, printable
 
 if TYPE_CHECKING:
-    from driftcal.monitor.states import WindowReport
-    from driftcal.monitor.summary import Summary
+    from driftcal.monitor.monitor import Monitor
+    from driftcal.monitor.window_report import WindowReport
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-# Windows that a live view shows; the newest is the last line.
-_SHOWN = 15
+# Windows of the table on a terminal; the newest is the last row.
+_MAX_SHOWN = 15
 
 
 def monitor(
@@ -34,222 +34,223 @@ def monitor(
             help="Files (.npz, .npy, .csv, lines of JSON), or - for lines of JSON on stdin.", metavar="[INPUT]..."
         ),
     ] = None,
-    inputs: Annotated[
-        str, typer.Option(help="What the rows are: logits, or the model's own probabilities before calibration.")
+    score_type: Annotated[
+        str, typer.Option(help="What the samples are: logits, or probabilities of the uncalibrated model.")
     ] = "logits",
-    every: Annotated[
+    window_size: Annotated[
         str,
         typer.Option(
-            help="A window: so many rows, or so much time (90s, 15m, 1h, 1d); lines of stdin without a time have that of their arrival."
+            help="Length of a window: a number of samples, or a time (90s, 15m, 1h, 1d). "
+            "Lines of stdin without a time get the time of their arrival."
         ),
     ] = "500",
     estimator: Annotated[
         str | None,
         typer.Option(
-            help="confidence, atc, doc, ladder or middle.", show_default="the best on the ladder, chosen by tune"
+            help="Accuracy estimator: confidence, atc, doc, level-matching or atc-level-mean.",
+            show_default="the best on the validation samples, chosen by tune",
         ),
     ] = None,
-    false_alarm: Annotated[
+    false_alarm_rate: Annotated[
         float, typer.Option(help="Share of clean windows that may be called anything but ok.")
     ] = 0.001,
-    low: Annotated[float, typer.Option(help="A confidence below this is low.")] = 0.5,
+    low_confidence: Annotated[float, typer.Option(help="Confidences below this are low.")] = 0.5,
     state: Annotated[
-        Path | None, typer.Option(help="Keep everything seen in this file; go on from it where it exists.")
+        Path | None, typer.Option(help="Keep the state in this file, and continue from it if it exists.")
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Draw the timeline as one HTML page.", metavar="FILE.html")
+        Path | None, typer.Option(help="Draw the timeline as one HTML file.", metavar="FILE.html")
     ] = None,
     prometheus: Annotated[
         str | None,
-        typer.Option(help="Keep figures in Prometheus' text format in this file; - prints them in the end."),
+        typer.Option(help="Keep the numbers in Prometheus' text format in this file; - prints them at the end."),
     ] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     dry_run: options.DryRun = False,
 ) -> None:
-    """Watch a calibrated model's answers: accuracy without labels, drift, and calibration once labels come.
+    """Monitor a calibrated model: accuracy without labels, drift, and calibration once labels arrive.
 
-    Reads files or a stream of JSON lines such as {"logits": [1.2, 0.3], "time": 1700000000, "id": "a1", "label": 1};
-    only the logits (or probabilities) are needed, and a later line {"id": "a1", "label": 1} brings a label that comes
-    late. What cannot be read is counted and reported, never fatal.
+    Reads files or a stream of JSON lines such as {"logits": [1.2, 0.3], "time": 1700000000, "id": "a1", "label": 1}.
+    Only the logits (or probabilities) are needed. A later line {"id": "a1", "label": 1} adds a late label. Lines that
+    cannot be read are counted and reported; they never stop the command.
 
     \b
       driftcal monitor cal.safetensors logits.npz --report timeline.html
     \b
-    A live stream, hour by hour, that survives a restart and feeds Prometheus:
-      tail -F answers.jsonl | driftcal monitor cal.safetensors --every 1h \\
+    A live stream with windows of an hour; it survives restarts, feeds Prometheus:
+      tail -F predictions.jsonl | driftcal monitor cal.safetensors --window-size 1h \\
         --state monitor.safetensors --prometheus driftcal.prom
     \b
-    One JSON object per window, and a summary in the end:
+    One JSON object per window, and a summary at the end:
       driftcal monitor cal.safetensors logits.npy --json
     """
     from driftcal.monitor.monitor import Monitor
-    from driftcal.monitor.watch import Watch, batches_of
+    from driftcal.monitor.service import MonitorService
+    from driftcal.monitor.stream_reader import read_batches
 
-    talk = Talk(as_json, quiet)
-    span, timed = _span(every)
+    console = Talk(as_json, quiet)
+    size, timed = _parse_window_size(window_size)
     settings: dict[str, Any] = {
-        "inputs": inputs,
-        "every": span,
+        "score_type": score_type,
+        "window_size": size,
         "estimator": estimator,
-        "false_alarm": false_alarm,
-        "low": low,
+        "false_alarm_rate": false_alarm_rate,
+        "low_confidence": low_confidence,
     }
-    goes_on = state is not None and state.exists()
-    watched = Monitor.load(state, calibrator) if goes_on and state is not None else Monitor(calibrator, **settings)
-    if goes_on:
-        _same(context, settings, timed, watched)
+    paths = sources or ["-"]
+    if state is not None and state.exists():
+        monitored = Monitor.load(state, calibrator)
+        _check_settings(context, settings, timed, monitored)
+        continued = True
+    else:
+        monitored, continued = Monitor(calibrator, **settings), False
     if dry_run:
-        places = [str(place) for place in (state, report, prometheus) if place is not None and str(place) != "-"]
-        read = [place if place == "-" or Path(place).exists() else f"{place} (not there)" for place in sources or ["-"]]
-        words = [f"would read {place}" for place in read] + [f"would write {place}" for place in places]
-        talk.give({"would_read": read, "would_write": places}, *words)
+        outputs = [str(path) for path in (state, report, prometheus) if path is not None and str(path) != "-"]
+        inputs = [path if path == "-" or Path(path).exists() else f"{path} (missing)" for path in paths]
+        lines = [f"would read {path}" for path in inputs] + [f"would write {path}" for path in outputs]
+        console.give({"would_read": inputs, "would_write": outputs}, *lines)
         return
-    if goes_on:
-        talk.say(f"going on from {state} with its settings: {watched.rows:,} rows seen before")
-    watch = Watch(watched, state, None if prometheus == "-" else prometheus)
-    silent = prometheus == "-"
-    batches = batches_of(sources or ["-"], watched.settings.inputs, timed=timed)
-    with _stoppable():
+    if continued:
+        console.say(f"continuing from {state} with its settings: {monitored.n_samples:,} samples so far")
+    prints_prometheus = prometheus == "-"
+    service = MonitorService(monitored, state, None if prints_prometheus else prometheus)
+    batches = read_batches(paths, monitored.settings.score_type, timed=timed)
+    with _stop_on_signals():
         try:
-            with _shown(talk, silent) as show:
-                for window in watch.run(batches):
+            with _window_printer(console, prints_prometheus) as show:
+                for window in service.run(batches):
                     show(window)
         except KeyboardInterrupt:
-            talk.say("stopped")
-        if watch.changed:  # the stop came while the last rows were being written
-            watch.write()
-    summary = watched.summary()
+            console.say("stopped")
+        if service.changed:  # the signal arrived during the last write
+            service.write()
     if report is not None:
-        _draw(watched, summary, report, calibrator)
-        talk.say(f"timeline in {report}")
-    if silent:
-        print(watch.figures(), end="")
+        from driftcal.report.timeline import write_timeline
+
+        write_timeline(monitored, report, title=f"Monitor of {calibrator.name}")
+        console.say(f"timeline in {report}")
+    summary = monitored.summary()
+    if prints_prometheus:
+        print(service.prometheus_text(), end="")
     elif as_json:
         print(json.dumps(plain_numbers({"summary": summary.to_dict()})))
     else:
-        for line in _summary_lines(summary):
+        for line in summary.lines():
             print(printable(line))
 
 
-def _span(text: str) -> tuple[float, bool]:
-    """How long a window is, and whether that is time."""
+def _parse_window_size(text: str) -> tuple[float, bool]:
+    """The length of a window, and whether it is a time."""
     timed = text[-1:] in _UNITS
     try:
-        span = float(text[:-1]) * _UNITS[text[-1]] if timed else float(text)
-        if span > 0:
-            return span, timed
+        size = float(text[:-1]) * _UNITS[text[-1]] if timed else float(text)
+        if size > 0:
+            return size, timed
         raise ValueError
     except ValueError:
-        raise typer.BadParameter(f"must be like 500, 90s, 15m or 1h; it is {text!r}.", param_hint="--every") from None
+        raise typer.BadParameter(
+            f"must be like 500, 90s, 15m or 1h; it is {text!r}.", param_hint="--window-size"
+        ) from None
 
 
-def _same(context: typer.Context, settings: dict[str, Any], timed: bool, watched: Any) -> None:
-    """Refuse settings that were asked for and are not those of the state that goes on: they could not be heeded."""
+def _check_settings(context: typer.Context, settings: dict[str, Any], timed: bool, monitored: Monitor) -> None:
+    """Refuse options on the command line that differ from the settings of the state that is continued."""
     for name, value in settings.items():
-        source, kept = context.get_parameter_source(name), getattr(watched.settings, name)
-        counts = name == "every" and timed and watched.timed is False
-        if source is not None and source.name == "COMMANDLINE" and (value != kept or counts):
-            own = "the default" if kept is None else f"{kept:g} rows" if counts else kept
+        source, kept = context.get_parameter_source(name), getattr(monitored.settings, name)
+        counted = name == "window_size" and timed and monitored.timed is False
+        if source is not None and source.name == "COMMANDLINE" and (value != kept or counted):
+            expected = "the default" if kept is None else f"{kept:g} samples" if counted else kept
             raise typer.BadParameter(
-                f"must be that of the state, {own}; it is {context.params[name]}. Leave it out, or start with another --state.",
+                f"must be that of the state, {expected}; it is {context.params[name]}. "
+                "Leave it out, or start with another --state.",
                 param_hint="--" + name.replace("_", "-"),
             )
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
-    """Inside, a service that is stopped (SIGTERM) or loses its terminal (SIGHUP) ends as if by Ctrl-C: what it saw is written."""
-    # where nohup has SIGHUP ignored, it stays so; only the main thread may say what a signal does
-    there = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    heeded = [number for number in there if signal.getsignal(number) != signal.SIG_IGN]
-    seen: list[int] = []
+def _stop_on_signals() -> Iterator[None]:
+    """Inside, SIGTERM and SIGHUP act like Ctrl-C, so that a service that is stopped writes its files."""
+    # if nohup ignores SIGHUP, it stays ignored; only the main thread may install handlers
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    received: list[int] = []
 
     def stop(number: int, _: Any) -> None:
-        seen.append(number)
-        if len(seen) == 1:  # the second must not end the writing that the first began
+        received.append(number)
+        if len(received) == 1:  # a second signal must not interrupt the writing that the first one began
             raise KeyboardInterrupt
 
-    allowed = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, stop) for number in heeded} if allowed else {}
+    previous = {}
+    if threading.current_thread() is threading.main_thread():
+        handled = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+        previous = {number: signal.signal(number, stop) for number in handled}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-def _draw(watched: Any, summary: Summary, report: Path, calibrator: Path) -> None:
-    from driftcal.report.timeline import write_timeline
-
-    windows = [window.to_dict() for window in watched.windows()]
-    write_timeline(
-        windows, summary.to_dict(), report, title=f"Monitor of {calibrator.name}", class_names=watched.class_names
-    )
-
-
 @contextmanager
-def _shown(talk: Talk, silent: bool) -> Iterator[Any]:
-    """How windows appear: JSON lines, a table that renews itself on a terminal, or a line each."""
+def _window_printer(console: Talk, silent: bool) -> Iterator[Any]:
+    """How windows are printed: as JSON lines, as a table that is redrawn on a terminal, or as a line each."""
     if silent:
         yield lambda window: None
-    elif talk.as_json:
+    elif console.as_json:
         yield lambda window: print(json.dumps(plain_numbers(window.to_dict())), flush=True)
     elif sys.stdout.isatty():
         from rich.live import Live
 
-        seen: list[WindowReport] = []
-        with Live(_table(seen), refresh_per_second=4) as live:
+        shown: list[WindowReport] = []
+        with Live(_table(shown), refresh_per_second=4) as live:
 
-            def renew(window: WindowReport) -> None:
-                seen.append(window)
-                del seen[:-_SHOWN]
-                live.update(_table(seen))
+            def redraw(window: WindowReport) -> None:
+                shown.append(window)
+                del shown[:-_MAX_SHOWN]
+                live.update(_table(shown))
 
-            yield renew
+            yield redraw
     else:
         yield lambda window: print(printable(_line(window)), flush=True)
 
 
-def _cells(window: WindowReport) -> list[str]:
-    known = window.accuracy is not None and window.interval is not None
-    return [
-        f"{window.begin:,.10g}",
-        f"{window.rows:,}",
-        window.state,
-        f"{window.accuracy:.3f} ({window.interval[0]:.2f}–{window.interval[1]:.2f})"
-        if window.accuracy is not None and window.interval is not None
-        else "–",
-        f"{window.overconfidence:+.3f}" if known else "–",
-        window.looks_like or "–",
-        f"{window.low_confidence:.1%}",
-    ]
+_COLUMNS = {
+    "begin": "from",
+    "n_samples": "samples",
+    "state": "state",
+    "accuracy": "estimated accuracy",
+    "overconfidence": "overconfidence",
+    "level": "nearest level",
+    "low_confidence": "low confidence",
+}
 
 
-_HEAD = ("from", "rows", "state", "estimated accuracy", "overconfidence", "looks like", "unsure")
+def _cells(window: WindowReport) -> dict[str, str]:
+    cells = {
+        "begin": f"{window.begin:,.10g}",
+        "n_samples": f"{window.n_samples:,}",
+        "state": window.state,
+        "low_confidence": f"{window.low_confidence_share:.1%}",
+        "accuracy": "–",
+        "overconfidence": "–",
+        "level": window.nearest_level or "–",
+    }
+    if window.accuracy is not None and window.accuracy_interval is not None:
+        low, high = window.accuracy_interval
+        cells["accuracy"] = f"{window.accuracy:.3f} ({low:.2f}–{high:.2f})"
+        cells["overconfidence"] = f"{window.overconfidence:+.3f}"
+    return cells
 
 
 def _line(window: WindowReport) -> str:
-    begin, rows, state, accuracy, over, looks, low = _cells(window)
-    return f"{begin}: {state}, {rows} rows, accuracy {accuracy}, overconfidence {over}, {looks}, unsure {low}"
+    cells = _cells(window)
+    return (
+        f"{cells['begin']}: {cells['state']}, {cells['n_samples']} samples, accuracy {cells['accuracy']}, "
+        f"overconfidence {cells['overconfidence']}, {cells['level']}, low confidence {cells['low_confidence']}"
+    )
 
 
 def _table(windows: list[WindowReport]) -> Any:
-    from rich.table import Table
+    from driftcal.report.table import Table, to_terminal
 
-    table = Table(*_HEAD, box=None, pad_edge=False)
-    for window in windows:
-        table.add_row(*_cells(window))
-    return table
-
-
-def _summary_lines(summary: Summary) -> list[str]:
-    lines = [f"{summary.rows:,} rows in {summary.windows:,} windows; newest: {summary.state}"]
-    if summary.rejected:
-        lines.append("rejected: " + ", ".join(f"{n:,} {reason}" for reason, n in summary.rejected.items()))
-    if summary.labelled:
-        found = summary.labelled
-        lines.append(
-            f"{found['rows']:,} labels: accuracy {found['accuracy']:.3f}, ECE {found['ece']:.3f}; calibration: {summary.calibration}"
-        )
-    return [*lines, summary.recommendation]
+    return to_terminal(Table("windows", "", _COLUMNS, [_cells(window) for window in windows]))

@@ -1,9 +1,11 @@
-"""Monitors as files: safetensors with JSON metadata, whole or refused; no code in them."""
+"""Monitors as files: safetensors with JSON metadata, checked as a whole; they contain no code."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections import Counter, OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,58 +22,70 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=Monitor)
 
-_FORMAT, _VERSION = "driftcal-monitor", 1
+_FORMAT, _VERSION = "driftcal-monitor", 2
+# Key in files of version 1 (driftcal 0.1) -> key.
+_OLD_KEYS = {"origin": "first_window", "waiting": "pending"}
+_OLD_SETTINGS = {
+    "inputs": "score_type",
+    "every": "window_size",
+    "false_alarm": "false_alarm_rate",
+    "low": "low_confidence",
+    "keep": "max_windows",
+    "remember": "max_pending",
+}
 
 
-def save(monitor: Monitor, path: Any) -> Path:
+def save(monitor: Monitor, path: str | os.PathLike[str]) -> Path:
     """Write a monitor; the same numbers give the same bytes."""
-    keys = sorted(monitor.sums)
-    table = [monitor.folded, *(monitor.sums[key] for key in keys)]
+    windows = sorted(monitor.sums)
     arrays: dict[str, Array] = {
-        "windows": np.array([0, *keys], np.int64),  # the first line is the common sum of what is older
-        "sums": np.stack(table),
-        # a line of zeros first: a tensor without rows is legal but refused by some readers
-        "waiting": np.array([(0, 0, 0), *monitor.waiting.values()], np.int64),
+        "windows": np.array([0, *windows], np.int64),  # the first row holds the sum of the older windows
+        "sums": np.stack([monitor.older_sums, *(monitor.sums[window] for window in windows)]),
+        # a row of zeros first: a tensor without rows is legal but refused by some readers
+        "pending": np.array([(0, 0, 0), *monitor.pending.values()], np.int64),
     }
-    note: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "format": _FORMAT,
         "version": _VERSION,
         "library": __version__,
         "settings": dataclasses.asdict(monitor.settings),
         "identity": monitor.identity,
-        "origin": monitor.origin,
+        "first_window": monitor.first_window,
         "timed": monitor.timed,
-        "rejected": {reason: n for reason, n in sorted(monitor.rejected.items()) if n},
-        "ids": list(monitor.waiting),
+        "rejected": {reason: count for reason, count in sorted(monitor.rejected.items()) if count},
+        "ids": list(monitor.pending),
     }
-    return write_tensors(path, [arrays], {**note, "digest": _digest(note, arrays)})
+    return write_tensors(path, [arrays], {**metadata, "digest": _digest(metadata, arrays)})
 
 
-def load(kind: type[M], path: Any, calibrator: Any, **beside: Any) -> M:
-    """The monitor in a file, after checking all of it."""
+def load(kind: type[M], path: str | os.PathLike[str], calibrator: Any, **options: Any) -> M:
+    """The monitor in a file, after all of it was checked. `options` are those of the monitor beside its settings."""
     file = read_tensors(path) if Path(path).is_file() else None
     if file is None:
         raise ArtefactError(
-            f"{path} must be an intact monitor file; it is absent, foreign or truncated. Start without it."
+            f"{path} must be an intact monitor file; it is missing, truncated or of another kind. Start without it."
         )
-    note = dict(file.metadata)
-    if note.get("format") != _FORMAT or note.get("version") != _VERSION:
+    metadata = dict(file.metadata)
+    if metadata.get("format") != _FORMAT or metadata.get("version") not in (1, _VERSION):
         raise ArtefactError(
-            f"{path} must be a {_FORMAT} of version {_VERSION}; it says {note.get('format')!r}, {note.get('version')!r}. "
-            "Pass a file that Monitor.save wrote, or update driftcal."
+            f"{path} must be a {_FORMAT} file of version {_VERSION} or 1; its format is {metadata.get('format')!r}, "
+            f"its version {metadata.get('version')!r}. Pass a file that Monitor.save wrote, or update driftcal."
         )
-    digest = note.pop("digest", None)
+    digest = metadata.pop("digest", None)
     arrays = {name: np.array(value) for name, value in file.arrays.items()}
     try:
-        if digest != _digest(note, arrays):
+        if digest != _digest(metadata, arrays):
             raise ArtefactError(f"{path} must match its own digest; it was altered or damaged. Start without it.")
-        monitor = kind(calibrator, **beside, **note["settings"])
-        if note["identity"] != monitor.identity:
+        if metadata["version"] == 1:
+            metadata, arrays = _renamed(metadata, _OLD_KEYS), _renamed(arrays, _OLD_KEYS)
+            metadata["settings"] = _renamed(metadata["settings"], _OLD_SETTINGS)
+        monitor = kind(calibrator, **options, **metadata["settings"])
+        if metadata["identity"] != monitor.identity:
             raise ArtefactError(
-                f"{path} must belong to this calibrator; it was made with another one, or with another profile. "
+                f"{path} must belong to this calibrator; it was made with another one, or with another drift reference. "
                 "Pass the calibrator it was made with, or start a new monitor."
             )
-        _fill(monitor, note, arrays)
+        _fill(monitor, metadata, arrays)
     except ArtefactError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, DriftcalError) as error:
@@ -79,18 +93,26 @@ def load(kind: type[M], path: Any, calibrator: Any, **beside: Any) -> M:
     return monitor
 
 
-def _fill(monitor: Monitor, note: dict[str, Any], arrays: dict[str, Array]) -> None:
-    keys, sums, waiting = arrays["windows"], arrays["sums"], arrays["waiting"]
-    if sums.shape != (len(keys), len(monitor.folded)) or waiting.shape != (len(note["ids"]) + 1, 3):
-        raise ValueError(f"its tables have shapes {sums.shape} and {waiting.shape}")
-    monitor.folded = sums[0]
-    monitor.sums = {int(key): values for key, values in zip(keys[1:], sums[1:], strict=True)}
-    monitor.origin = note["origin"]
-    monitor.timed = note.get("timed")  # older files do not say: the next rows do
-    monitor.rejected = Counter(note["rejected"])
-    rows = waiting[1:].tolist()
-    monitor.waiting = OrderedDict((name, (row[0], row[1], row[2])) for name, row in zip(note["ids"], rows, strict=True))
+def _fill(monitor: Monitor, metadata: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    from driftcal.monitor.monitor import PendingSample
+
+    windows, sums, pending = arrays["windows"], arrays["sums"], arrays["pending"]
+    if sums.shape != (len(windows), len(monitor.older_sums)) or pending.shape != (len(metadata["ids"]) + 1, 3):
+        raise ValueError(f"its tables have shapes {sums.shape} and {pending.shape}")
+    monitor.older_sums = sums[0]
+    monitor.sums = {int(window): values for window, values in zip(windows[1:], sums[1:], strict=True)}
+    monitor.first_window = metadata["first_window"]
+    monitor.timed = metadata.get("timed")  # the oldest files do not say it; the next samples will
+    monitor.rejected = Counter(metadata["rejected"])
+    samples = pending[1:].tolist()
+    monitor.pending = OrderedDict(
+        (name, PendingSample(*sample)) for name, sample in zip(metadata["ids"], samples, strict=True)
+    )
 
 
-def _digest(note: dict[str, Any], arrays: dict[str, Array]) -> str:
-    return fingerprint({"note": note, **{f"array {name}": value for name, value in arrays.items()}})
+def _renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in values.items()}
+
+
+def _digest(metadata: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
+    return fingerprint({"note": metadata, **{f"array {name}": value for name, value in arrays.items()}})

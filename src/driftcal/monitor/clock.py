@@ -1,4 +1,4 @@
-"""Times of a stream: numbers, text and dates of any kind as seconds, and the windows they lie in."""
+"""The times of a stream: numbers, text and dates as seconds, the windows they lie in, and the watermark."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from driftcal.errors import InputError
-from driftcal.monitor.states import FEWEST
+from driftcal.monitor.alarm_rule import MIN_SAMPLES
 from driftcal.types import AnyArray, Array, Float64
 
-# Beyond this a number of a window is no whole number any more.
-_FARTHEST = 2.0**53
-#: A gap of more windows than this is either a long rest or a wrong clock; windows of an hour rest six weeks.
-_FAR = 1000
+# Larger window indices are not exact in float64.
+_MAX_INDEX = 2.0**53
+# A jump over more windows than this is either a long pause or a wrong clock; with windows of an hour it is six weeks.
+_LONG_JUMP = 1000
 
 
 def seconds(value: Any) -> float:
-    """A time as seconds: a number as it is, a date or ISO 8601 since 1970, in UTC unless it says; NaN for anything else.
+    """A time as seconds: a number as it is; a date or ISO 8601 text since 1970, in UTC by default; NaN for anything else.
 
     >>> seconds(12), seconds("1970-01-01T01:00:00+00:00"), seconds(datetime(1970, 1, 2)), seconds("noon")
     (12.0, 3600.0, 86400.0, nan)
@@ -39,13 +39,13 @@ def seconds(value: Any) -> float:
         return math.nan
 
 
-def times_of(at: AnyArray) -> Array:
-    """Times as an array of numbers; what cannot be read as one is left as it is, for the caller to refuse.
+def as_times(times: AnyArray) -> Array:
+    """Dates and objects as an array of seconds; numbers and text as they are.
 
-    >>> times_of(np.array(["1970-01-02", "NaT"], "datetime64[ns]"))
+    >>> as_times(np.array(["1970-01-02", "NaT"], "datetime64[ns]"))
     array([86400.,    nan])
     """
-    array = np.atleast_1d(np.asarray(at))
+    array = np.atleast_1d(np.asarray(times))
     if array.dtype.kind == "M":
         return _since_1970(array)
     if array.dtype.kind == "O":
@@ -54,47 +54,55 @@ def times_of(at: AnyArray) -> Array:
 
 
 def _since_1970(moments: Array) -> Float64:
-    """datetime64 of any unit as seconds; numpy itself would give nanoseconds, days or objects, as the unit is."""
+    """datetime64 of any unit as seconds; numpy's own conversion depends on the unit."""
     since: Float64 = (moments - np.datetime64(0, "s")) / np.timedelta64(1, "s")
     return since
 
 
-def window_keys(at: AnyArray, n: int, every: float, rows: int) -> tuple[Array, Array]:
-    """The window of each row, and whether its time can be used; without times rows are counted on from `rows`.
+def window_indices(times: AnyArray, n_samples: int, window_size: float, *, start: int) -> tuple[Array, Array]:
+    """The window of each sample, and whether its time can be used.
 
-    >>> window_keys([0.0, 59.9, 60.0], 3, 60.0, 0)[0]
+    Parameters
+    ----------
+    times : one time, or one per sample; None if samples are counted.
+    n_samples : number of samples.
+    window_size : seconds, or samples if they are counted.
+    start : number of the first sample, if samples are counted.
+
+    >>> window_indices([0.0, 59.9, 60.0], 3, 60.0, start=0)[0]
     array([0, 0, 1])
     """
-    if at is None:
-        times = np.arange(rows, rows + n, dtype=np.float64)
+    if times is None:
+        moments = np.arange(start, start + n_samples, dtype=np.float64)
     else:
-        found = times_of(at)
-        if found.dtype.kind not in "fiu" or found.size not in (1, n):
+        array = as_times(times)
+        if array.dtype.kind not in "fiu" or array.size not in (1, n_samples):
             raise InputError(
-                f"at must be one time, or one for each of {n} rows; it has shape {np.shape(at)}. Give seconds, dates or row numbers."
+                f"times must be one time, or one for each of {n_samples} samples; it has shape {np.shape(times)}. "
+                "Pass seconds, dates or sample numbers."
             )
-        times = np.broadcast_to(found.reshape(-1).astype(np.float64), (n,))
+        moments = np.broadcast_to(array.reshape(-1).astype(np.float64), (n_samples,))
     with np.errstate(all="ignore"):
-        keys = np.floor(times / every)
-    timely = np.abs(keys) < _FARTHEST  # false for NaN, too
-    return np.where(timely, keys, 0).astype(np.int64), timely
+        indices = np.floor(moments / window_size)
+    usable = np.abs(indices) < _MAX_INDEX  # false for NaN, too
+    return np.where(usable, indices, 0).astype(np.int64), usable
 
 
-def front(sums: Mapping[int, Array]) -> int | None:
-    """The window that time has come to: the newest, but for a few rows whose clock was wrong.
+def watermark(sums: Mapping[int, Array]) -> int | None:
+    """The window that the stream has reached: the newest one, unless it holds only a few samples with a wrong clock.
 
-    Fewer than 50 rows that lie more than 1,000 windows after all others prove nothing: one row from the year 2100 would
-    otherwise end every window as soon as it begins. They are kept in windows of their own, since nobody can say that
-    they are wrong; once there are 50, the stream had a long rest.
+    Fewer than 50 samples that lie more than 1,000 windows after all others are ignored here. Otherwise one sample from
+    the year 2100 would end every window as soon as it begins. Such samples are kept in their own windows, because nothing
+    shows that they are wrong. Once there are 50 of them, the stream has made a long pause.
     """
-    keys = sorted(key for key, values in sums.items() if values[0])
-    if not keys:
+    windows = sorted(window for window, values in sums.items() if values[0])
+    if not windows:
         return None
-    found, beyond = keys[-1], 0
-    for earlier, key in reversed(list(pairwise(keys))):
-        beyond += int(sums[key][0])
-        if beyond >= FEWEST:
+    reached, beyond = windows[-1], 0
+    for earlier, window in reversed(list(pairwise(windows))):
+        beyond += int(sums[window][0])
+        if beyond >= MIN_SAMPLES:
             break
-        if key - earlier > _FAR:
-            found = earlier
-    return found
+        if window - earlier > _LONG_JUMP:
+            reached = earlier
+    return reached

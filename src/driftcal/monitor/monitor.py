@@ -1,4 +1,4 @@
-"""A calibrated model watched in production: what its unlabelled answers say, and what late labels add."""
+"""A monitor of a calibrated model in production: label-free statistics of windows, and late labels."""
 
 from __future__ import annotations
 
@@ -7,193 +7,233 @@ import os
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from driftcal.calibrators import Calibrator
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.core.labels import ClassLookup, is_missing
 from driftcal.core.numerics import softmax
+from driftcal.drift.estimators import CALIBRATED_CONFIDENCE, CONFIDENCE, DRIFT_STATISTICS
 from driftcal.drift.reference import OLD_KEYS, DriftReference, rename_keys
 from driftcal.errors import InputError
 from driftcal.io.fingerprint import fingerprint
-from driftcal.monitor.clock import window_keys
-from driftcal.monitor.open import open_calibrator
+from driftcal.monitor.clock import window_indices
+from driftcal.monitor.fixed_point import to_fixed_point
+from driftcal.monitor.label_metrics import LabelMetrics
+from driftcal.monitor.monitor_settings import MonitorSettings
+from driftcal.monitor.open_calibrator import CalibratorSource, open_calibrator
 from driftcal.monitor.sequential_test import log_evidence
-from driftcal.monitor.settings import Settings
-from driftcal.monitor.states import WindowReport, report_window
-from driftcal.monitor.summary import Summary
-from driftcal.monitor.unchecked_samples import listed, usable_rows
-from driftcal.monitor.window_sums import Sums, fixed, sums_of_labels, sums_of_rows, width
-from driftcal.pipeline.calibrated_model import CalibratedModel
+from driftcal.monitor.summary import Summary, summarise
+from driftcal.monitor.usable_samples import check_samples, one_per_sample
+from driftcal.monitor.window_report import WindowReport, report_window
+from driftcal.monitor.window_sums import WindowSums, n_sums, sums_of_labels, sums_of_samples
 from driftcal.types import AnyArray, Array
 
-Place = str | os.PathLike[str]
-# Scores in one block: what a batch needs beside itself stays small, however large it is.
+# Scores in one block: the memory beside a batch stays small, however large the batch is.
 _BLOCK = 1 << 20
-_LONGEST_ID = 200
+_MAX_ID_LENGTH = 200
+
+
+class PendingSample(NamedTuple):
+    """A sample that waits for its label: its window, its fixed-point confidence and its predicted column."""
+
+    window: int
+    confidence: int
+    predicted: int
 
 
 class Monitor:
-    """Watches a calibrated model's answers, window by window, without labels and with those that come late.
+    """Monitors the predictions of a calibrated model, window by window, without labels and with late ones.
 
-    `calibrator` is the file that `tune` wrote, a CalibratedModel, or a calibrator with the `profile` of its ladder.
-    `inputs` says what it will be fed, "logits" or the model's own "probabilities". A window is `every` units of `at`:
-    seconds, or the number of the row where no `at` is given; either all rows have one or none. `class_names` are those
-    that labels may come by, without them the calibrator's own. `false_alarm` is the share of clean windows that may be
-    called anything but ok; `alpha` how probable it may be that a calibration that holds (to within `tolerance`) is ever
-    called broken. The newest `keep` windows are kept apart, older ones in one sum; the last `remember` rows with an id
-    wait for their label.
+    A sample that cannot be used is counted in `rejected` by its reason, never raised. All sums add exactly: merged
+    monitors equal one that received all samples, if samples have times.
 
-    A row that cannot be used is counted in `rejected` by its reason, never raised. Everything kept adds exactly: merged
-    monitors equal one that saw all rows.
+    Parameters
+    ----------
+    calibrator : the file that `tune` wrote, a CalibratedModel, or a calibrator.
+    drift_reference : the drift reference, if `calibrator` does not hold it.
+    class_names : names that labels may use; by default those of the calibrator.
+    score_type : what `update` receives, "logits" or the "probabilities" of the uncalibrated model.
+    window_size : length of a window in seconds, or in samples if samples have no times.
+    estimator : accuracy estimator; by default the one with the smallest error on the validation samples.
+    false_alarm_rate : share of clean windows that may be called anything but ok.
+    alpha : probability that a calibration that holds is ever rejected.
+    tolerance : calibration gap up to which the calibration holds.
+    low_confidence : confidences below this are low.
+    max_windows : number of newest windows that are kept separately; older ones are summed.
+    max_pending : number of newest samples with an id that wait for their label.
 
     >>> import numpy as np, driftcal
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(3, size=2000)
-    >>> def logits(noise): return 4 * np.eye(3)[y] + noise * rng.normal(size=(2000, 3))
-    >>> ladder = [logits(noise) for noise in (1, 3, 6, 20)]
-    >>> calibrator = driftcal.TemperatureScaling().fit(np.concatenate(ladder), np.tile(y, 4))
-    >>> monitor = driftcal.Monitor(calibrator, drift_reference=driftcal.DriftReference.of(ladder, y, calibrator, temperature=driftcal.TemperatureScaling().fit(ladder[0], y).temperature_))
-    >>> monitor.update(ladder[0][:500])
+    >>> levels = [4 * np.eye(3)[y] + noise * rng.normal(size=(2000, 3)) for noise in (1, 3, 6, 20)]
+    >>> calibrator = driftcal.TemperatureScaling().fit(np.concatenate(levels), np.tile(y, 4))
+    >>> temperature = driftcal.TemperatureScaling().fit(levels[0], y).temperature_
+    >>> reference = driftcal.DriftReference.of(levels, y, calibrator, temperature=temperature)
+    >>> monitor = driftcal.Monitor(calibrator, drift_reference=reference)
+    >>> monitor.update(levels[0][:500])
     500
-    >>> monitor.windows()[0].state, monitor.windows()[0].looks_like
+    >>> monitor.windows()[0].state, monitor.windows()[0].nearest_level
     ('ok', 'level 1 of 4 (clean)')
     """
 
     def __init__(
         self,
-        calibrator: Calibrator | CalibratedModel | Place,
+        calibrator: CalibratorSource,
         *,
         drift_reference: DriftReference | None = None,
         class_names: Sequence[Any] | None = None,
         **settings: Any,
     ) -> None:
-        self.calibrator, self.drift_reference, self.class_names = open_calibrator(
-            calibrator, drift_reference, class_names
-        )
-        self.settings = Settings.of(settings)
-        self.n_classes = len(self.class_names)
+        opened = open_calibrator(calibrator, drift_reference, class_names)
+        self.calibrator, self.drift_reference = opened.calibrator, opened.drift_reference
+        self.class_names = opened.class_names
+        self.settings = MonitorSettings.of(settings)
+        #: window -> its sums, see `window_sums`
         self.sums: dict[int, Array] = {}
-        self.folded: Array = np.zeros(width(self.n_classes), np.int64)
-        self.origin: int | None = None
-        #: Whether rows come with times; None before the first.
+        #: Sums of the windows that are no longer kept separately.
+        self.older_sums: Array = np.zeros(n_sums(self.n_classes), np.int64)
+        self.first_window: int | None = None
+        #: Whether samples have times; None before the first sample.
         self.timed: bool | None = None
         self.rejected: Counter[str] = Counter()
-        #: id -> (window, fixed-point confidence, predicted column) of rows that wait for a label, oldest first
-        self.waiting: OrderedDict[str, tuple[int, int, int]] = OrderedDict()
+        #: id -> sample that waits for its label, the oldest first
+        self.pending: OrderedDict[str, PendingSample] = OrderedDict()
         self._lookup = ClassLookup(self.class_names)
 
+    def __repr__(self) -> str:
+        kind = type(self.calibrator).__name__
+        lines = [f"Monitor({kind}, {self.n_classes} classes, window_size={self.settings.window_size:g})"]
+        return "\n".join([*lines, *self.summary().lines()])
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes."""
+        return len(self.class_names)
+
+    @property
+    def n_samples(self) -> int:
+        """Samples that were used so far."""
+        return int(self.older_sums[0] + sum(values[0] for values in self.sums.values()))
+
     def update(
-        self, scores: AnyArray, *, at: AnyArray = None, y: AnyArray = None, ids: Iterable[Any] | None = None
+        self, scores: AnyArray, *, times: AnyArray = None, y: AnyArray = None, ids: Iterable[Any] | None = None
     ) -> int:
-        """See a batch of rows; returns how many were used.
+        """Add a batch of samples; returns how many of them were used.
 
-        `at` is the time (seconds or a date) or number of the batch or of each row; `y` labels, with None or NaN where one
-        has not come yet; `ids` names by which `label` will find the rows.
+        Parameters
+        ----------
+        scores : logits or probabilities, see `score_type`.
+        times : time of the batch or of each sample, in seconds or as dates. All samples must have one, or none.
+        y : labels, with None or NaN for those that are not known yet.
+        ids : names by which `add_labels` finds the samples.
         """
-        rows, good, reasons = usable_rows(scores, self.n_classes, self.settings.inputs)
-        self.rejected.update(reasons)
-        n = len(good)
-        keys, timely = window_keys(at, n, self.settings.every, self.rows)
-        self.rejected.update({"bad time": int((good & ~timely).sum())} if (good & ~timely).any() else {})
-        use = np.flatnonzero(good & timely)
-        if len(use) and self.timed not in (None, at is not None):  # numbers of rows and times have no common order
-            self.rejected["no time" if self.timed else "unexpected time"] += len(use)
+        checked = check_samples(scores, self.n_classes, self.settings.score_type)
+        self.rejected.update(checked.rejected)
+        n_samples = len(checked.usable)
+        window_size = self.settings.window_size
+        windows, has_time = window_indices(times, n_samples, window_size, start=self.n_samples)
+        if (bad_times := int((checked.usable & ~has_time).sum())) > 0:
+            self.rejected["bad time"] += bad_times
+        used = np.flatnonzero(checked.usable & has_time)
+        if len(used) and self.timed not in (None, times is not None):  # sample numbers and times have no common order
+            self.rejected["no time" if self.timed else "unexpected time"] += len(used)
             return 0
-        if at is None:  # rejected rows take no number: a window holds as many rows as it should
-            keys[use] = window_keys(None, len(use), self.settings.every, self.rows)[0]
-        labels = listed(y, n, "y")
-        names = listed(ids, n, "ids")
-        self.timed = at is not None if len(use) else self.timed
+        if times is None:  # rejected samples get no number, so that a window holds as many samples as it should
+            windows[used] = window_indices(None, len(used), window_size, start=self.n_samples)[0]
+        labels = one_per_sample(y, n_samples, "y")
+        names = one_per_sample(ids, n_samples, "ids")
+        self.timed = times is not None if len(used) else self.timed
         block = max(1, _BLOCK // self.n_classes)
-        for start in range(0, len(use), block):
-            part = use[start : start + block]
-            self._see(rows[part], keys[part], [labels[i] for i in part], [names[i] for i in part])
-        return len(use)
+        for start in range(0, len(used), block):
+            part = used[start : start + block]
+            self._add_samples(checked.logits[part], windows[part], [labels[i] for i in part], [names[i] for i in part])
+        return len(used)
 
-    def label(self, ids: Iterable[Any], y: Iterable[Any]) -> int:
-        """Labels of rows seen before, by their ids; returns how many found their row.
+    def add_labels(self, ids: Iterable[Any], y: Iterable[Any]) -> int:
+        """Add labels of earlier samples, by their ids; returns how many samples were found.
 
-        A row whose label is missing (None, NaN) or no class goes on waiting.
+        A sample stays pending if its label is missing (None, NaN) or unknown.
         """
-        pairs = [(str(name), value) for name, value in zip(ids, y, strict=True) if not is_missing(value)]
-        found, columns = [], []
-        for (name, _), column in zip(pairs, self._lookup.columns(value for _, value in pairs).tolist(), strict=True):
-            if name not in self.waiting:
-                self.rejected["label without a row"] += 1
+        pairs = [(str(name), label) for name, label in zip(ids, y, strict=True) if not is_missing(label)]
+        samples, columns = [], []
+        for (name, _), column in zip(pairs, self._lookup.columns(label for _, label in pairs).tolist(), strict=True):
+            if name not in self.pending:
+                self.rejected["label without a sample"] += 1
             elif column < 0:
                 self.rejected["unknown label"] += 1
             else:
-                found.append(self.waiting.pop(name))
+                samples.append(self.pending.pop(name))
                 columns.append(column)
-        if found:
-            table = np.array(found, np.int64)
-            self._learn(table[:, 0], table[:, 1], table[:, 2], np.array(columns))
-        return len(found)
+        if samples:
+            windows, confidence, predicted = np.array(samples, np.int64).T
+            self._add_label_sums(windows, confidence, predicted, np.array(columns))
+        return len(samples)
 
     def merge(self, other: Monitor) -> Monitor:
-        """A new monitor that knows what both know: the same as one that saw every row of both."""
+        """A new monitor with the samples of both."""
         if self.settings != other.settings or self.identity != other.identity:
             raise InputError(
                 "monitors must have the same settings and calibrator to be merged; these differ. Make both in the same way."
             )
-        timed = {one.timed for one in (self, other)} - {None}
+        timed = {monitor.timed for monitor in (self, other)} - {None}
         if len(timed) > 1:
             raise InputError(
-                "monitors must both have seen times, or neither, to be merged; one has. Give `at` to both or to none."
+                "monitors must both have samples with times, or both without, to be merged; only one has. "
+                "Pass `times` to both or to none."
             )
-        merged = self._empty()
+        merged = self._empty_copy()
         merged.timed = next(iter(timed), None)
-        merged.folded = self.folded + other.folded
-        for one in (self, other):
-            for key, values in one.sums.items():
-                merged._add(key, values)
-            merged.waiting.update(one.waiting)
-            merged.rejected.update(one.rejected)
-        origins = [one.origin for one in (self, other) if one.origin is not None]
-        merged.origin = min(origins, default=None)
-        merged._forget()
+        merged.older_sums = self.older_sums + other.older_sums
+        for monitor in (self, other):
+            for window, values in monitor.sums.items():
+                merged._add_sums(window, values)
+            merged.pending.update(monitor.pending)
+            merged.rejected.update(monitor.rejected)
+        first = [monitor.first_window for monitor in (self, other) if monitor.first_window is not None]
+        merged.first_window = min(first, default=None)
+        merged._drop_oldest_pending()
         return merged
 
     @property
-    def rows(self) -> int:
-        """Rows seen and used so far."""
-        return int(self.folded[0] + sum(values[0] for values in self.sums.values()))
-
-    @property
     def identity(self) -> str:
-        """A fingerprint of calibrator and profile: what a saved monitor belongs to."""
+        """A fingerprint of calibrator and drift reference; a saved monitor belongs to it."""
         fitted = {name: np.asarray(getattr(self.calibrator, name)) for name in self.calibrator.fitted}
-        about = {
-            "kind": type(self.calibrator).__name__,
-            "profile": _in_version_0_1(self.drift_reference) if self.drift_reference else None,
-        }
-        return fingerprint({**about, **fitted, "classes": [str(name) for name in self.calibrator.classes_]})
+        reference = _in_version_0_1(self.drift_reference) if self.drift_reference else None
+        metadata = {"kind": type(self.calibrator).__name__, "profile": reference}
+        return fingerprint({**metadata, **fitted, "classes": [str(name) for name in self.calibrator.classes_]})
 
-    def window(self, key: int) -> WindowReport:
-        """One window that is kept apart."""
-        setting = self.settings
-        return report_window(
-            key, setting.every, Sums(self.sums[key]), self.drift_reference,
-            estimator=setting.estimator, false_alarm=setting.false_alarm,
-        )  # fmt: skip
+    def window(self, index: int) -> WindowReport:
+        """The report of one window that is kept separately."""
+        return report_window(index, WindowSums(self.sums[index]), self.drift_reference, self.settings)
 
     def windows(self) -> list[WindowReport]:
-        """Every window that is kept apart and has rows, in order of time."""
-        return [self.window(key) for key in sorted(self.sums) if self.sums[key][0]]
+        """The reports of all windows that are kept separately and have samples, in order of time."""
+        return [self.window(index) for index in sorted(self.sums) if self.sums[index][0]]
 
     def summary(self) -> Summary:
-        """The whole: counts, the newest window, what labels say, and what to do."""
-        keys = sorted(self.sums)
-        evidence = log_evidence(keys, [Sums(self.sums[key]) for key in keys], Sums(self.folded), self.origin or 0)
-        total = Sums(self.folded + sum(self.sums.values(), np.zeros_like(self.folded)))
-        rejected, follows = dict(sorted(self.rejected.items())), isinstance(self.calibrator, WindowedCalibrator)
-        return Summary.of(total, self.windows(), rejected, evidence, self.settings.alpha, follows)
+        """The summary of all windows, with a recommendation."""
+        indices = sorted(self.sums)
+        evidence = log_evidence(
+            indices,
+            [WindowSums(self.sums[index]).log_bets for index in indices],
+            WindowSums(self.older_sums).log_bets,
+            self.first_window or 0,
+        )
+        total = WindowSums(self.older_sums + sum(self.sums.values(), np.zeros_like(self.older_sums)))
+        return summarise(
+            self.windows(),
+            n_samples=total.n_samples,
+            rejected=dict(sorted(self.rejected.items())),
+            labelled=LabelMetrics.of(total),
+            log_evidence=evidence,
+            alpha=self.settings.alpha,
+            windowed=isinstance(self.calibrator, WindowedCalibrator),
+        )
 
-    def save(self, path: Place) -> Path:
-        """Write everything the monitor knows, atomically; `Monitor.load` goes on from there with identical numbers."""
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the monitor to a file, atomically; `Monitor.load` continues from it with identical numbers."""
         from driftcal.monitor.checkpoint import save
 
         return save(self, path)
@@ -201,85 +241,91 @@ class Monitor:
     @classmethod
     def load(
         cls,
-        path: Place,
-        calibrator: Calibrator | CalibratedModel | Place,
+        path: str | os.PathLike[str],
+        calibrator: CalibratorSource,
         *,
         drift_reference: DriftReference | None = None,
         class_names: Sequence[Any] | None = None,
     ) -> Self:
-        """The monitor that `save` wrote, with the calibrator it was made for."""
+        """The monitor that `save` wrote.
+
+        Parameters
+        ----------
+        path : the file.
+        calibrator, drift_reference, class_names : those that the monitor was made with.
+        """
         from driftcal.monitor.checkpoint import load
 
         return load(cls, path, calibrator, drift_reference=drift_reference, class_names=class_names)
 
-    def _empty(self) -> Monitor:
-        beside: dict[str, Any] = {"drift_reference": self.drift_reference, "class_names": self.class_names}
-        return Monitor(self.calibrator, **beside, **dataclasses.asdict(self.settings))
+    def _empty_copy(self) -> Monitor:
+        settings = dataclasses.asdict(self.settings)
+        return Monitor(self.calibrator, drift_reference=self.drift_reference, class_names=self.class_names, **settings)
 
-    def _see(self, rows: Array, keys: Array, labels: Sequence[Any], names: Sequence[Any]) -> None:
-        calibrated = self.calibrator.predict_proba(rows)
+    def _add_samples(self, logits: Array, windows: Array, labels: Sequence[Any], ids: Sequence[Any]) -> None:
+        calibrated = self.calibrator.predict_proba(logits)
         predicted = calibrated.argmax(axis=1)
-        gauges = self._gauges(rows, calibrated)
-        confidence = fixed(gauges[:, 0])
-        for key in np.unique(keys):
-            inside = keys == key
-            added = sums_of_rows(gauges[inside], predicted[inside], self.n_classes, low=self.settings.low)
-            self._add(int(key), added)
-        given = np.array([not is_missing(value) for value in labels], bool)
-        columns = np.full(len(labels), -1)
-        columns[given] = self._lookup.columns(label for label, there in zip(labels, given, strict=True) if there)
-        known = columns >= 0
-        if (given & ~known).any():
-            self.rejected["unknown label"] += int((given & ~known).sum())
-        if known.any():
-            self._learn(keys[known], confidence[known], predicted[known], columns[known])
-        for i in np.flatnonzero(~known).tolist():
-            if names[i] is not None:
-                self._remember(str(names[i]), (int(keys[i]), int(confidence[i]), int(predicted[i])))
-        self._forget()
-
-    def _gauges(self, rows: Array, calibrated: Array) -> Array:
-        if self.drift_reference is not None:
-            return self.drift_reference.statistics(rows, calibrated)
-        plain = np.zeros((len(rows), 4))
-        plain[:, 0], plain[:, 1] = calibrated.max(axis=1), softmax(np.asarray(rows, np.float64)).max(axis=1)
-        return np.clip(plain, 0, 1)
-
-    def _learn(self, keys: Array, confidence: Array, predicted: Array, columns: Array) -> None:
-        for key in np.unique(keys):
-            inside = keys == key
-            right = predicted[inside] == columns[inside]
-            self._add(
-                int(key),
-                sums_of_labels(confidence[inside], right, self.n_classes, tolerance=self.settings.tolerance),
+        statistics = self._drift_statistics(logits, calibrated)
+        confidence = to_fixed_point(statistics[:, CALIBRATED_CONFIDENCE])
+        for window in np.unique(windows):
+            inside = windows == window
+            sums = sums_of_samples(
+                statistics[inside], predicted[inside], self.n_classes, low_confidence=self.settings.low_confidence
             )
+            self._add_sums(int(window), sums)
+        has_label = np.array([not is_missing(label) for label in labels], bool)
+        columns = np.full(len(labels), -1)
+        columns[has_label] = self._lookup.columns(labels[i] for i in np.flatnonzero(has_label).tolist())
+        labelled = columns >= 0
+        if (unknown := int((has_label & ~labelled).sum())) > 0:
+            self.rejected["unknown label"] += unknown
+        if labelled.any():
+            self._add_label_sums(windows[labelled], confidence[labelled], predicted[labelled], columns[labelled])
+        for i in np.flatnonzero(~labelled).tolist():
+            if ids[i] is not None:
+                self._add_pending(str(ids[i]), PendingSample(int(windows[i]), int(confidence[i]), int(predicted[i])))
+        self._drop_oldest_pending()
 
-    def _remember(self, name: str, row: tuple[int, int, int]) -> None:
-        if len(name) > _LONGEST_ID:
+    def _drift_statistics(self, logits: Array, calibrated: Array) -> Array:
+        if self.drift_reference is not None:
+            return self.drift_reference.statistics(logits, calibrated)
+        statistics = np.zeros((len(logits), len(DRIFT_STATISTICS)))
+        statistics[:, CALIBRATED_CONFIDENCE] = calibrated.max(axis=1)
+        statistics[:, CONFIDENCE] = softmax(np.asarray(logits, np.float64)).max(axis=1)
+        return np.clip(statistics, 0, 1)
+
+    def _add_label_sums(self, windows: Array, confidence: Array, predicted: Array, columns: Array) -> None:
+        correct = predicted == columns
+        for window in np.unique(windows):
+            inside = windows == window
+            sums = sums_of_labels(
+                confidence[inside], correct[inside], self.n_classes, tolerance=self.settings.tolerance
+            )
+            self._add_sums(int(window), sums)
+
+    def _add_pending(self, name: str, sample: PendingSample) -> None:
+        if len(name) > _MAX_ID_LENGTH:
             self.rejected["id too long"] += 1
-            return
-        self.waiting[name] = row
-
-    def _add(self, key: int, values: Array) -> None:
-        """Add to a window; one that is older than all that are kept, with no room left, goes to the common sum."""
-        self.origin = key if self.origin is None else min(self.origin, key)
-        if key in self.sums:
-            self.sums[key] = self.sums[key] + values
         else:
-            self.sums[key] = values
-            self._fold()
+            self.pending[name] = sample
 
-    def _fold(self) -> None:
-        while len(self.sums) > self.settings.keep:
-            self.folded = self.folded + self.sums.pop(min(self.sums))
+    def _drop_oldest_pending(self) -> None:
+        while len(self.pending) > self.settings.max_pending:
+            self.pending.popitem(last=False)
 
-    def _forget(self) -> None:
-        while len(self.waiting) > self.settings.remember:
-            self.waiting.popitem(last=False)
+    def _add_sums(self, window: int, values: Array) -> None:
+        """Add to the sums of a window; if there are too many windows, the oldest ones go to `older_sums`."""
+        self.first_window = window if self.first_window is None else min(self.first_window, window)
+        if window in self.sums:
+            self.sums[window] = self.sums[window] + values
+            return
+        self.sums[window] = values
+        while len(self.sums) > self.settings.max_windows:
+            self.older_sums = self.older_sums + self.sums.pop(min(self.sums))
 
 
 def _in_version_0_1(drift_reference: DriftReference) -> dict[str, Any]:
-    """The names of version 0.1, so that the identity of its files stays the same."""
+    """The drift reference under the names of version 0.1, so that the identity of its files stays the same."""
     names = {new: old for old, new in OLD_KEYS.items()}
     values = rename_keys(drift_reference.to_dict(), names)
     return {**values, "estimator": names.get(values["estimator"], values["estimator"])}

@@ -1,61 +1,89 @@
-"""A monitor's newest numbers in Prometheus' text format."""
+"""The newest numbers of a monitor in Prometheus' text format."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from driftcal.monitor.states import STATES
+from driftcal.monitor.alarm_rule import STATES
+from driftcal.monitor.summary import Summary
+from driftcal.monitor.window_report import WindowReport
 
-# Classes with a line of their own: a time series each, so a model with thousands must not list them all.
-_MOST_CLASSES = 100
+# Classes with their own time series: a model with thousands of classes must not list all of them.
+_MAX_CLASSES = 100
+
+_Values = Sequence[tuple[Mapping[str, object], float | None]]
 
 
-def prometheus_text(
-    windows: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], class_names: Sequence[str]
-) -> str:
-    """Gauges of the newest window and counters over all rows, as a scraper or a textfile collector reads them.
+def prometheus_text(newest: WindowReport | None, summary: Summary, class_names: Sequence[str]) -> str:
+    """Gauges of the newest window and counters over all samples, for a scraper or a textfile collector.
 
     https://prometheus.io/docs/instrumenting/exposition_formats/
     """
-    lines: list[str] = []
-
-    def metric(
-        name: str, kind: str, help_text: str, samples: Sequence[tuple[Mapping[str, object], float | None]]
-    ) -> None:
-        known = [(labels, value) for labels, value in samples if value is not None]
-        if known:
-            lines.append(f"# HELP driftcal_{name} {help_text}")
-            lines.append(f"# TYPE driftcal_{name} {kind}")
-            lines.extend(f"driftcal_{name}{_labels(labels)} {_number(value)}" for labels, value in known)
-
-    metric("rows_total", "counter", "Rows seen and used.", [({}, summary["rows"])])
-    rejected = [({"reason": reason}, float(n)) for reason, n in summary["rejected"].items()]
-    metric("rejected_rows_total", "counter", "Rows and lines that could not be used.", rejected)
-    newest: Mapping[str, Any] = next((window for window in windows if window["window"] == summary["newest"]), {})
-    low, high = newest.get("interval") or (None, None)
-    edges = [({"edge": "low"}, low), ({"edge": "high"}, high)]
-    state = [({"state": name}, float(name == summary["state"])) for name in STATES]
-    metric("window_rows", "gauge", "Rows of the newest window.", [({}, newest.get("rows"))])
-    metric("estimated_accuracy", "gauge", "Accuracy estimated without labels.", [({}, newest.get("accuracy"))])
-    metric("estimated_accuracy_interval", "gauge", "Interval of the estimated accuracy.", edges)
-    metric("mean_confidence", "gauge", "Mean calibrated confidence.", [({}, newest.get("confidence"))])
-    metric("estimated_overconfidence", "gauge", "Mean confidence minus accuracy.", [({}, newest.get("overconfidence"))])
-    metric("ladder_position", "gauge", "Place on the noise ladder, 0 is clean.", [({}, newest.get("level"))])
-    metric("low_confidence_share", "gauge", "Share of unsure predictions.", [({}, newest.get("low_confidence"))])
-    metric("label_distance", "gauge", "Total variation to the clean predictions.", [({}, newest.get("label_distance"))])
-    metric("state", "gauge", "1 for the state of the newest window.", state)
-    shares = list(newest.get("shares", ()))[:_MOST_CLASSES]
-    classes = [({"class": class_names[c] if c < len(class_names) else c}, share) for c, share in enumerate(shares)]
-    metric("predicted_share", "gauge", "Share of a class among the predictions.", classes)
-    labelled = summary["labelled"] or {}
-    metric("labelled_rows_total", "counter", "Rows whose label came.", [({}, labelled.get("rows"))])
-    metric("true_accuracy", "gauge", "Accuracy of all labelled rows.", [({}, labelled.get("accuracy"))])
-    metric("calibration_error", "gauge", "ECE of all labelled rows.", [({}, labelled.get("ece"))])
-    evidence = summary["log_evidence"] if labelled else None
-    metric("log_evidence_against_calibration", "gauge", "Natural logarithm of the e-value.", [({}, evidence)])
+    lines = [
+        *_metric("samples_total", "counter", "Samples that were used.", [({}, summary.n_samples)]),
+        *_metric(
+            "rejected_samples_total",
+            "counter",
+            "Samples and lines that could not be used.",
+            [({"reason": reason}, float(count)) for reason, count in summary.rejected.items()],
+        ),
+        *(_window_metrics(newest, class_names) if newest is not None else ()),
+        *_metric(
+            "state",
+            "gauge",
+            "1 for the state of the newest window.",
+            [({"state": name}, float(name == summary.state)) for name in STATES],
+        ),
+        *_metric(
+            "windows",
+            "gauge",
+            "Windows that are kept, by state.",
+            [({"state": name}, float(count)) for name, count in summary.states.items()],
+        ),
+    ]
+    if summary.labelled is not None:
+        labelled = summary.labelled
+        lines += [
+            *_metric("labelled_samples_total", "counter", "Samples with a label.", [({}, labelled.n_samples)]),
+            *_metric("true_accuracy", "gauge", "Accuracy of all labelled samples.", [({}, labelled.accuracy)]),
+            *_metric("calibration_error", "gauge", "ECE of all labelled samples.", [({}, labelled.ece)]),
+            *_metric(
+                "log_evidence_against_calibration",
+                "gauge",
+                "Natural logarithm of the e-value.",
+                [({}, summary.log_evidence)],
+            ),
+        ]
     return "\n".join(lines) + "\n"
+
+
+def _window_metrics(window: WindowReport, class_names: Sequence[str]) -> list[str]:
+    low, high = window.accuracy_interval or (None, None)
+    shares = list(window.class_shares)[:_MAX_CLASSES]
+    classes = [({"class": class_names[c] if c < len(class_names) else c}, share) for c, share in enumerate(shares)]
+    gauges: list[tuple[str, str, _Values]] = [
+        ("window_samples", "Samples of the newest window.", [({}, window.n_samples)]),
+        ("estimated_accuracy", "Accuracy estimated without labels.", [({}, window.accuracy)]),
+        (
+            "estimated_accuracy_interval",
+            "Interval of the estimated accuracy.",
+            [({"edge": "low"}, low), ({"edge": "high"}, high)],
+        ),
+        ("mean_confidence", "Mean calibrated confidence.", [({}, window.confidence)]),
+        ("estimated_overconfidence", "Mean confidence minus estimated accuracy.", [({}, window.overconfidence)]),
+        ("level_position", "Position between the perturbation levels, 0 is clean.", [({}, window.level)]),
+        ("low_confidence_share", "Share of predictions with low confidence.", [({}, window.low_confidence_share)]),
+        ("class_distance", "Total variation distance to the clean predictions.", [({}, window.class_distance)]),
+        ("predicted_share", "Share of a class among the predictions.", classes),
+    ]
+    return [line for name, text, values in gauges for line in _metric(name, "gauge", text, values)]
+
+
+def _metric(name: str, kind: str, help_text: str, values: _Values) -> list[str]:
+    """The lines of one metric; none if it has no value."""
+    samples = [f"driftcal_{name}{_labels(labels)} {_number(value)}" for labels, value in values if value is not None]
+    return [f"# HELP driftcal_{name} {help_text}", f"# TYPE driftcal_{name} {kind}", *samples] if samples else []
 
 
 def _labels(labels: Mapping[str, object]) -> str:

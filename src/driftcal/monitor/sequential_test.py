@@ -1,80 +1,62 @@
-"""What late labels tell: accuracy, calibration error, and a test that may be looked at whenever one likes."""
+"""A sequential test of calibration from late labels; its result may be read after every label."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from scipy.stats import norm
 
-from driftcal.monitor.window_sums import UNIT, Sums
+from driftcal.monitor.fixed_point import UNIT
 from driftcal.types import Array, Float64
 
-
-def label_report(sums: Sums) -> dict[str, Any] | None:
-    """True accuracy (Wilson's interval) and ECE (basic bootstrap interval over the bins) of the labelled rows."""
-    n = sums.labelled
-    if not n:
-        return None
-    ece, interval = ece_of_bins(*sums.bins)
-    return {
-        "rows": n,
-        "accuracy": sums.correct / n,
-        "accuracy_interval": wilson(sums.correct, n),
-        "ece": ece,
-        "ece_interval": interval,
-    }
+#: Stakes: the share of the capital that is bet on (outcome − confidence), in either direction.
+STAKES = (1 / 32, 1 / 8, 1 / 2, -1 / 32, -1 / 8, -1 / 2)
+#: Ranges of confidence with separate bets; the first holds all samples.
+CONFIDENCE_RANGES = ((0.0, 1.0), (0.0, 0.5), (0.5, 0.8), (0.8, 0.95), (0.95, 1.0))
+N_BETS = len(STAKES) * len(CONFIDENCE_RANGES)
 
 
-def wilson(right: int, n: int, level: float = 0.95) -> list[float]:
-    """The score interval of a share.
+def log_bets(confidence: Float64, correct: Array, tolerance: float) -> Array:
+    """(N_BETS,): the log of the factor on the capital of each bet, in fixed point.
 
-    >>> [round(edge, 3) for edge in wilson(90, 100)]
-    [0.826, 0.945]
+    Factors are rounded down, so that rounding never adds evidence.
     """
-    z = float(norm.isf((1 - level) / 2))
-    centre = (right + z * z / 2) / (n + z * z)
-    half = z / (n + z * z) * math.sqrt(right * (n - right) / n + z * z / 4)
-    return [max(0.0, centre - half), min(1.0, centre + half)]
+    difference = correct - confidence
+    logs = [np.floor(np.log1p(s * (difference - math.copysign(tolerance, s))) * UNIT).astype(np.int64) for s in STAKES]
+    totals = np.empty((len(CONFIDENCE_RANGES), len(STAKES)), np.int64)
+    for i, (low, high) in enumerate(CONFIDENCE_RANGES):
+        inside = (confidence > low) & (confidence <= high)
+        totals[i] = [log[inside].sum() for log in logs]
+    return totals.reshape(-1)
 
 
-def ece_of_bins(rows: Array, confidence: Float64, correct: Array, *, draws: int = 1000) -> tuple[float, list[float]]:
-    """ECE = Σ_b |correct_b − confidence_b| / n, and its 95 % interval by redrawing the outcomes of every bin.
+def log_evidence(windows: Sequence[int], bets: Sequence[Array], older_bets: Array, first_window: int) -> float:
+    """The log of an e-process against "of the samples with any confidence p, a share p is predicted correctly".
 
-    The interval is the basic one, 2·ECE − quantile, which takes off the upward bias that redrawing adds.
+    Each bet multiplies its capital by 1 + λ·(y − p). The mean of this factor is at most 1 while the calibration holds, in
+    whatever order labels arrive. The evidence is the mean capital over stakes and confidence ranges, and a weighted mean
+    over the window in which the bets begin, with weight 1 / ((j+1)(j+2)) for the j-th. So a long calibrated period does
+    not hide what follows. By Ville's inequality the evidence ever exceeds 1/α with probability at most α. It may
+    therefore be read after every label (Ramdas et al. 2023, section 2).
+
+    Parameters
+    ----------
+    windows : index of each window.
+    bets : fixed-point :func:`log_bets` of each window.
+    older_bets : their sum over the windows that are no longer kept separately.
+    first_window : index of the first window ever.
     """
-    used = rows > 0
-    n_b, stated, right = rows[used], confidence[used], correct[used]
-    n = int(n_b.sum())
-    ece = float(np.abs(right - stated).sum() / n)
-    rng = np.random.default_rng(0)  # the same labels give the same interval
-    drawn = rng.binomial(n_b, (right + 0.5) / (n_b + 1), size=(draws, len(n_b)))
-    low, high = np.quantile(np.abs(drawn - stated).sum(axis=1) / n, [0.025, 0.975])
-    return ece, [max(0.0, 2 * ece - float(high)), min(1.0, max(ece, 2 * ece - float(low)))]
-
-
-def log_evidence(keys: Sequence[int], windows: Sequence[Sums], folded: Sums, origin: int) -> float:
-    """Log of an e-process against "among rows of any stated confidence, that share is right".
-
-    Every bet puts a fixed share of its money on or against (outcome − confidence): money is multiplied by
-    1 + λ·(y − p), whose mean is at most 1 while calibration holds, in whatever order labels come. The evidence is the
-    mean over stakes and bands, and a weighted mean over the window at which the bets begin, 1 / ((j+1)(j+2)) for the
-    j-th: a long good time before does not hide what comes after. By Ville's inequality it ever exceeds 1/α with
-    probability at most α, so one may look after every label (Ramdas et al. 2023, section 2).
-    """
-    order = sorted(range(len(keys)), key=lambda i: -keys[i])
-    bets = [windows[i].bets for i in order]
-    money = np.cumsum([*bets, folded.bets], axis=0) / UNIT  # whole numbers add exactly, the newest window first
-    starts = np.array([keys[i] - origin for i in order] + [0.0])
-    counted = starts > 0  # bets from the first window on are those on everything, older windows included
+    newest_first = sorted(range(len(windows)), key=lambda i: -windows[i])
+    log_capital = np.cumsum([*(bets[i] for i in newest_first), older_bets], axis=0) / UNIT  # whole numbers add exactly
+    starts = np.array([windows[i] - first_window for i in newest_first] + [0.0])
+    counted = starts > 0  # bets that begin in the first window are those on everything, older windows included
     counted[-1] = True
-    logs = _log_sum(money, axis=1) - math.log(money.shape[1]) - np.log((starts + 1) * (starts + 2))
-    return float(_log_sum(logs[counted], axis=0))
+    logs = _log_sum_exp(log_capital, axis=1) - math.log(log_capital.shape[1]) - np.log((starts + 1) * (starts + 2))
+    return float(_log_sum_exp(logs[counted], axis=0))
 
 
-def _log_sum(values: Float64, axis: int) -> Float64:
+def _log_sum_exp(values: Float64, axis: int) -> Float64:
     top = values.max(axis=axis, keepdims=True)
     total: Float64 = np.log(np.exp(values - top).sum(axis=axis)) + top.squeeze(axis)
     return total

@@ -8,7 +8,6 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from driftcal.io.atomic import write_atomic
 from driftcal.pipeline.results import Results
 from driftcal.report.numbers import Line, is_drift_tuned, is_uncalibrated, lines_of, page_data
+from driftcal.report.table import escape_html
 from driftcal.report.text import GLOSSARY, Story, percent, tell
 
 _ASSETS = resources.files("driftcal.report") / "assets"
@@ -38,17 +38,19 @@ def to_html(results: Results, *, title: str | None = None) -> str:
     style = asset("report.css")
     parts = {
         "policy": policy(script, style),
-        "title": text(title or about.get("title") or f"Calibration under {results.suite} drift"),
+        "title": escape_html(title or about.get("title") or f"Calibration under {results.suite} drift"),
         "style": style,
         "script": script,
-        "headline": text(story.headline),
+        "headline": escape_html(story.headline),
         "cards": _cards(story),
         "notes": _list(story.notes),
         "ladder_link": '<a href="#ladder">Ladder</a>' if (results.perturbation or {}).get("levels") else "",
         "plain_table": _plain_table(lines_of(results)),
         "provenance": _provenance(results),
         "glossary": _definitions(GLOSSARY.items(), "glossary"),
-        "version": text(f" {versions['driftcal']}") if "driftcal" in (versions := _mapping(about, "versions")) else "",
+        "version": escape_html(f" {versions['driftcal']}")
+        if "driftcal" in (versions := _mapping(about, "versions"))
+        else "",
         "data": json_block(page_data(results)),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], asset("page.html"))
@@ -62,16 +64,6 @@ def json_block(value: Any) -> str:
     """
     plain = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def text(value: object) -> str:
-    """Any value as HTML text; characters that UTF-8 or HTML cannot hold are written as escapes.
-
-    >>> text('<img src=x onerror="alert(1)">')
-    '&lt;img src=x onerror=&quot;alert(1)&quot;&gt;'
-    """
-    plain = str(value).encode("utf-8", "backslashreplace").decode()
-    return escape(re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", lambda match: f"\\x{ord(match[0]):02x}", plain))
 
 
 def asset(name: str) -> str:
@@ -109,7 +101,7 @@ def _card(line: Line, featured: bool) -> str:
     ]
     label = "No calibration" if is_uncalibrated(info) and info.label.casefold() == "base" else info.label
     return (
-        f'<div class="card{" featured" if featured else ""}"><h3>{text(label)}</h3><p class="kind">{text(kind)}</p>'
+        f'<div class="card{" featured" if featured else ""}"><h3>{escape_html(label)}</h3><p class="kind">{escape_html(kind)}</p>'
         f'<p class="big">{summary.mean_ece:.3f}<small>ECE under drift</small></p>{_definitions(facts, "short")}</div>'
     )
 
@@ -118,7 +110,7 @@ def _plain_table(lines: Iterable[Line]) -> str:
     """For readers without script."""
     head = ("Calibrator", "ECE in domain", "ECE under drift", "Worst shift", "Accuracy under drift")
     body = "".join(
-        f"<tr><td>{text(line.info.label)}</td>"
+        f"<tr><td>{escape_html(line.info.label)}</td>"
         + "".join(
             f"<td>{value:.3f}</td>"
             for value in (
@@ -142,41 +134,41 @@ def _provenance(results: Results) -> str:
     blocks = []
     if about.get("command"):
         blocks.append(
-            f'<div class="command"><pre id="command">{text(about["command"])}</pre>'
+            f'<div class="command"><pre id="command">{escape_html(about["command"])}</pre>'
             '<button type="button" id="copy" hidden>Copy</button></div>'
         )
     shifts = ", ".join(shift.name for shift in results.shifts)
     facts = [("Method", _known(about.get("method"))), ("Why this method", _known(about.get("explanation")))]
     facts.append(("Model", _described(about.get("model"))))
     facts += [(f"{name.capitalize()} data", _described(entry)) for name, entry in _mapping(about, "data").items()]
-    facts.append(("Suite", text(f"{results.suite}: {shifts}")))
-    facts.append(("Bins of the ECE", text(results.n_bins)))
+    facts.append(("Suite", escape_html(f"{results.suite}: {shifts}")))
+    facts.append(("Bins of the ECE", escape_html(results.n_bins)))
     facts.append(("Seed", _known(about.get("seed"))))
-    facts.append(("Versions", text(", ".join(f"{k} {v}" for k, v in _mapping(about, "versions").items()))))
-    listed = "".join(f"<dt>{text(name)}</dt><dd>{value}</dd>" for name, value in facts if value)
+    facts.append(("Versions", escape_html(", ".join(f"{k} {v}" for k, v in _mapping(about, "versions").items()))))
+    listed = "".join(f"<dt>{escape_html(name)}</dt><dd>{value}</dd>" for name, value in facts if value)
     blocks.append(f'<dl class="facts">{listed}</dl>')
     warned = [f"{info.label}: {note}" for info in results.calibrators for note in info.warnings]
     for name, entries in (("Class names", about.get("class_names") or ()), ("Notes from fitting", warned)):
         if len(entries):
-            items = "".join(f"<li><bdi>{text(entry)}</bdi></li>" for entry in entries)
+            items = "".join(f"<li><bdi>{escape_html(entry)}</bdi></li>" for entry in entries)
             blocks.append(f"<details><summary>{name} ({len(entries)})</summary><ul>{items}</ul></details>")
     return f'<div class="panel">{"".join(blocks)}</div>'
 
 
 def _known(value: Any) -> str:
-    return "" if value is None else text(value)
+    return "" if value is None else escape_html(value)
 
 
 def _described(entry: Any) -> str:
     """A model or a data set as HTML: its name, what is known about it, its fingerprint."""
     if not isinstance(entry, Mapping):
-        return "" if entry is None else text(entry)
+        return "" if entry is None else escape_html(entry)
     words = [str(entry[key]) for key in ("name", "framework") if entry.get(key) is not None]
     words += [f"{entry[key]:,} {key}" for key in ("rows", "classes") if isinstance(entry.get(key), int)]
     known = {"name", "framework", "rows", "classes", "fingerprint"}
     words += [phrase for key, value in entry.items() if key not in known and (phrase := _phrase(key, value))]
-    code = f"<code>{text(entry['fingerprint'])}</code>" if entry.get("fingerprint") else ""
-    return text(", ".join(words)) + code
+    code = f"<code>{escape_html(entry['fingerprint'])}</code>" if entry.get("fingerprint") else ""
+    return escape_html(", ".join(words)) + code
 
 
 def _phrase(key: str, value: Any) -> str:
@@ -200,12 +192,12 @@ def _phrase(key: str, value: Any) -> str:
 
 
 def _definitions(entries: Iterable[tuple[str, Any]], kind: str) -> str:
-    body = "".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in entries)
+    body = "".join(f"<div><dt>{escape_html(name)}</dt><dd>{escape_html(value)}</dd></div>" for name, value in entries)
     return f'<dl class="{kind}">{body}</dl>'
 
 
 def _list(notes: Iterable[str]) -> str:
-    body = "".join(f"<li>{text(note)}</li>" for note in notes)
+    body = "".join(f"<li>{escape_html(note)}</li>" for note in notes)
     return f'<ul class="notes">{body}</ul>' if body else ""
 
 

@@ -1,4 +1,4 @@
-"""A table of records as CSV, JSON, Markdown, LaTeX or a terminal table: the only table writer of driftcal.
+"""A table of records as CSV, JSON, Markdown, LaTeX, HTML or a terminal table: the only table writer of driftcal.
 
 Names in a table may come from files and models. Each format escapes them, so that a name is always text.
 """
@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 from driftcal.core.text import printable
@@ -106,6 +107,21 @@ def to_latex(table: Table) -> str:
     )
 
 
+def to_html(table: Table) -> str:
+    """An HTML table in a region that scrolls sideways, the best values bold; the title is its label."""
+    head = "".join(f'<th scope="col">{escape_html(heading)}</th>' for heading in table.columns.values())
+    is_text = list(_text_columns(table).values())
+    body = []
+    for row in _escaped(table, escape_html):
+        cells = [f"<strong>{cell}</strong>" if best else cell for cell, best in row]
+        cells = [f"<bdi>{cell}</bdi>" if text else cell for cell, text in zip(cells, is_text, strict=True)]
+        body.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape_html(table.title)}; scrolls sideways">'
+        f'<table class="data"><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+    )
+
+
 def to_terminal(table: Table) -> Any:
     """A rich table without lines: numbers to the right, the best values bold; print it with rich's console."""
     from rich.table import Table as RichTable
@@ -196,6 +212,16 @@ _LATEX = {
     ">": r"\textgreater{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
+
+
+def escape_html(value: object) -> str:
+    """Any value as HTML text; characters that UTF-8 or HTML cannot hold are written as escapes.
+
+    >>> escape_html('<img src=x onerror="alert(1)">')
+    '&lt;img src=x onerror=&quot;alert(1)&quot;&gt;'
+    """
+    plain = str(value).encode("utf-8", "backslashreplace").decode()
+    return escape(re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", lambda match: f"\\x{ord(match[0]):02x}", plain))
 
 
 def escape_latex(text: str) -> str:

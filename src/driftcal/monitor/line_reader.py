@@ -1,0 +1,72 @@
+"""The lines of an unchecked stream: too long lines are never held in memory, and a quiet stream does not block."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+from collections.abc import Iterator
+from typing import BinaryIO
+
+#: Longer lines are dropped while they are read; a batch of 1,000 samples of 1,000 classes fits.
+MAX_LINE = 1 << 25
+#: Seconds after which the reader of a quiet stream gets an empty group, so that it can do other work.
+QUIET_SECONDS = 1.0
+_CHUNK = 1 << 16
+_MAX_DESCRIPTOR = 1024  # the limit of select
+
+
+def lines_of(stream: BinaryIO, max_line: int = MAX_LINE) -> Iterator[bytes | None]:
+    """The lines of a stream without their ends; None for one that is longer than `max_line`.
+
+    >>> import io
+    >>> list(lines_of(io.BytesIO(b"a\\nbbbbbb\\nc"), max_line=3))
+    [b'a', None, b'c']
+    """
+    for group in line_groups(stream, max_line):
+        yield from group
+
+
+def line_groups(stream: BinaryIO, max_line: int = MAX_LINE) -> Iterator[list[bytes | None]]:
+    """The same lines in groups that arrived together; empty groups while the stream is quiet."""
+    pieces: list[bytes] = []
+    size, dropping = 0, False
+    for chunk in _chunks(stream):
+        group: list[bytes | None] = []
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            line = b"".join([*pieces, end])
+            group.append(None if dropping or len(line) > max_line else line)
+            pieces, size, dropping = [], 0, False
+        size += len(rest)
+        if size > max_line:
+            pieces, dropping = [], True
+        elif rest and not dropping:
+            pieces.append(rest)
+        if group or not chunk:
+            yield group
+    if pieces or dropping:
+        yield [None if dropping else b"".join(pieces)]
+
+
+def _chunks(stream: BinaryIO) -> Iterator[bytes]:
+    """The bytes of a stream as they arrive; b"" whenever it was quiet for `QUIET_SECONDS`."""
+    read = getattr(stream, "read1", stream.read)
+    descriptor = _selectable(stream)
+    while True:
+        # read1 holds nothing back, so select knows all there is
+        if descriptor is not None and not select.select([descriptor], [], [], QUIET_SECONDS)[0]:
+            yield b""
+        elif chunk := read(_CHUNK):
+            yield chunk
+        else:
+            return
+
+
+def _selectable(stream: BinaryIO) -> int | None:
+    """The descriptor of a stream, if select can wait for it; on Windows it cannot."""
+    try:
+        descriptor = stream.fileno()
+    except (AttributeError, io.UnsupportedOperation):
+        return None
+    return descriptor if os.name == "posix" and descriptor < _MAX_DESCRIPTOR else None

@@ -1,0 +1,103 @@
+"""Samples of a stream that nothing has checked: which of them can be used, and why the others cannot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from driftcal.core.validation import SUM_TOLERANCE, as_array
+from driftcal.errors import InputError
+from driftcal.models.outputs import log_probabilities
+from driftcal.types import AnyArray, Array
+
+#: What the scores of a monitor can be; they are declared, never guessed.
+SCORE_TYPES = ("logits", "probabilities")
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedSamples:
+    """Samples as logits, which of them can be used, and the number of the others by reason."""
+
+    logits: Array
+    usable: Array
+    rejected: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def none_of(cls, n_samples: int, n_classes: int, reason: str) -> CheckedSamples:
+        """Samples of which none can be used."""
+        return cls(np.zeros((n_samples, n_classes)), np.zeros(n_samples, bool), Counter({reason: n_samples}))
+
+
+def check_samples(scores: AnyArray, n_classes: int, score_type: str) -> CheckedSamples:
+    """Check each sample; a sample that cannot be used is counted, never raised.
+
+    With two classes a sample may be one number: the log-odds or the probability of class 1.
+
+    >>> checked = check_samples([[1.0, 2.0, 0.0], [float("nan"), 0.0, 0.0]], 3, "logits")
+    >>> checked.usable.tolist(), dict(checked.rejected)
+    ([True, False], {'not finite': 1})
+    """
+    array = _numbers(scores)
+    if array is None:
+        return CheckedSamples.none_of(_length(scores), n_classes, "not numbers")
+    if array.ndim == 1 and len(array) == n_classes and n_classes > 2:
+        array = array[None]
+    if n_classes == 2 and (array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)):
+        positive = array.reshape(-1)
+        array = np.stack([np.zeros_like(positive) if score_type == "logits" else 1 - positive, positive], axis=1)
+    if array.ndim != 2 or array.shape[1] != n_classes:
+        return CheckedSamples.none_of(len(array) if array.ndim > 1 else 1, n_classes, "wrong number of classes")
+    return _check_logits(array) if score_type == "logits" else _check_probabilities(array)
+
+
+def one_per_sample(values: Any, n_samples: int, name: str) -> list[Any]:
+    """What comes with the samples, such as labels, one entry for each; None where nothing was passed."""
+    if values is None:
+        return [None] * n_samples
+    entries = values.tolist() if hasattr(values, "tolist") else list(values)
+    if not isinstance(entries, list) or len(entries) != n_samples:
+        raise InputError(
+            f"{name} must hold one entry per sample; there are {n_samples} samples. Put None where there is no entry."
+        )
+    return entries
+
+
+def _numbers(scores: AnyArray) -> Array | None:
+    try:
+        array = as_array(scores, "scores")
+    except (InputError, TypeError, OverflowError):
+        return None
+    if array.dtype.kind not in "fiu" or array.ndim == 0:
+        return None
+    return array if array.dtype.kind == "f" else array.astype(np.float64)
+
+
+def _length(scores: Any) -> int:
+    try:
+        return max(1, len(scores))
+    except TypeError:
+        return 1
+
+
+def _check_logits(array: Array) -> CheckedSamples:
+    usable: Array = np.isfinite(array.max(axis=1)) if len(array) else np.zeros(0, bool)
+    return CheckedSamples(array, usable, _counts({"not finite": ~usable}))
+
+
+def _check_probabilities(array: Array) -> CheckedSamples:
+    values = array.astype(np.float64)
+    finite: Array = np.asarray(np.isfinite(values).all(axis=1))
+    with np.errstate(all="ignore"):
+        sums = values.sum(axis=1)
+        in_range = ((values >= 0) & (values <= 1 + SUM_TOLERANCE)).all(axis=1) & (np.abs(sums - 1) <= SUM_TOLERANCE)
+    usable = finite & in_range
+    # as the deployed model does: a probability of 0 is very small, not impossible, and the sum may be a little off 1
+    logits = log_probabilities(np.where(usable[:, None], values, 1.0)).astype(np.float32)
+    return CheckedSamples(logits, usable, _counts({"not finite": ~finite, "not probabilities": finite & ~in_range}))
+
+
+def _counts(masks: dict[str, Array]) -> Counter[str]:
+    return Counter({reason: int(mask.sum()) for reason, mask in masks.items() if mask.any()})
