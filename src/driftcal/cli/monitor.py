@@ -78,9 +78,9 @@ def monitor(
     \b
       driftcal monitor cal.safetensors logits.npz --report timeline.html
     \b
-    A live stream with windows of an hour; it survives restarts, feeds Prometheus:
-      tail -F predictions.jsonl | driftcal monitor cal.safetensors --window-size 1h \\
-        --state monitor.safetensors --prometheus driftcal.prom
+    A live stream with windows of an hour, kept over restarts, for Prometheus:
+      tail -F predictions.jsonl | driftcal monitor cal.safetensors \\
+        --window-size 1h --state monitor.safetensors --prometheus driftcal.prom
     \b
     One JSON object per window, and a summary at the end:
       driftcal monitor cal.safetensors logits.npy --json
