@@ -1,4 +1,4 @@
-"""Downloads, against a server on this machine: checksum, resume, and what is said when it fails."""
+"""Downloads from a server on this machine: checksum, resume, and errors."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ PAYLOAD = tar([("data/a.bin", bytes(range(256)) * 900), ("data/b.txt", b"hello")
 
 
 class Server:
-    """Serves one payload; `cut` breaks answers off after so many bytes, `ranges` says whether Range is understood."""
+    """Serves one payload; `cut` ends responses after so many bytes, `ranges` says whether Range is supported."""
 
     def __init__(self):
-        self.payload, self.cut, self.ranges, self.seen = PAYLOAD, None, True, []
+        self.payload, self.cut, self.ranges, self.requests = PAYLOAD, None, True, []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
-                wish = self.headers.get("Range")
-                outer.seen.append(wish)
-                start = int(wish[6:-1]) if wish and outer.ranges else 0
+                requested = self.headers.get("Range")
+                outer.requests.append(requested)
+                start = int(requested[6:-1]) if requested and outer.ranges else 0
                 if start >= len(outer.payload):
                     self.send_error(416)
                     return
@@ -72,22 +72,22 @@ def server():
 
 def test_fetch_checks_unpacks_and_does_not_repeat(server, tmp_path):
     steps = []
-    place = fetch_archive(server.download, tmp_path / "here", progress=lambda done, total: steps.append((done, total)))
-    assert (place / "data" / "b.txt").read_bytes() == b"hello"
+    folder = fetch_archive(server.download, tmp_path / "new", progress=lambda done, total: steps.append((done, total)))
+    assert (folder / "data" / "b.txt").read_bytes() == b"hello"
     assert steps[-1] == (len(PAYLOAD), len(PAYLOAD))
-    assert sorted(item.name for item in place.iterdir()) == [".set.tar.unpacked", "data"]
-    fetch_archive(server.download, place)
-    assert server.seen == [None], "a finished download is not repeated"
+    assert sorted(item.name for item in folder.iterdir()) == [".set.tar.unpacked", "data"]
+    fetch_archive(server.download, folder)
+    assert server.requests == [None], "a finished download is not repeated"
 
 
-def test_a_cut_download_goes_on_where_it_stopped(server, tmp_path):
+def test_an_interrupted_download_is_resumed(server, tmp_path):
     server.cut = 100_000
-    with pytest.raises(DataError, match=r"broke off after 100000 of .* goes on from there"):
+    with pytest.raises(DataError, match=r"broke off after 100000 of .* the download continues there"):
         fetch_archive(server.download, tmp_path)
     assert (tmp_path / "set.tar.part").stat().st_size == 100_000
     server.cut = None
     fetch_archive(server.download, tmp_path)
-    assert server.seen == [None, "bytes=100000-"]
+    assert server.requests == [None, "bytes=100000-"]
     assert (tmp_path / "data" / "a.bin").read_bytes() == bytes(range(256)) * 900
 
 
@@ -98,30 +98,30 @@ def test_a_server_without_ranges_starts_again(server, tmp_path):
     assert (tmp_path / "data" / "b.txt").read_bytes() == b"hello"
 
 
-def test_a_whole_part_needs_no_network(server, tmp_path):
+def test_a_complete_part_needs_no_network(server, tmp_path):
     (tmp_path / "set.tar.part").write_bytes(PAYLOAD)
     fetch_archive(server.download, tmp_path)
     (tmp_path / "byhand").mkdir()
     (tmp_path / "byhand" / "set.tar").write_bytes(PAYLOAD)
     fetch_archive(server.download, tmp_path / "byhand")
-    assert server.seen == []
+    assert server.requests == []
 
 
 def test_a_wrong_checksum_removes_the_file(server, tmp_path):
     server.payload = PAYLOAD[:-1] + b"!"
-    with pytest.raises(DataError, match=r"must have the checksum md5:.*what arrived has md5:.*removed"):
+    with pytest.raises(DataError, match=r"must have the checksum md5:.*the downloaded file has md5:.*removed"):
         fetch_archive(server.download, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_part_that_is_too_long_is_thrown_away(server, tmp_path):
+def test_a_part_that_is_too_long_is_removed(server, tmp_path):
     (tmp_path / "set.tar.part").write_bytes(PAYLOAD + b"more")
     with pytest.raises(DataError, match="answered 416"):
         fetch_archive(server.download, tmp_path)
     fetch_archive(server.download, tmp_path)
 
 
-def test_offline_says_what_to_do(server, tmp_path):
+def test_the_error_without_network_says_what_to_do(server, tmp_path):
     download = server.download
     server.http.shutdown()
     server.http.server_close()
@@ -139,7 +139,7 @@ def test_archives_cannot_write_outside(server, tmp_path):
     assert not (tmp_path / "outside.txt").exists()
 
 
-def test_names(tmp_path):
+def test_unknown_and_manual_data_sets_are_named(tmp_path):
     with pytest.raises(UnknownName, match="data set to fetch 'cifar'"):
         data.fetch("cifar", tmp_path)
     with pytest.raises(DataError, match=r"by hand from https://objectnet.dev"):

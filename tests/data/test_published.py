@@ -1,4 +1,4 @@
-"""The published data sets, as small trees in their own layouts."""
+"""The published data sets, as small folders in their own layouts."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from driftcal.errors import DataError, InputError, UnknownName
 RNG = np.random.default_rng(5)
 
 
-def save(path, pixels):
+def save_image(path, pixels):
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(path)
 
 
-def flat(colour, size=(10, 12)):
+def plain_image(colour, size=(10, 12)):
     return np.full((*size, 3), colour, np.uint8)
 
 
 # folders
 
 
-def test_class_per_folder(tmp_path):
+def test_each_sub_folder_is_a_class(tmp_path):
     for number, name in enumerate(["cat", "dog & 'co'\n", "<img src=x>"]):
         for item in range(3):
-            save(tmp_path / name / f"{item}.png", flat(40 * number + item))
+            save_image(tmp_path / name / f"{item}.png", plain_image(40 * number + item))
     (tmp_path / "cat" / "notes.txt").write_text("not an image")
     source = open_source(tmp_path)
     assert source.class_names == tuple(sorted(["cat", "dog & 'co'\n", "<img src=x>"]))
@@ -46,47 +46,47 @@ def test_class_per_folder(tmp_path):
     before = source.fingerprint
     assert open_source(f"folder={tmp_path}").fingerprint == before
     assert open_source(tmp_path, size=8).fingerprint != before
-    save(tmp_path / "cat" / "0.png", flat(9))
+    save_image(tmp_path / "cat" / "0.png", plain_image(9))
     assert open_source(tmp_path).fingerprint != before
     assert open_source(f"{tmp_path}?grey=true&size=4x6").input_shape == (4, 6, 1)
 
 
-def test_groups_of_images(tmp_path):
+def test_groups_come_from_a_csv_file(tmp_path):
     for name in "ab":
         for item in range(2):
-            save(tmp_path / "photos" / name / f"{item}.png", flat(7))
+            save_image(tmp_path / "photos" / name / f"{item}.png", plain_image(7))
     table = tmp_path / "cameras.csv"
     table.write_text("path,camera\na/0.png,one\na/1.png,two\nb/0.png,one\nb/1.png,two\n")
     source = open_source(tmp_path / "photos", groups=table)
     assert source.groups.tolist() == ["one", "two", "one", "two"]
     table.write_text("a/0.png,one\n")
-    with pytest.raises(DataError, match=r"says nothing about 'a/1\.png'"):
+    with pytest.raises(DataError, match=r"has no line for 'a/1\.png'"):
         open_source(tmp_path / "photos", groups=table)
     with pytest.raises(DataError, match="groups must be a CSV file"):
         open_source(tmp_path / "photos", groups=tmp_path / "none.csv")
-    half = open_source(tmp_path / "photos").subset([2, 0]).with_groups(["x", "y"])
-    assert half.groups.tolist() == ["x", "y"]
-    assert half.subset([1]).groups.tolist() == ["y"]
-    with pytest.raises(InputError, match="one group per row"):
-        half.with_groups(["x"])
+    two = open_source(tmp_path / "photos").subset([2, 0]).with_groups(["x", "y"])
+    assert two.groups.tolist() == ["x", "y"]
+    assert two.subset([1]).groups.tolist() == ["y"]
+    with pytest.raises(InputError, match="one group per sample"):
+        two.with_groups(["x"])
 
 
-def test_decode_scales_and_cuts_the_centre(tmp_path):
+def test_images_are_scaled_and_cut_at_the_centre(tmp_path):
     picture = np.zeros((40, 80, 3), np.uint8)
-    picture[:, 30:50] = 200  # what lies in the middle
+    picture[:, 30:50] = 200  # the centre
     for name in "ab":
-        save(tmp_path / name / "0.png", picture)
+        save_image(tmp_path / name / "0.png", picture)
     centre = open_source(tmp_path, size=20, crop=1.0).inputs()[0]
     assert centre.shape == (20, 20, 3)
     assert centre[10, 10, 0] == np.float32(200 / 255)
     assert centre[10, 0, 0] == 0
-    closer = open_source(tmp_path, size=10, crop=0.5).inputs()[0]
-    assert closer.min() > 0.5, "half of the shorter side, all of it bright"
+    half = open_source(tmp_path, size=10, crop=0.5).inputs()[0]
+    assert half.min() > 0.5, "half of the shorter side, all of it bright"
 
 
 def test_damaged_images_are_named(tmp_path):
     for name in "ab":
-        save(tmp_path / name / "0.png", flat(3))
+        save_image(tmp_path / name / "0.png", plain_image(3))
     good = (tmp_path / "a" / "0.png").read_bytes()
     (tmp_path / "b" / "1.png").write_bytes(good[: len(good) // 2])
     source = open_source(tmp_path)
@@ -98,12 +98,12 @@ def test_damaged_images_are_named(tmp_path):
     (tmp_path / "b" / "1.png").unlink()
     with pytest.raises(DataError, match=r"no image .*1\.png' any more"):
         source.inputs()
-    save(tmp_path / "b" / "1.png", flat(3, (5, 5)))
+    save_image(tmp_path / "b" / "1.png", plain_image(3, (5, 5)))
     with pytest.raises(DataError, match=r"images must have one size.*Give size="):
         source.inputs()
 
 
-def test_errors_of_folders(tmp_path):
+def test_unusable_folders_are_refused(tmp_path):
     with pytest.raises(DataError, match="there is none"):
         open_source(f"folder={tmp_path / 'none'}")
     with pytest.raises(DataError, match="at least two; it holds 0"):
@@ -112,7 +112,7 @@ def test_errors_of_folders(tmp_path):
     (tmp_path / "b").mkdir()
     with pytest.raises(DataError, match="no image under"):
         open_source(tmp_path)
-    save(tmp_path / "a" / "0.png", flat(1))
+    save_image(tmp_path / "a" / "0.png", plain_image(1))
     with pytest.raises(DataError, match=r"folder 'b' .* not among class_names"):
         open_source(tmp_path, class_names=["a", "c"])
     with pytest.raises(InputError, match="size must be"):
@@ -161,7 +161,7 @@ def write_cifar(folder, form):
             records = np.concatenate([labels[:, None].astype(np.uint8), planes(pixels)], axis=1)
             (folder / f"{name}.bin").write_bytes(records.tobytes())
         else:
-            save(folder / f"{name}.png", pixels.reshape(N, 1024, 3))
+            save_image(folder / f"{name}.png", pixels.reshape(N, 1024, 3))
     if form == "png":
         (folder / "train_lables.json").write_text(json.dumps(LABELS[:5].reshape(-1).tolist()))
         (folder / "test_lables.json").write_text(json.dumps(LABELS[5].tolist()))
@@ -211,8 +211,8 @@ def test_a_cifar10_pickle_cannot_run_code(tmp_path):
     assert RAN == []
 
 
-def test_errors_of_cifar10(tmp_path):
-    with pytest.raises(DataError, match=r"none is there.* Fetch it"):
+def test_unusable_cifar10_folders_are_refused(tmp_path):
+    with pytest.raises(DataError, match=r"it holds none of them.* Fetch it"):
         open_source(f"cifar10={tmp_path}")
     write_cifar(tmp_path / "b", "binary")
     (tmp_path / "b" / "data_batch_3.bin").unlink()
@@ -226,14 +226,14 @@ def test_errors_of_cifar10(tmp_path):
     with pytest.raises(DataError, match=r"test_lables\.json"):
         open_source(f"cifar10={tmp_path / 'p'}")
     (tmp_path / "p" / "test_lables.json").write_text("[1, 2]")
-    with pytest.raises(DataError, match="7 images, 2 labels"):
+    with pytest.raises(DataError, match="7 images and 2 labels"):
         open_source(f"cifar10={tmp_path / 'p'}")
     (tmp_path / "p" / "test_batch.png").write_bytes(b"\x89PNG")
     with pytest.raises(DataError, match="cannot be decoded"):
         open_source(f"cifar10={tmp_path / 'p'}")
 
 
-def test_cifar10_c(tmp_path):
+def test_cifar10_c_as_published(tmp_path):
     home = tmp_path / "CIFAR-10-C"
     home.mkdir()
     corrupted = RNG.integers(0, 256, (5 * N, 32, 32, 3), np.uint8)
@@ -244,8 +244,8 @@ def test_cifar10_c(tmp_path):
     np.testing.assert_array_equal(source.inputs(), corrupted[2 * N : 3 * N] / np.float32(255))
     assert np.array_equal(source.labels, LABELS[5])
     assert source.name == "cifar10-c/fog/3"
-    prints = {open_source(f"cifar10-c={home}", corruption="fog", severity=s).fingerprint for s in range(1, 6)}
-    assert len(prints) == 5
+    fingerprints = {open_source(f"cifar10-c={home}", corruption="fog", severity=s).fingerprint for s in range(1, 6)}
+    assert len(fingerprints) == 5
     with pytest.raises(UnknownName, match="'fogg'; did you mean 'fog'"):
         open_source(f"cifar10-c={home}", corruption="fogg", severity=1)
     with pytest.raises(InputError, match=r"severity must be 1\.\.5"):
@@ -272,9 +272,9 @@ def val_name(number):
     return f"ILSVRC2012_val_{number + 1:08d}.JPEG"
 
 
-def flat_tree(root):
+def write_flat_folder(root):
     for number in range(5):
-        save(root / val_name(number), flat(50 * number, (30, 40)))
+        save_image(root / val_name(number), plain_image(50 * number, (30, 40)))
 
 
 def check_imagenet(source):
@@ -288,12 +288,12 @@ def check_imagenet(source):
 def test_imagenet_in_every_published_style(tmp_path):
     tree = tmp_path / "tree"
     for number, wnid in enumerate(TRUTH):
-        save(tree / "val" / wnid / val_name(number), flat(50 * number, (30, 40)))
+        save_image(tree / "val" / wnid / val_name(number), plain_image(50 * number, (30, 40)))
     (tree / "synset_words.txt").write_text(SYNSETS)
     check_imagenet(open_source(f"imagenet={tree}", size=16))
 
     table = tmp_path / "table"
-    flat_tree(table)
+    write_flat_folder(table)
     (table / "labels.csv").write_text(
         "file,label\n" + "".join(f"{val_name(n)},{WNIDS.index(w)}\n" for n, w in enumerate(TRUTH))
     )
@@ -301,14 +301,14 @@ def test_imagenet_in_every_published_style(tmp_path):
     check_imagenet(open_source(f"imagenet={table}", size=16))
 
     kaggle = tmp_path / "kaggle"
-    flat_tree(kaggle / "val")
+    write_flat_folder(kaggle / "val")
     rows = "".join(f"{val_name(n)[:-5]},{w} 10 20 30 40 {w} 1 2 3 4\n" for n, w in enumerate(TRUTH))
     (kaggle / "LOC_val_solution.csv").write_text("ImageId,PredictionString\n" + rows)
     (kaggle / "LOC_synset_mapping.txt").write_text(SYNSETS)
     check_imagenet(open_source(f"imagenet={kaggle}", size=16))
 
     caffe = tmp_path / "caffe"
-    flat_tree(caffe)
+    write_flat_folder(caffe)
     (caffe / "val.txt").write_text("".join(f"{val_name(n)} {WNIDS.index(w)}\n" for n, w in enumerate(TRUTH)))
     index = {
         str(n): [w, line.partition(" ")[2]]
@@ -319,9 +319,9 @@ def test_imagenet_in_every_published_style(tmp_path):
 
 
 @pytest.mark.parametrize("kit", ["meta.mat", "map_clsloc.txt"])
-def test_imagenet_with_the_challenges_own_numbers(tmp_path, kit):
+def test_imagenet_with_the_numbers_of_the_challenge(tmp_path, kit):
     root = tmp_path / "images"
-    flat_tree(root)
+    write_flat_folder(root)
     truth = tmp_path / "ILSVRC2012_validation_ground_truth.txt"
     truth.write_text("".join(f"{CHALLENGE[wnid]}\n" for wnid in TRUTH))
     with pytest.raises(DataError, match=r"challenge's own order.*meta\.mat"):
@@ -344,32 +344,34 @@ def test_imagenet_with_the_challenges_own_numbers(tmp_path, kit):
         open_source(f"imagenet={root}", size=16)
 
 
-def test_errors_of_imagenet(tmp_path):
-    flat_tree(tmp_path / "bare")
+def test_unusable_imagenet_folders_are_refused(tmp_path):
+    write_flat_folder(tmp_path / "bare")
     with pytest.raises(DataError, match="Name it with labels=FILE"):
         open_source(f"imagenet={tmp_path / 'bare'}")
     (tmp_path / "short.txt").write_text(f"{val_name(0)} 3\n")
-    with pytest.raises(DataError, match="says nothing about image 'ILSVRC2012_val_00000002"):
+    with pytest.raises(DataError, match="has no line for image 'ILSVRC2012_val_00000002"):
         open_source(f"imagenet={tmp_path / 'bare'}", labels=tmp_path / "short.txt")
     (tmp_path / "odd.txt").write_text("".join(f"{val_name(n)} lemon\n" for n in range(5)))
-    with pytest.raises(DataError, match="index from 0 or a WordNet id"):
+    with pytest.raises(DataError, match="column from 0 or a WordNet id"):
         open_source(f"imagenet={tmp_path / 'bare'}", labels=tmp_path / "odd.txt")
     for number, wnid in enumerate(TRUTH):
-        save(tmp_path / "tree" / wnid / val_name(number), flat(50 * number, (30, 40)))
+        save_image(tmp_path / "tree" / wnid / val_name(number), plain_image(50 * number, (30, 40)))
     with pytest.raises(DataError, match=r"4 of 1000 class folders.*synsets=FILE"):
         open_source(f"imagenet={tmp_path / 'tree'}")
     (tmp_path / "s.txt").write_text("kit fox\n")
     with pytest.raises(DataError, match="must list WordNet ids"):
         open_source(f"imagenet={tmp_path / 'tree'}", synsets=tmp_path / "s.txt")
     (tmp_path / "s.txt").write_text("n01440764 tench\n")
-    with pytest.raises(DataError, match="not among the 1 known classes"):
+    with pytest.raises(DataError, match="not among the 1 classes of the synset file"):
         open_source(f"imagenet={tmp_path / 'tree'}", synsets=tmp_path / "s.txt")
 
 
-def test_imagenet_c_rows_are_the_rows_of_imagenet(tmp_path):
+def test_imagenet_c_has_the_samples_of_imagenet(tmp_path):
     for number, wnid in enumerate(TRUTH):
-        save(tmp_path / "val" / wnid / val_name(number), flat(50 * number, (24, 24)))
-        save(tmp_path / "c" / "noise" / "shot_noise" / "2" / wnid / val_name(number), flat(50 * number, (24, 24)))
+        save_image(tmp_path / "val" / wnid / val_name(number), plain_image(50 * number, (24, 24)))
+        save_image(
+            tmp_path / "c" / "noise" / "shot_noise" / "2" / wnid / val_name(number), plain_image(50 * number, (24, 24))
+        )
     assert list(imagenet_corruptions(tmp_path / "c")) == ["shot_noise"]
     names = ["a", "b", "c", "d"]
     clean = open_source(f"imagenet={tmp_path / 'val'}", class_names=names, size=24)
@@ -387,12 +389,12 @@ def test_imagenet_c_rows_are_the_rows_of_imagenet(tmp_path):
 # ObjectNet
 
 
-def objectnet_tree(root):
+def write_objectnet(root):
     bordered = np.full((14, 14, 3), (255, 0, 0), np.uint8)
     for number, folder in enumerate(["alarm_clock", "bath_towel", "lemon"]):
         for item in range(2):
             bordered[2:-2, 2:-2] = 60 * number + item
-            save(root / "images" / folder / f"{item}.png", bordered)
+            save_image(root / "images" / folder / f"{item}.png", bordered)
     maps = root / "mappings"
     maps.mkdir()
     (maps / "folder_to_objectnet_label.json").write_text(
@@ -406,12 +408,12 @@ def objectnet_tree(root):
     return root
 
 
-def test_objectnet(tmp_path):
-    source = open_source(f"objectnet={objectnet_tree(tmp_path)}", size=10)
+def test_objectnet_as_published(tmp_path):
+    source = open_source(f"objectnet={write_objectnet(tmp_path)}", size=10)
     assert source.class_names == ("analog clock", "digital clock", "tench", "lemon")
     assert source.labels.tolist() == [0, 0, -1, -1, 3, 3]
-    assert source.answers[0] == (0, 1)
-    assert source.right(np.array([0, 1, 1, 2, 3, 0])).tolist() == [True, True, False, False, True, False]
+    assert source.correct_outputs[0] == (0, 1)
+    assert source.is_correct(np.array([0, 1, 1, 2, 3, 0])).tolist() == [True, True, False, False, True, False]
     inputs = source.inputs()
     assert inputs.shape == (6, 10, 10, 3)
     assert np.ptp(inputs, axis=(1, 2, 3)).max() == 0, "the red border is gone"
@@ -419,8 +421,8 @@ def test_objectnet(tmp_path):
     assert set(source.unlabelled().groups) == {"bath_towel"}
 
 
-def test_errors_of_objectnet(tmp_path):
-    root = objectnet_tree(tmp_path / "objectnet-1.0")
+def test_unusable_objectnet_folders_are_refused(tmp_path):
+    root = write_objectnet(tmp_path / "objectnet-1.0")
     assert len(open_source(f"objectnet={tmp_path}", size=10)) == 6
     (root / "mappings" / "objectnet_to_imagenet_1k.json").write_text(json.dumps({"Lemon": "citrus"}))
     with pytest.raises(DataError, match="maps 'Lemon' to 'citrus'"):
@@ -439,7 +441,7 @@ def test_errors_of_objectnet(tmp_path):
 
 
 def test_objectnet_images_and_mappings_must_belong_together(tmp_path):
-    root = objectnet_tree(tmp_path)
-    save(root / "images" / "unheard" / "0.png", flat(3))
-    with pytest.raises(DataError, match="'unheard' of ObjectNet is not in folder_to_objectnet_label"):
+    root = write_objectnet(tmp_path)
+    save_image(root / "images" / "unknown_class" / "0.png", plain_image(3))
+    with pytest.raises(DataError, match="'unknown_class' of ObjectNet is not in folder_to_objectnet_label"):
         open_source(f"objectnet={root}")

@@ -1,4 +1,4 @@
-"""Laws of every source: rows, splits, fingerprints; arrays, npz files and names."""
+"""Laws of every source: samples, splits, fingerprints; arrays, npz files and names."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Y = np.arange(37) % 4
 
 
 @given(st.integers(1, 50), st.integers(0, 40), st.integers(0, 45))
-def test_batches_cover_each_row_once_at_fixed_cuts(batch_size, start, stop):
+def test_batches_cover_each_sample_once_at_fixed_cuts(batch_size, start, stop):
     source = from_arrays(X, Y)
-    seen = list(source.batches(batch_size, start, stop))
-    rows = np.concatenate([indices for _, _, indices in seen]) if seen else np.zeros(0, int)
-    assert np.array_equal(rows, np.arange(start, min(stop, 37)))
-    for inputs, labels, indices in seen:
+    batches = list(source.batches(batch_size, start, stop))
+    covered = np.concatenate([batch.indices for batch in batches]) if batches else np.zeros(0, int)
+    assert np.array_equal(covered, np.arange(start, min(stop, 37)))
+    for inputs, labels, indices in batches:
         assert inputs.dtype == np.float32
         assert labels.dtype == np.int64
         assert np.array_equal(inputs, X[indices])
@@ -36,10 +36,10 @@ def test_splits_are_disjoint_complete_and_repeatable(seed, a, b):
     parts = source.split(a, b, seed=seed)
     assert [len(part) for part in parts] == [a, b, 37 - a - b]
     assert sorted(np.concatenate([part.indices for part in parts]).tolist()) == list(range(37))
-    again = source.split(a, b, seed=seed)
-    assert [part.fingerprint for part in parts] == [part.fingerprint for part in again]
+    repeated = source.split(a, b, seed=seed)
+    assert [part.fingerprint for part in parts] == [part.fingerprint for part in repeated]
     assert np.array_equal(parts[0].indices, np.random.default_rng(seed).permutation(37)[:a])
-    assert parts[1].history[-1] == {"of": 37, "split": 1, "rows": [a, a + b], "seed": seed}
+    assert parts[1].selections[-1] == {"of": 37, "split": 1, "samples": [a, a + b], "seed": seed}
 
 
 def test_a_sample_keeps_its_index_through_subsets():
@@ -50,18 +50,18 @@ def test_a_sample_keeps_its_index_through_subsets():
     assert np.array_equal(inputs, X[indices])
     assert np.array_equal(labels, Y[indices])
     assert np.array_equal(part.groups, indices * 10)
-    assert len(part.history) == 2
+    assert len(part.selections) == 2
     mask = source.subset(Y == 2)
     assert (mask.labels == 2).all()
 
 
-def test_fingerprints_see_pixels_labels_and_choice():
+def test_fingerprints_depend_on_pixels_labels_and_choice():
     one = from_arrays(X, Y)
     assert from_arrays(X.copy(), Y.tolist()).fingerprint == one.fingerprint
-    pixel = X.copy()
-    pixel[5, 0, 0, 0] = 0.123
+    other_pixel = X.copy()
+    other_pixel[5, 0, 0, 0] = 0.123
     others = [
-        from_arrays(pixel, Y),
+        from_arrays(other_pixel, Y),
         from_arrays(X, (Y + 1) % 4),
         from_arrays(X, Y, class_names=list("abcd")),
         from_arrays((X * 255).astype(np.uint8), Y),
@@ -71,7 +71,7 @@ def test_fingerprints_see_pixels_labels_and_choice():
     assert len({one.fingerprint, *(other.fingerprint for other in others)}) == 7
 
 
-def test_kinds_of_arrays():
+def test_images_features_and_unlabelled_samples():
     grey = from_arrays(np.full((3, 4, 4), 51, np.uint8), [0, 1, 2])
     assert grey.input_shape == (4, 4, 1)
     assert grey.kind == "images"
@@ -97,47 +97,56 @@ def test_memory_maps_stay_on_disk(tmp_path):
 @pytest.mark.parametrize(
     ("x", "y", "error", "match"),
     [
-        (X * 255, Y, ImagesError, r"must lie in \[0, 1\]; they reach from .* Divide by 255"),
-        (X - 1, Y, ImagesError, "undo the normalising"),
-        (np.where(X > 0.9, np.nan, X), Y, ImagesError, "they hold NaN"),
+        (X * 255, Y, ImagesError, r"must lie in \[0, 1\]; image 0 spans .* divide by 255"),
+        (X - 1, Y, ImagesError, "Already normalised"),
+        (
+            np.where(X > 0.999, np.nan, X),
+            Y,
+            ImagesError,
+            r"finite numbers; image \d+ holds NaN at .* Repair or drop it\.$",
+        ),
+        (np.where(X > 0.999, np.inf, X), Y, ImagesError, r"image \d+ holds infinity at .* Repair or drop it\.$"),
+        (np.where(X > 0.999, -np.inf, X), Y, ImagesError, r"image \d+ holds minus infinity at .* Repair or drop it\.$"),
         (X.transpose(0, 3, 1, 2), Y, ImagesError, r"1 or 3 channels.*move the axis"),
         ((X * 255).astype(np.int64), Y, ImagesError, "uint8"),
         (X[0, 0, 0], Y, ImagesError, r"images \(n, H, W\)"),
-        (X[:0], Y[:0], ImagesError, "at least one row"),
-        (np.full((4, 2), np.inf), np.arange(4), ImagesError, "row 0 holds NaN or infinity"),
-        (X, Y[:-1], LabelsError, "37 rows and 36 labels"),
+        (X[:0], Y[:0], ImagesError, "at least one sample"),
+        (np.full((4, 2), np.inf), np.arange(4), ImagesError, "sample 0 holds NaN or infinity"),
+        (X, Y[:-1], LabelsError, "37 samples and 36 labels"),
         (X, Y + 0.5, LabelsError, "sample 0 has 0.5"),
         (X, X, LabelsError, "one label per sample"),
-        (X, Y - 2, DataError, r"row 0 holds -2"),
+        (X, Y - 2, DataError, r"sample 0 has -2"),
     ],
 )
-def test_errors_of_arrays(x, y, error, match):
+def test_unusable_arrays_are_refused(x, y, error, match):
     with pytest.raises(error, match=match):
         from_arrays(x, y)
 
 
-def test_errors_of_choices():
+def test_unusable_choices_are_refused():
     source = from_arrays(X, Y)
     with pytest.raises(InputError, match=r"positions must be 0\.\.36"):
         source.subset([37])
-    with pytest.raises(InputError, match="sum to at most 37"):
+    with pytest.raises(InputError, match="at most 37 together"):
         source.split(30, 30)
     with pytest.raises(InputError, match="missing"):
         source.split()
     with pytest.raises(InputError, match="batch_size must be at least 1"):
         next(source.batches(0))
-    with pytest.raises(DataError, match=r"labels of arrays must be 0\.\.2.*row 3 holds 3"):
+    with pytest.raises(DataError, match=r"labels of arrays must be 0\.\.2.*sample 3 has 3"):
         from_arrays(X, Y, class_names=["a", "b", "c"])
     with pytest.raises(LabelsError, match="sample 1 has 'z'"):
         from_arrays(X[:2], ["a", "z"], class_names=["a", "b"])
     with pytest.raises(InputError, match="one group per sample"):
         from_arrays(X, Y, groups=[1, 2])
-    wrong = Source("mine", lambda rows: np.zeros((len(rows), 2), np.int64), np.zeros(3, int), ("a", "b"), lambda: "")
-    with pytest.raises(DataError, match=r"must give 3 float32 rows \(features may be float64\); it gave 3 of int64"):
-        wrong.inputs()
+    integers = Source(
+        "mine", lambda indices: np.zeros((len(indices), 2), int), np.zeros(3, int), ("a", "b"), lambda: ""
+    )
+    with pytest.raises(DataError, match=r"must give 3 float32 inputs \(features may be float64\); it gave 3 of int64"):
+        integers.inputs()
 
 
-def test_npz(tmp_path):
+def test_npz_files(tmp_path):
     np.savez(tmp_path / "val.npz", x=X, y=Y, class_names=np.array(list("abcd")), groups=Y * 2)
     source = open_source(tmp_path / "val.npz")
     assert source.class_names == tuple("abcd")
@@ -160,7 +169,7 @@ def test_npz(tmp_path):
         open_source("npz=" + str(tmp_path / "none.npz"))
 
 
-def test_digits():
+def test_digits_are_grey_images():
     source = open_source("digits")
     assert (len(source), source.n_classes, source.input_shape) == (1797, 10, (8, 8, 1))
     images = source.inputs()
@@ -168,7 +177,7 @@ def test_digits():
     assert images.max() == 1
 
 
-def test_names():
+def test_sources_by_name():
     source = from_arrays(X, Y)
     assert open_source(source) is source
     assert len(open_source((X, Y))) == 37
@@ -187,3 +196,54 @@ def test_names():
     with pytest.raises(DataError, match=r"must be a \.npz file or a folder"):
         open_source(__file__)
     assert {"digits", "npz", "folder", "cifar10", "cifar10-c", "imagenet", "imagenet-c", "objectnet"} == set(SOURCES)
+
+
+TABLE = np.arange(12.0).reshape(4, 3)
+
+
+def test_categorical_columns_stay_with_the_source(tmp_path):
+    source = open_source((TABLE, [0, 1, 0, -1]), categorical=[-1, 0])
+    assert source.categorical == (0, 2)
+    parts = [source.subset([1, 0]), source.labelled(), source.split(2)[1], source.with_groups(list("abcd"))]
+    parts.append(source.with_classes(["9", "0", "1"]))
+    assert {part.categorical for part in parts} == {(0, 2)}
+    assert source.metadata()["categorical"] == [0, 2]
+    assert source.fingerprint == open_source((TABLE, [0, 1, 0, -1])).fingerprint, "the shift is what they change"
+    assert open_source(source).categorical == (0, 2)
+    assert open_source(source, categorical=[1]).categorical == (1,)
+    assert open_source(source, categorical=[]).categorical == ()
+    np.savez(tmp_path / "table.npz", x=TABLE, y=[0, 1, 0, 1])
+    assert open_source(tmp_path / "table.npz", categorical=[1]).categorical == (1,)
+    assert open_source(f"{tmp_path / 'table.npz'}?categorical=0,2").categorical == (0, 2)
+    assert open_source((X, Y), categorical=()).categorical == ()
+
+
+def test_categorical_columns_of_a_data_frame_have_names():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(TABLE, columns=["size", "colour", "shop"])
+    assert open_source((frame, [0, 1, 0, 1]), categorical=["shop", "size"]).categorical == (0, 2)
+    assert open_source((frame, [0, 1, 0, 1]), categorical="shop").categorical == (2,)
+    with pytest.raises(InputError, match=r"from 0 to 2, or names among size, colour, shop; it holds 'color'"):
+        open_source((frame, [0, 1, 0, 1]), categorical=["color"])
+    frame["colour"] = ["red", "blue", "red", "red"]
+    with pytest.raises(ImagesError, match="Convert columns of text to numbers"):
+        open_source((frame, [0, 1, 0, 1]), categorical=["colour"])
+
+
+def test_wrong_categorical_columns_are_refused():
+    for columns, match in (
+        ([3], "it holds 3"),
+        ([True], "it holds True"),
+        (["shop"], "column numbers from 0 to 2; it"),
+    ):
+        with pytest.raises(InputError, match=match):
+            from_arrays(TABLE, [0, 1, 0, 1], categorical=columns)
+    with pytest.raises(InputError, match="categorical needs features"):
+        from_arrays(X, Y, categorical=[0])
+
+
+def test_class_names_in_text_are_separated_by_commas(tmp_path):
+    np.savez(tmp_path / "val.npz", x=TABLE, y=["cat", "dog", "cat", "dog"])
+    source = open_source(f"{tmp_path / 'val.npz'}?class_names=dog,cat")
+    assert source.class_names == ("dog", "cat")
+    assert source.labels.tolist() == [1, 0, 1, 0]

@@ -94,7 +94,7 @@ def test_all_of_them_on_the_digits(tmp_path, capsys, monkeypatch, record_propert
             pixels = np.asarray(Image.open(tmp_path / "out" / f"{figure.name}.png"))
             assert pixels.std() > 1, "something is drawn"
         about = json.loads((tmp_path / "out" / f"{item.outcome.experiment}.json").read_text())
-        assert about["cases"][0]["test"]["rows"] == 600
+        assert about["cases"][0]["test"]["samples"] == 600
         assert about["seed"] == 0
 
     check_means(bench, case)

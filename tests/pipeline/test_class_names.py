@@ -93,7 +93,7 @@ def test_sources_keep_what_needs_no_other_names():
     )
     assert (moved.labels.tolist(), moved.class_names) == ([0, 2, 0, 2], ("b", "z", "a"))
     assert source.with_classes(["2", "7", "0", "1"]).labels.tolist() == [2, 0, 3, -1]
-    assert repr(source) == "Source('arrays', 4 rows, 3 classes)"
+    assert repr(source) == "Source('arrays', 4 samples, 3 classes)"
 
 
 def test_scores_do_not_depend_on_the_first_batch(tmp_path):

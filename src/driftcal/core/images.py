@@ -52,24 +52,33 @@ def as_block(array: Array, first: int) -> Images:
     if array.dtype == np.uint8:
         return np.divide(array, np.float32(255), dtype=np.float32)
     block = np.ascontiguousarray(array, np.float32)
-    if block.size and not (block.min() >= 0 and block.max() <= 1):
-        bad = int(np.argmax([not (image.min() >= 0 and image.max() <= 1) for image in block]))
-        if np.isnan(block[bad]).any():
-            where = tuple(int(i) for i in np.argwhere(np.isnan(block[bad]))[0])
-            raise ImagesError(
-                f"images must lie in [0, 1]; image {first + bad} holds NaN at (row, column, channel) {where}. "
-                "Repair or drop it."
-            )
-        low, high = float(block[bad].min()), float(block[bad].max())
-        remedy = (
-            "Values from 0 to 255: pass uint8, or divide by 255."
-            if low >= 0 and high > 2
-            else "Already normalised for a model? Undo that; the model adapter does it after the shift."
-            if low < -0.01 or high > 1.01
-            else "Clip them: np.clip(images, 0, 1)."
-        )
-        raise ImagesError(f"images must lie in [0, 1]; image {first + bad} spans {low:.6g} to {high:.6g}. {remedy}")
+    check_pixels(block, first)
     return block
+
+
+def check_pixels(images: Array, first: int = 0) -> None:
+    """Refuse float images with NaN, infinity or values outside [0, 1]; `first` is the number of the first image."""
+    if not images.size or (images.min() >= 0 and images.max() <= 1):
+        return
+    position = int(np.argmax([not (image.min() >= 0 and image.max() <= 1) for image in images]))
+    image, number = images[position], first + position
+    not_finite = np.argwhere(~np.isfinite(image))
+    if len(not_finite):
+        where = tuple(int(i) for i in not_finite[0])
+        value = "NaN" if np.isnan(image[where]) else "infinity" if image[where] > 0 else "minus infinity"
+        raise ImagesError(
+            f"images must hold finite numbers; image {number} holds {value} at (row, column, channel) {where}. "
+            "Repair or drop it."
+        )
+    low, high = float(image.min()), float(image.max())
+    remedy = (
+        "Values from 0 to 255: pass uint8, or divide by 255."
+        if low >= 0 and high > 2
+        else "Already normalised for a model? Undo that, and give open_model the preprocessing."
+        if low < -0.01 or high > 1.01
+        else "Clip them: np.clip(images, 0, 1)."
+    )
+    raise ImagesError(f"images must lie in [0, 1]; image {number} spans {low:.6g} to {high:.6g}. {remedy}")
 
 
 def as_seed(seed: Any, name: str = "seed") -> int:

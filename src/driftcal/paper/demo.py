@@ -78,7 +78,7 @@ class Demo:
             title = f"driftcal demo: {opened.name} on {source.name}"
         if rows is not None:
             validation, test = (
-                part.subset(np.arange(min(rows, len(part))), note={"first": rows}) for part in (validation, test)
+                part.subset(np.arange(min(rows, len(part))), selection={"first": rows}) for part in (validation, test)
             )
         return cls(opened, validation, test, Path(folder), seed=seed, n_bins=n_bins, title=title)
 

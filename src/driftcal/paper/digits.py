@@ -60,7 +60,7 @@ def permuted_pixels(source: Source) -> Source:
         read=read,
         all_labels=np.full(len(source.all_labels), -1, np.int64),
         content=lambda: fingerprint({"permuted": order, "of": source.content()}),
-        answers={},
+        correct_outputs={},
     )
 
 

@@ -125,4 +125,7 @@ def _store_facts(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _data(data: Mapping[str, Any] | None) -> str | None:
-    return f"{data['name']}, {data['rows']:,} rows, fingerprint {data['fingerprint'][:12]}…" if data else None
+    if not data:
+        return None
+    n_samples = data["samples"] if "samples" in data else data["rows"]  # as version 0.1 wrote it
+    return f"{data['name']}, {n_samples:,} samples, fingerprint {data['fingerprint'][:12]}…"

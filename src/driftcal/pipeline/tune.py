@@ -251,7 +251,7 @@ def _check_layers(method: str, layers: Sequence[str], reference: AnyArray) -> No
 
 
 def _check_classes(model: Model, source: Source) -> None:
-    if source.names_classes and source.n_classes != model.n_classes:
+    if source.has_class_names and source.n_classes != model.n_classes:
         raise InputError(
             f"the data must name all {model.n_classes} classes of the model, so that each is known by its place; {source.name} names "
             f"{source.n_classes}: {', '.join(source.class_names[:5])} …. Give class_names=[...] (--classes) in the order of the outputs."

@@ -164,8 +164,8 @@ def _described(entry: Any) -> str:
     if not isinstance(entry, Mapping):
         return "" if entry is None else escape_html(entry)
     words = [str(entry[key]) for key in ("name", "framework") if entry.get(key) is not None]
-    words += [f"{entry[key]:,} {key}" for key in ("rows", "classes") if isinstance(entry.get(key), int)]
-    known = {"name", "framework", "rows", "classes", "fingerprint"}
+    words += [f"{entry[key]:,} {key}" for key in ("samples", "rows", "classes") if isinstance(entry.get(key), int)]
+    known = {"name", "framework", "samples", "rows", "classes", "fingerprint"}
     words += [phrase for key, value in entry.items() if key not in known and (phrase := _phrase(key, value))]
     code = f"<code>{escape_html(entry['fingerprint'])}</code>" if entry.get("fingerprint") else ""
     return escape_html(", ".join(words)) + code

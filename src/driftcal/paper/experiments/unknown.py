@@ -98,7 +98,7 @@ def _on_objectnet(bench: Workbench, case: Case, candidate: Candidate) -> Evaluat
     probs = candidate.calibrator.predict_proba(logits)
     predicted = candidate.calibrator.predict(logits)
     # an answer that counts as right becomes the label, so that every metric knows it as right
-    labels = np.where(source.right(predicted), predicted, source.labels)
+    labels = np.where(source.is_correct(predicted), predicted, source.labels)
     return evaluate(
         labels,
         probs,

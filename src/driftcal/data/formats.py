@@ -1,0 +1,138 @@
+"""The formats of data sets by name, and `open_source`, which opens any of them."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from driftcal.data.arrays import digits, from_arrays, npz
+from driftcal.data.cifar10 import cifar10, cifar10_c
+from driftcal.data.image_folder import image_folder
+from driftcal.data.imagenet import imagenet, imagenet_c
+from driftcal.data.objectnet import objectnet
+from driftcal.data.source import Source
+from driftcal.errors import DataError, InputError, UnknownName
+from driftcal.io.paths import as_path, is_url
+
+#: Name -> function that opens the format. ``open_source("name=PATH")`` and the command line use these names.
+SOURCES: dict[str, Callable[..., Source]] = {
+    "digits": digits,
+    "npz": npz,
+    "folder": image_folder,
+    "cifar10": cifar10,
+    "cifar10-c": cifar10_c,
+    "imagenet": imagenet,
+    "imagenet-c": imagenet_c,
+    "objectnet": objectnet,
+}
+
+
+def open_source(
+    source: Any,
+    *,
+    class_names: Sequence[Any] | None = None,
+    categorical: Sequence[int | str] | None = None,
+    **options: Any,
+) -> Source:
+    """Open labelled data.
+
+    Parameters
+    ----------
+    source
+        ``"digits"``, ``"cifar10=DIR"``, ``"val.npz"``, ``"photos/"`` (one sub-folder per class), ``(x, y)`` or a `Source`.
+        Files and folders may be URLs: ``"s3://bucket/val.npz"``, ``"imagenet=gs://bucket/val"``.
+    class_names
+        All classes in the order of the model's outputs.
+    categorical
+        The columns of features that hold categories: numbers, or names if x is a data frame.
+    **options
+        Options of the format. In text all options may follow a question mark: ``"cifar10=DIR?part=train"``,
+        ``"table.npz?categorical=2,5"``.
+
+    >>> open_source("digits").input_shape
+    (8, 8, 1)
+    """
+    if isinstance(source, tuple) and len(source) == 2:
+        return from_arrays(
+            *source, class_names=class_names, categorical=() if categorical is None else categorical, **options
+        )
+    if isinstance(source, Source):
+        if options:
+            raise InputError(f"an open source takes no options; {', '.join(options)} were given.")
+        opened = source if class_names is None else source.with_classes(class_names)
+    elif isinstance(source, str | os.PathLike):
+        text, query = _split_query(os.fspath(source))
+        if class_names is not None:
+            options["class_names"] = class_names
+        options = {**query, **options}
+        categorical = options.pop("categorical", None) if categorical is None else categorical
+        opened = _open_text(text, options)
+    else:
+        raise InputError(
+            f"a source must be a name, a path, (x, y) or a Source; it is {type(source).__name__}. Pass arrays as a pair (x, y)."
+        )
+    return opened if categorical is None else opened.with_categorical(categorical)
+
+
+def _open_text(text: str, options: dict[str, Any]) -> Source:
+    name, equals, path = text.partition("=")
+    if text in SOURCES:
+        return _open_format(text, (), options)
+    if equals and name in SOURCES:  # the path may be a URL as well
+        return _open_format(name, (path,), options)
+    file = as_path(text)
+    if file.is_dir():
+        return _open_format("folder", (file,), options)
+    if file.suffix == ".npz":
+        return _open_format("npz", (file,), options)
+    if file.exists():
+        raise DataError(f"{text!r} must be a .npz file or a folder; it is {file.suffix or 'a file without ending'}.")
+    if equals and not any(sign in name for sign in "./\\"):
+        raise UnknownName.of("source", name, SOURCES)
+    raise DataError(
+        f"there is no file or folder {text!r}, nor a source of that name. Give a .npz file, a folder, or one of: "
+        f"{', '.join(f'{name}=DIR' if name != 'digits' else name for name in SOURCES)}."
+    )
+
+
+def _open_format(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Source:
+    signature = inspect.signature(SOURCES[name])
+    # Where a format has its own order of classes, labels are renumbered afterwards.
+    class_names = None if "class_names" in signature.parameters else options.pop("class_names", None)
+    try:
+        signature.bind(*arguments, **options)
+    except TypeError as error:
+        allowed = ", ".join(str(p) for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY)
+        usage = "" if name == "digits" else f" Write {name}=DIR;"
+        raise InputError(f"source {name!r}: {error}.{usage} its options: {allowed or 'none'}.") from error
+    source = SOURCES[name](*arguments, **options)
+    return source if class_names is None else source.with_classes(class_names)
+
+
+def _split_query(text: str) -> tuple[str, dict[str, Any]]:
+    """``path?a=1&b=fog`` as path and options; a question mark in the name of an existing file is part of the name."""
+    if "?" not in text or (not is_url(text) and Path(text).exists()):
+        return text, {}
+    path, _, query = text.rpartition("?")
+    return path, {key: _option_value(key, value) for key, value in parse_qsl(query, keep_blank_values=True)}
+
+
+def _option_value(key: str, text: str) -> Any:
+    """Text as a value: numbers, ``224x224`` as a pair, true and false; `class_names` and `categorical` are lists."""
+    if key in ("class_names", "categorical"):
+        return [int(item) if key == "categorical" and item.isdecimal() else item for item in text.split(",")]
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    height, times, width = text.partition("x")
+    if times and height.isdecimal() and width.isdecimal():
+        return int(height), int(width)
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text

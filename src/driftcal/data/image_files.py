@@ -1,0 +1,155 @@
+"""Images on disk, decoded when they are read: what all data sets of image files share."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driftcal.core.parallel import map_in_threads
+from driftcal.data.source import Source
+from driftcal.errors import DataError, InputError
+from driftcal.io.fingerprint import fingerprint, sha256_file
+from driftcal.io.paths import AnyPath, as_path
+from driftcal.types import Array, Images, Indices, Labels
+
+#: Endings of image files. Other files in a folder (Thumbs.db, notes) are ignored.
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
+
+
+@dataclass(frozen=True)
+class ImageDecoder:
+    """Makes an array of an image file: cuts `border` pixels, scales the shorter side to size / crop, cuts out the centre.
+
+    `size` is one number or (height, width); None keeps images as they are, which needs images of one size. `crop` 0.875 is
+    ImageNet's 256 -> 224.
+    """
+
+    size: int | tuple[int, int] | None = None
+    crop: float = 1.0
+    border: int = 0
+    grey: bool = False
+
+    def __post_init__(self) -> None:
+        pair = (self.size, self.size) if isinstance(self.size, int) else self.size
+        if pair is not None and (len(pair) != 2 or min(pair) < 1):
+            raise InputError(f"size must be one number or (height, width), at least 1; it is {self.size!r}.")
+        if not 0 < self.crop <= 1:
+            raise InputError(
+                f"crop must be the share of the shorter side that is kept, above 0 and at most 1; it is {self.crop!r}."
+            )
+        object.__setattr__(self, "size", pair)
+        object.__setattr__(self, "crop", float(self.crop))
+        object.__setattr__(self, "grey", bool(self.grey))
+
+    def __call__(self, path: Path) -> Images:
+        """One image as float32 (H, W, C) in [0, 1]."""
+        from PIL import Image
+
+        try:
+            with path.open("rb") as stream, Image.open(stream) as file:
+                picture = file.convert("L" if self.grey else "RGB")
+        except FileNotFoundError as error:
+            raise DataError(
+                f"there is no image {str(path)!r} any more; it existed when the folder was listed. Open the source again."
+            ) from error
+        except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+            raise DataError(
+                f"image {str(path)!r} cannot be decoded: {error}. Replace the file, or remove it."
+            ) from error
+        if self.border:
+            width, height = picture.size
+            picture = picture.crop((self.border, self.border, width - self.border, height - self.border))
+        if isinstance(self.size, tuple) and (picture.height, picture.width) != self.size:
+            picture = _scale_and_cut(picture, self.size, self.crop)
+        pixels = np.asarray(picture, np.uint8)
+        return np.divide(pixels if pixels.ndim == 3 else pixels[..., None], np.float32(255), dtype=np.float32)
+
+
+def _scale_and_cut(picture: Any, size: tuple[int, int], crop: float) -> Any:
+    """Scale so that `size` covers the share `crop` of the picture, then cut out the centre."""
+    from PIL import Image
+
+    height, width = size
+    scale = max(height / crop / picture.height, width / crop / picture.width)
+    scaled = (max(width, round(picture.width * scale)), max(height, round(picture.height * scale)))
+    left, top = (scaled[0] - width) // 2, (scaled[1] - height) // 2
+    resized = picture.resize(scaled, Image.Resampling.BILINEAR)
+    return resized.crop((left, top, left + width, top + height))
+
+
+def from_files(
+    name: str,
+    paths: Sequence[Path],
+    labels: Labels,
+    class_names: Sequence[str],
+    *,
+    decoder: ImageDecoder,
+    root: Path,
+    threads: int | None = None,
+    groups: Array | None = None,
+    correct_outputs: Mapping[int, tuple[int, ...]] | None = None,
+) -> Source:
+    """A source of image files. Its fingerprint covers every byte of every file, and how they are decoded.
+
+    Parameters
+    ----------
+    name, class_names, groups, correct_outputs
+        As in `Source`.
+    paths, labels
+        The files and one label each.
+    decoder
+        Makes an array of a file.
+    root
+        The folder that all files are in.
+    threads
+        Threads that read files; one per core by default.
+    """
+    if not paths:
+        raise DataError(
+            f"there is no image under {str(root)!r}. Expected files ending in {', '.join(sorted(SUFFIXES))}."
+        )
+    files = list(paths)
+
+    def read(indices: Indices) -> Array:
+        chosen = [files[index] for index in indices]
+        images = map_in_threads(decoder, chosen, threads=threads)
+        for path, image in zip(chosen, images, strict=True):
+            if image.shape != images[0].shape:
+                raise DataError(
+                    f"images must have one size; {str(path)!r} is {image.shape[:2]}, {str(chosen[0])!r} is "
+                    f"{images[0].shape[:2]}. Give size=(height, width) to scale them; on the command line FOLDER?size=224."
+                )
+        return np.stack(images)
+
+    def content() -> str:
+        digest = hashlib.sha256()
+        for path, file_digest in zip(files, map_in_threads(sha256_file, files, threads=threads), strict=True):
+            digest.update(f"{path.relative_to(root).as_posix()}\0{file_digest}\n".encode("utf-8", "surrogateescape"))
+        return fingerprint(
+            {"files": digest.hexdigest(), "size": decoder.size, "crop": decoder.crop, "border": decoder.border, "grey": decoder.grey}
+        )  # fmt: skip
+
+    return Source(
+        name, read, labels, tuple(class_names), content, all_groups=groups, correct_outputs=correct_outputs or {}
+    )
+
+
+def list_images(folder: Path) -> list[Path]:
+    """The image files below `folder`, sorted by their path."""
+    return sorted(
+        path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and path.is_file()
+    )  # fmt: skip
+
+
+def need_folder(path: AnyPath, what: str) -> Path:
+    """`path` as an existing folder, or an error that says what was expected."""
+    folder = as_path(path)
+    if not folder.is_dir():
+        fact = "it is a file" if folder.is_file() else "there is none"
+        raise DataError(f"{str(path)!r} must be the folder of {what}; {fact}.")
+    return folder
