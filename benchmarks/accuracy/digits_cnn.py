@@ -19,12 +19,12 @@ from torch.nn import functional
 from driftcal.cache import LogitCache
 from driftcal.data import Source, digits
 from driftcal.models import open_model
-from driftcal.paper.cases import Case
-from driftcal.paper.digits import SPLIT
-from driftcal.paper.experiments.beyond import beyond_paper
+from driftcal.paper.experiment_context import ExperimentContext
+from driftcal.paper.experiments.all_calibrators import all_calibrators
 from driftcal.paper.networks.onnx_runner import stage_layers
-from driftcal.paper.output import write_outcome
-from driftcal.paper.workbench import Workbench
+from driftcal.paper.networks.registry import Network
+from driftcal.paper.setups import Setup
+from driftcal.paper.setups.digits_network import split_digits
 from driftcal.shifts import get_suite
 
 SHAPE = (1, 8, 8)
@@ -57,16 +57,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path("runs/digits-inside"))
     options = parser.parse_args()
-    training, validation, test = digits().split(*SPLIT, seed=0)
+    training, validation, test = split_digits(digits())
     net = train(training)
     model = open_model(net, name="convolutional network")
-    layers = stage_layers(net, model, SHAPE)
-    case = Case(
-        "cnn", "digits", model, validation, test, "affine", get_suite("affine").shifts, layers=layers,
-        training=lambda: training,
-    )  # fmt: skip
-    outcome = beyond_paper(Workbench([case], store=LogitCache(options.output / "store")))
-    for file in write_outcome(outcome, options.output):
+    network = Network("cnn", model, layers=stage_layers(net, model, SHAPE))
+    shifts = get_suite("affine").shifts
+    setup = Setup(network, "digits", validation, test, "affine", shifts, training=lambda: training)
+    result = all_calibrators(ExperimentContext([setup], cache=LogitCache(options.output / "store")))
+    for file in result.write(options.output):
         print(file)
 
 

@@ -1,4 +1,4 @@
-"""The paper's figures as data, and the tables that show them."""
+"""The numbers that the paper prints, as data."""
 
 import json
 
@@ -24,17 +24,17 @@ def test_the_papers_tables_agree_with_each_other(data, network):
         assert low - 0.005 <= printed <= high + 0.005, (method, printed, low, high)
 
 
-def test_tables_name_their_place_and_what_is_missing_is_missing():
+def test_tables_have_a_place_in_the_paper_and_networks_without_numbers_have_none():
     assert published.where("val-shift").startswith("Appendix")
     assert published.published("val-shift", "cifar10", "vgg19")["ets-h"] == 0.096
     assert published.published("table1", "digits", "mlp") == {}
     assert len(published.published_accuracy("imagenet")) == 18
     assert published.published_accuracy("cifar10") == {}
-    assert "CVPR 2021" in published.source()
+    assert "CVPR 2021" in published.citation()
 
 
-def test_the_data_file_is_the_only_place_of_these_numbers():
+def test_the_data_file_has_a_place_a_metric_and_values_for_each_table():
     document = published._document()
-    assert json.dumps(document)  # plain values
+    assert json.loads(json.dumps(document)) == document
     assert set(document) == {"source", "tables"}
     assert all({"where", "metric", "values"} == set(table) for table in document["tables"].values())

@@ -10,8 +10,10 @@ import pytest
 
 import driftcal
 from driftcal.data import digits
-from driftcal.paper.digits import SPLIT, train_digits
-from driftcal.paper.reproduction import Reproduction
+from driftcal.paper.paper_run import PaperRun
+from driftcal.paper.paper_settings import AS_PUBLISHED, OURS
+from driftcal.paper.setups import SetupOptions
+from driftcal.paper.setups.digits_network import open_digits_network, split_digits
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "paper-digits"
 
@@ -23,15 +25,14 @@ def numbers(path: Path) -> list[float]:
     return [float(cell) for cell in cells if cell.replace(".", "").replace("-", "").replace("e", "").isdigit()]
 
 
-@pytest.mark.parametrize("settings", ["ours", "as-published"])
+@pytest.mark.parametrize("settings", [OURS, AS_PUBLISHED], ids=lambda settings: settings.name.replace(" ", "-"))
 def test_every_number_of_the_paper_stays(settings, tmp_path):
-    old = sorted((SNAPSHOT / settings).glob("*.csv"))
+    old = sorted((SNAPSHOT / settings.name.replace(" ", "-")).glob("*.csv"))
     # "beyond" compares methods that are not the paper's
     tables = [path for path in old if not path.stem.startswith("beyond")]
-    run = Reproduction.open("all", data={"digits": ""}, as_published=settings != "ours", output=tmp_path)
-    for experiment in run.experiments:
-        if experiment.name != "beyond":
-            Reproduction(run.bench, [experiment], tmp_path, formats=()).run()
+    run = PaperRun.open("all", SetupOptions({"digits": ""}), settings=settings, output=tmp_path)
+    experiments = [experiment for experiment in run.experiments if experiment.name != "beyond"]
+    PaperRun(run.context, experiments, tmp_path, formats=()).run()
     assert tables
     for path in tables:
         assert numbers(tmp_path / path.name) == pytest.approx(numbers(path), rel=1e-6, abs=1e-9), path.stem
@@ -40,9 +41,8 @@ def test_every_number_of_the_paper_stays(settings, tmp_path):
 @pytest.mark.parametrize("solver", ["curve", "nelder-mead"])
 def test_the_levels_of_algorithm_1_stay(solver):
     expected = json.loads((SNAPSHOT / "levels.json").read_text())[solver]
-    train, val, _ = digits().split(*SPLIT, seed=0)
-    model = driftcal.open_model(train_digits(train), outputs="probabilities", name="small neural network")
-    tuned = driftcal.tune(model, val, method="ts", solver=solver)
+    train, val, _ = split_digits(digits())
+    tuned = driftcal.tune(open_digits_network(train).model, val, method="ts", solver=solver)
     assert tuned.calibrator.temperature_ == pytest.approx(expected["temperature"], rel=1e-9)
     for level, old in zip(tuned.ladder["levels"], expected["levels"], strict=True):
         assert {name: level[name] for name in old} == pytest.approx(old, rel=1e-9)

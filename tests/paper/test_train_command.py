@@ -1,4 +1,4 @@
-"""driftcal paper train: what it says and refuses; training itself is tested beside."""
+"""The command driftcal paper train; test_training.py tests the training itself."""
 
 import json
 
@@ -10,15 +10,15 @@ from driftcal.cli.app import main
 from driftcal.data import digits
 from driftcal.paper.networks import CIFAR10_MEAN, CIFAR10_NETWORKS, CIFAR10_STD, make_network
 from driftcal.paper.networks.registry import open_cifar10_network
-from driftcal.paper.training.schedule import split_training
-from driftcal.paper.training.train import save_weights
+from driftcal.paper.training.trainer import save_weights
+from driftcal.paper.training.training_data import split_training
 
 
 def run(*words):
     main(["paper", "train", *words])
 
 
-def test_a_dry_run_says_what_would_be_done(capsys, tmp_path):
+def test_a_dry_run_prints_the_plan_and_writes_nothing(capsys, tmp_path):
     with pytest.raises(SystemExit) as end:
         run("vgg19", "--data", "cifar10=nowhere", "--minutes", "5", "-o", str(tmp_path), "--dry-run", "--json")
     assert end.value.code == 0
@@ -37,14 +37,14 @@ def test_a_dry_run_says_what_would_be_done(capsys, tmp_path):
         (["vgg19", "--data", "cifar10=x", "--epochs", "1", "--minutes", "1"], "either epochs or minutes"),
     ],
 )
-def test_wishes_that_cannot_be(capsys, words, message):
+def test_impossible_arguments_are_explained(capsys, words, message):
     with pytest.raises(SystemExit) as end:
         run(*words)
     assert end.value.code in (1, 2)
     assert message in capsys.readouterr().err
 
 
-def test_trained_networks_open_with_the_images_they_never_saw(tmp_path):
+def test_trained_networks_open_with_their_held_out_images(tmp_path):
     home = tmp_path / "mobilenetv2"
     home.mkdir()
     fresh = make_network("mobilenetv2", seed=5)
@@ -54,8 +54,8 @@ def test_trained_networks_open_with_the_images_they_never_saw(tmp_path):
     images = np.random.default_rng(0).random((2, 32, 32, 3), np.float32)
     normal = torch.from_numpy((images - np.float32(CIFAR10_MEAN)) / np.float32(CIFAR10_STD)).permute(0, 3, 1, 2)
     with torch.inference_mode():
-        wanted = fresh.eval()(normal).numpy()
-    np.testing.assert_allclose(network.model.logits(images), wanted, rtol=1e-4, atol=1e-5)
+        expected = fresh.eval()(normal).numpy()
+    np.testing.assert_allclose(network.model.logits(images), expected, rtol=1e-4, atol=1e-5)
     held_out = network.held_out(digits())
     assert list(held_out.indices) == list(split_training(digits(), seed=4)[1].indices)
-    assert set(CIFAR10_NETWORKS) == {"mobilenetv2", "densenet121", "resnet50", "vgg19", "vgg19-bn"}
+    assert set(CIFAR10_NETWORKS) == {"mobilenetv2", "densenet121", "resnet50", "vgg19"}

@@ -62,9 +62,9 @@ def demo(
     if not dry_run:
         talk.say("training a small network on handwritten digits" if model is None else f"opening {model}")
     run = Demo.open(
-        output, data=data, model=model, rows=rows, seed=seed, n_bins=bins, model_options=model_options
+        output, data=data, model=model, n_samples=rows, seed=seed, n_bins=bins, model_options=model_options
     )  # fmt: skip
-    plan = run.plan(clock=dry_run)
+    plan = run.plan(measure_time=dry_run)
     if dry_run:
         talk.give({**plan.to_dict(), "folder": str(output)}, *plan_lines(plan), f"would write {output / 'report.html'}")
         return
@@ -72,18 +72,18 @@ def demo(
         "tuning, then testing under drift: about a minute" if model is None else "tuning, then testing under drift"
     )
     with talk.progress("demo", plan.inputs + 10 * len(run.validation)) as bar:
-        outcome = run.run(on_progress=bar, about={"command": context.obj})
-    if outcome.tuned.ladder is not None:
-        talk.show(ladder_table(outcome.tuned.ladder))
-    talk.say(outcome.tuned.explanation)
+        outcome = run.run(on_progress=bar, metadata={"command": context.obj})
+    if outcome.calibrated.ladder is not None:
+        talk.show(ladder_table(outcome.calibrated.ladder))
+    talk.say(outcome.calibrated.explanation)
     headline = tell(outcome.results).headline
     talk.give(
         {
             "report": str(outcome.report),
-            "folder": str(outcome.folder),
+            "folder": str(run.folder),
             "headline": headline,
-            "chosen": f"{outcome.tuned.method}-p",
-            "explanation": outcome.tuned.explanation,
+            "chosen": f"{outcome.calibrated.method}-p",
+            "explanation": outcome.calibrated.explanation,
             "inputs": bar.done,
             "summary": [asdict(line) for line in outcome.results.summary()],
         },

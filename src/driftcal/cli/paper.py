@@ -4,59 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from driftcal.cli import options
 from driftcal.cli.console import Talk
 from driftcal.cli.paper_train import train
+from driftcal.paper.experiments import EXPERIMENTS
 
-#: id -> what it shows, in the order of the paper; a test holds this to the registry, which is slow to import
-TITLES = {
-    "table1": "mean ECE under drift of every calibrator",
-    "shear": "accuracy, entropy and ECE against the level of one shift",
-    "per-shift": "ECE of every shift, pooled over its levels",
-    "by-level": "ECE and accuracy against the level of drift",
-    "teaser": "confidence against accuracy under drift",
-    "examples": "images clean and drifted, and how sure each calibrator is",
-    "objectnet": "ECE on ObjectNet's classes that the network knows",
-    "ood": "confidence where no answer is right",
-    "accuracy": "accuracy in domain, at the strongest level, and what calibrators change",
-    "in-domain": "ECE on untouched images",
-    "baselines": "Platt scaling and binning",
-    "debiased": "mean debiased ECE under drift",
-    "nll": "mean negative log-likelihood under drift",
-    "brier": "mean Brier score under drift",
-    "delta": "share of the ECE that tuning on noise takes away",
-    "val-size": "ECE and accuracy against the number of validation images",
-    "val-shift": "tuning on corruptions (-H) instead of on noise (-P)",
-    "guide": "which calibrator to choose",
-    "beyond": "every calibrator, in domain and under drift, beside the paper's",
-    "all": "all of these that the data allow",
-}
+if TYPE_CHECKING:
+    from driftcal.paper.paper_run import WrittenResult
 
 paper = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
-    help="""The paper's experiments: every table and figure, one command each.
+    help="""Run the paper's experiments: one command for each table and figure.
 
-    Each writes CSV, LaTeX and Markdown tables with the paper's own figures beside ours where they exist, and the matching
-    figure. The model's answers are kept and shared: run the same command again after an interruption, or another experiment.
+    Each command writes tables (CSV, LaTeX, Markdown) beside the paper's own numbers, and the figure. The model's logits are
+    cached and shared: after an interruption, run the same command again.
 
     \b
     On bundled data, in about a minute:
       driftcal paper all
     \b
-    On CIFAR-10 with networks whose weights lie in DIR:
+    On CIFAR-10 with networks whose weights are in DIR:
       driftcal paper table1 --data cifar10=FOLDER --networks resnet20,resnet44 --weights DIR
     """,
 )
 
 
-def _command(experiment: str) -> Callable[..., None]:
+def _command(experiment: str, title: str) -> Callable[..., None]:
     def run(
         context: typer.Context,
         data: Annotated[
@@ -71,73 +51,82 @@ def _command(experiment: str) -> Callable[..., None]:
             str | None,
             typer.Option(
                 metavar="A,B=FILE,…",
-                help="By name (resnet20, vgg19, …), with a file of weights or a whole model (mine=net.onnx).",
-                show_default="all whose weights are there",
+                help="Networks by name (resnet20, vgg19, …), with a weights file, or as a whole model (mine=net.onnx).",
+                show_default="all whose weights are found",
             ),
         ] = None,
         weights: Annotated[
             Path | None,
             typer.Option(
                 metavar="DIR",
-                help="Where NETWORK.safetensors lie; paper train writes there.",
+                help="Folder of NETWORK.safetensors; paper train writes there.",
                 show_default="runs/networks",
             ),
         ] = None,
         as_published: Annotated[
             bool,
             typer.Option(
-                "--as-published", help="10 bins, T at most 5, CIFAR-10's noise not clipped, as the paper's code has it."
+                "--as-published",
+                help="Settings of the paper's code: 10 bins, T at most 5, noise clipped on ImageNet only.",
             ),
         ] = False,
         images: Annotated[
             int | None,
-            typer.Option(min=20, help="Only so many validation and so many test images.", show_default="all"),
+            typer.Option(min=20, help="Take only so many validation and so many test images.", show_default="all"),
         ] = None,
         output: Annotated[Path, typer.Option("--output", "-o", help="Folder for tables and figures.")] = Path(
             "runs/paper"
         ),
         store: Annotated[
             Path | None,
-            typer.Option(metavar="DIR", help="Keep the model's answers here.", show_default="OUTPUT/store"),
+            typer.Option(metavar="DIR", help="Folder of cached logits.", show_default="OUTPUT/store"),
         ] = None,
         seed: options.Seed = 0,
         as_json: options.Json = False,
         quiet: options.Quiet = False,
         dry_run: options.DryRun = False,
     ) -> None:
+        from dataclasses import replace
+
         from driftcal.cli.tables import plan_lines
-        from driftcal.paper.reproduction import Reproduction, Written
+        from driftcal.paper.paper_run import PaperRun
+        from driftcal.paper.paper_settings import AS_PUBLISHED, OURS
+        from driftcal.paper.setups import SetupOptions
 
         talk = Talk(as_json, quiet)
-        given = dict(_pair(text) for text in data or ["digits"])
-        reproduction = Reproduction.open(
-            experiment, data=given, networks=options.words(networks), weights=weights, as_published=as_published,
-            images=images, output=output, store=store, seed=seed, command=context.obj, dry=dry_run,
-        )  # fmt: skip
-        for reason in reproduction.skipped:
-            talk.say(f"left out {reason}")
-        plan = reproduction.plan(clock=dry_run)
+        folders = dict(_name_and_folder(text) for text in data or ["digits"])
+        paper_run = PaperRun.open(
+            experiment,
+            SetupOptions(folders, options.words(networks), weights, images),
+            settings=replace(AS_PUBLISHED if as_published else OURS, seed=seed),
+            output=output,
+            cache=store,
+            command=context.obj,
+            dry_run=dry_run,
+        )
+        for reason in paper_run.skipped:
+            talk.say(f"skipped {reason}")
+        plan = paper_run.plan(measure_time=dry_run)
         if dry_run:
             talk.give({**plan.to_dict(), "folder": str(output)}, *plan_lines(plan), f"would write to {output}")
             return
 
-        def say(written: Written) -> None:
-            talk.say(f"{written.outcome.experiment}: {written.outcome.title}, {len(written.files)} files")
+        def report(written: WrittenResult) -> None:
+            talk.say(f"{written.result.experiment}: {written.result.title}, {len(written.files)} files")
 
         with talk.progress("paper", plan.inputs) as bar:
-            done = reproduction.run(on_progress=bar, on_done=say)
+            results = paper_run.run(on_progress=bar, on_written=report)
         talk.give(
-            {"folder": str(output), "inputs": bar.done, "skipped": list(reproduction.skipped), "experiments": list(map(_plain, done))},
-            *(item for written in done if len(done) == 1 for item in _shown(written)),
-            *(str(output / f"{written.outcome.experiment}.md") for written in done),
+            {"folder": str(output), "inputs": bar.done, "skipped": list(paper_run.skipped), "experiments": list(map(_to_dict, results))},
+            *(item for written in results if len(results) == 1 for item in _terminal_lines(written)),
+            *(str(output / f"{written.result.experiment}.md") for written in results),
         )  # fmt: skip
 
-    title = TITLES[experiment]
     run.__doc__ = f"{title[0].upper()}{title[1:]}."
     return run
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _name_and_folder(text: str) -> tuple[str, str]:
     name, _, folder = text.partition("=")
     if name != "digits" and not folder:
         raise typer.BadParameter(
@@ -146,28 +135,29 @@ def _pair(text: str) -> tuple[str, str]:
     return name, folder
 
 
-def _plain(written: Any) -> dict[str, Any]:
-    outcome = written.outcome
+def _to_dict(written: WrittenResult) -> dict[str, Any]:
+    result = written.result
     return {
-        "experiment": outcome.experiment,
-        "title": outcome.title,
-        "tables": {table.name: [dict(row) for row in table.rows] for table in outcome.tables},
-        "notes": list(outcome.notes),
+        "experiment": result.experiment,
+        "title": result.title,
+        "tables": {table.name: [dict(row) for row in table.rows] for table in result.tables},
+        "notes": list(result.notes),
         "files": [str(file) for file in written.files],
     }
 
 
-def _shown(written: Any) -> list[Any]:
-    """The tables of one experiment for a terminal."""
+def _terminal_lines(written: WrittenResult) -> list[Any]:
+    """The tables and notes of one experiment for a terminal."""
     from driftcal.cli.console import Prose
     from driftcal.report.table import to_terminal
 
-    shown: list[Any] = []
-    for table in written.outcome.tables:
-        shown += [table.title, to_terminal(table), ""]
-    return [*shown, *(Prose(note) for note in written.outcome.notes)]
+    lines: list[Any] = []
+    for table in written.result.tables:
+        lines += [table.title, to_terminal(table), ""]
+    return [*lines, *(Prose(note) for note in written.result.notes)]
 
 
-for _name in TITLES:
-    paper.command(_name)(_command(_name))
+for _name, _experiment in EXPERIMENTS.items():
+    paper.command(_name)(_command(_name, _experiment.title))
+paper.command("all")(_command("all", "every experiment that the data allow"))
 paper.command()(train)

@@ -1,5 +1,5 @@
-"""The paper's experiments: what to run, running it, and what was found, as plain values.
+"""Reproduction of Tomani et al., "Post-hoc Uncertainty Calibration for Domain Drift Scenarios", CVPR 2021.
 
-`experiments.EXPERIMENTS` lists them, `cases` opens networks with their data, `workbench` shares the model's answers
-between them. `driftcal.paper.reproduction` joins this with the ink of `driftcal.report`.
+`experiments` has a file for each table and figure of the paper. `setups` opens networks with their data, `networks` and
+`training` hold the networks, `figures` draws. `paper_run` runs experiments and writes their tables and figures.
 """

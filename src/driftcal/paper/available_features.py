@@ -1,4 +1,4 @@
-"""Calibrators that look inside a network, for experiments: their fits on a ladder, or the words for why there are none."""
+"""Which calibrators can read layer features of a network, and the features they are tuned on."""
 
 from __future__ import annotations
 
@@ -9,44 +9,50 @@ from typing import Any
 from driftcal.calibrators import CALIBRATORS
 from driftcal.errors import DataError
 from driftcal.models import pooled_features
-from driftcal.paper.cases import Case
-from driftcal.paper.workbench import Workbench
+from driftcal.paper.experiment_context import ExperimentContext
+from driftcal.paper.setups.setup import Setup
 from driftcal.pipeline.layer_features import CollectedFeatures
 from driftcal.shifts.shift import Shift
 from driftcal.types import Array
 
 
 @dataclass(frozen=True)
-class Inside:
-    """What there is to see in the network of a case: `methods` that can be tuned, and why the `others` cannot."""
+class AvailableFeatures:
+    """The layers of a network, features of its training images, the `methods` that can be tuned with them.
+
+    `unavailable` maps each other method that needs features to the reason why it cannot be tuned.
+    """
 
     layers: tuple[str, ...] = ()
     reference: Mapping[str, Array] | None = None
     methods: tuple[str, ...] = ()
-    others: Mapping[str, str] = field(default_factory=dict)
+    unavailable: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, bench: Workbench, case: Case) -> Inside:
-        """Opens the training images, if the case says where they are."""
-        looking = [name for name, kind in CALIBRATORS.items() if kind.needs_features]
-        if not case.layers:
-            why = f"a {case.model.framework} model of which nobody knows where its stages end gives no features"
-            return cls(others=dict.fromkeys(looking, why))
-        if case.training is None:
-            return cls._without(case.layers, looking, "the images it learnt from are not known")
+    def of(cls, context: ExperimentContext, setup: Setup) -> AvailableFeatures:
+        """Reads the training images, if they are known."""
+        methods = [name for name, kind in CALIBRATORS.items() if kind.needs_features]
+        if not setup.layers:
+            reason = f"it is a {setup.model.framework} model and the layers that end its stages are not known"
+            return cls(unavailable=dict.fromkeys(methods, reason))
+        if setup.training is None:
+            return cls._without_reference(setup.layers, methods, "its training images are not known")
         try:
-            training = case.training()
+            training = setup.training()
         except DataError as error:
-            return cls._without(case.layers, looking, f"its training images cannot be read: {error}")
-        bench.collector(case, case.validation)  # the first images settle the model's batches
-        return cls(case.layers, pooled_features(case.model, training.inputs(), case.layers), tuple(looking))
+            return cls._without_reference(setup.layers, methods, f"its training images cannot be read: {error}")
+        context.collector(setup, setup.validation)  # the first images decide the model's batch size
+        reference = pooled_features(setup.model, training.inputs(), setup.layers)
+        return cls(setup.layers, reference, tuple(methods))
 
     @classmethod
-    def _without(cls, layers: tuple[str, ...], looking: Sequence[str], why: str) -> Inside:
-        alone = tuple(name for name in looking if not CALIBRATORS[name].needs_reference)
-        return cls(layers, None, alone, {name: why for name in looking if name not in alone})
+    def _without_reference(cls, layers: tuple[str, ...], methods: Sequence[str], reason: str) -> AvailableFeatures:
+        available = tuple(name for name in methods if not CALIBRATORS[name].needs_reference)
+        return cls(layers, None, available, {name: reason for name in methods if name not in available})
 
-    def on(self, bench: Workbench, case: Case, shift: Shift, ladder: Mapping[str, Any]) -> CollectedFeatures:
-        """What there is to see on a ladder's rungs."""
-        seen = CollectedFeatures.of(bench.collector(case, case.validation), shift, ladder, self.layers)
-        return replace(seen, reference=self.reference)
+    def at_levels(
+        self, context: ExperimentContext, setup: Setup, shift: Shift, levels: Mapping[str, Any]
+    ) -> CollectedFeatures:
+        """The features of the validation images at each perturbation level."""
+        features = CollectedFeatures.of(context.collector(setup, setup.validation), shift, levels, self.layers)
+        return replace(features, reference=self.reference)

@@ -1,44 +1,22 @@
-"""What an experiment is, and the words they share."""
+"""Names of calibrators: ``ts-ir-p`` in the code, ``TS-IR-P`` in tables and figures.
+
+Suffixes say what a calibrator was tuned on: none, clean samples; -P, perturbed samples (Algorithm 1); -H, held-out
+corruptions. The comparison of all calibrators adds -C, perturbed samples with a higher weight of the clean ones, and -V,
+samples under varied shifts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from driftcal.paper.cases import Case
-from driftcal.paper.outcome import Outcome
-from driftcal.paper.workbench import Workbench
-from driftcal.shifts.shift import Shift
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """`paper` is where it stands there. Beside the ladder and the suite it may need the `other` settings' ladder, the
-    `corruptions` of -H tuning, a ladder of `varied` drift, more `suites` than the case's own, a look `inside` networks that
-    allow it, or data of its own.
-    """
-
-    name: str
-    title: str
-    paper: str
-    run: Callable[[Workbench], Outcome]
-    other: bool = False
-    corruptions: bool = False
-    objectnet: bool = False
-    ood: bool = False
-    varied: bool = False
-    inside: bool = False
-    suites: Callable[[Case], Mapping[str, Sequence[Shift]]] | None = None
-
-    def lacks(self, cases: Sequence[Case]) -> str:
-        """Why these cases do not allow it; "" when they do."""
-        if self.objectnet and all(case.objectnet is None for case in cases):
-            return "needs ObjectNet and a network with ImageNet's outputs: --data imagenet=DIR --data objectnet=DIR"
-        return ""
+#: The five methods of the paper's tables, and the further baselines of its appendix.
+PAPER_METHODS = ("ts", "ets", "ts-ir", "ir", "irm")
+BASELINE_METHODS = ("ps", "hb", "pbmc")
+_SUFFIXES = ("-P", "-H", "-C", "-V")
 
 
 def label(name: str) -> str:
-    """A calibrator as tables write it.
+    """The name of a calibrator in tables and figures.
 
     >>> label("ts-ir-p"), label("base")
     ('TS-IR-P', 'Base')
@@ -46,16 +24,29 @@ def label(name: str) -> str:
     return "Base" if name == "base" else name.upper()
 
 
-def with_suffix(methods: Iterable[str], *tunings: str) -> list[str]:
-    """Base, then every method with every suffix: the columns of a table.
+def split_label(label: str) -> tuple[str, str]:
+    """The method and the suffix of a label.
 
-    >>> with_suffix(["ts", "ir"], "", "-p")
+    >>> split_label("TS-IR-P"), split_label("TS-IR")
+    (('TS-IR', 'P'), ('TS-IR', ''))
+    """
+    return (label[:-2], label[-1]) if label.endswith(_SUFFIXES) else (label, "")
+
+
+def with_suffixes(methods: Iterable[str], *suffixes: str) -> list[str]:
+    """The uncalibrated model, then every method with every suffix.
+
+    >>> with_suffixes(["ts", "ir"], "", "-p")
     ['base', 'ts', 'ir', 'ts-p', 'ir-p']
     """
     listed = list(methods)
-    return ["base", *(f"{method}{tuning}" for tuning in tunings for method in listed)]
+    return ["base", *(f"{method}{suffix}" for suffix in suffixes for method in listed)]
 
 
 def headings(names: Iterable[str]) -> dict[str, str]:
-    """Columns of a table for these calibrators."""
+    """The columns of a table with one column per calibrator."""
     return {name: label(name) for name in names}
+
+
+#: The columns of the paper's tables.
+PAPER_COLUMNS = with_suffixes(PAPER_METHODS, "", "-p")

@@ -1,12 +1,11 @@
-"""Words for captions: a figure must be understood where nothing else stands beside it."""
+"""Sentences for captions: a figure must be understood without the page around it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from driftcal.paper.experiments.experiment import label
+from driftcal.paper.calibrator_names import label
 
-#: What the letters stand for.
 _METHODS = {
     "base": "uncalibrated",
     "ts": "temperature scaling",
@@ -18,20 +17,31 @@ _METHODS = {
     "hb": "histogram binning per class",
     "pbmc": "Platt scaling, then binning, per class",
 }
-ECE = "ECE, the expected calibration error, is how far stated confidence misses the share of right answers on average."
-AFFINE = "rot: rotation, shift: translation, zoom: enlargement; x is the vertical direction, y the horizontal one."
+#: Metric -> what it means.
+METRIC_CAPTIONS = {
+    "ece": "ECE, the expected calibration error, is the mean absolute difference between confidence and accuracy over bins of confidence.",
+    "debiased_ece": "The debiased ECE subtracts what chance adds to squared errors of 15 bins with equally many samples.",
+    "nll": "NLL is the negative log-likelihood: small probabilities of the true class cost most.",
+    "brier": "The Brier score is the squared distance between the probabilities and the true class, summed over the classes.",
+}
+ECE_CAPTION = METRIC_CAPTIONS["ece"]
+#: How bars and lines show what a calibrator was tuned on.
+BARS_CAPTION = "Hatched: tuned on clean images; filled: tuned on noise (-P)"
+LINES_CAPTION = "Dashed and hollow: tuned on clean images; solid and filled: tuned on noise (-P)."
+INTERVALS_CAPTION = "thin lines: 95 % intervals over images"
+_AFFINE = "rot: rotation, shift: translation, zoom: enlargement; x is the vertical direction, y the horizontal one."
 
 
-def who_is_who(names: Iterable[str]) -> str:
-    """The methods behind calibrators' names, each once.
+def method_legend(names: Iterable[str]) -> str:
+    """What the abbreviations of these calibrators mean, each method once.
 
-    >>> print(who_is_who(["base", "ts", "ir", "ts-p", "ir-p"]))
+    >>> print(method_legend(["base", "ts", "ir", "ts-p", "ir-p"]))
     Base: uncalibrated; TS: temperature scaling; IR: isotonic regression per class.
     """
     methods = dict.fromkeys(name if name in _METHODS else name[:-2] for name in names)
     return "; ".join(f"{label(method)}: {_METHODS[method]}" for method in methods) + "."
 
 
-def about_shifts(suite: str) -> str:
-    """What the names of a suite's shifts mean, with a space before it, where they do not say it themselves."""
-    return f" {AFFINE}" if suite == "affine" else ""
+def shift_legend(suite: str) -> str:
+    """What the names of a suite's shifts mean, after a space; "" if the names say it."""
+    return f" {_AFFINE}" if suite == "affine" else ""

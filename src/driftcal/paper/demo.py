@@ -1,20 +1,19 @@
-"""The whole pipeline on real data: Algorithm 1, the paper's calibrators with and without -P, the affine suite, a report."""
+"""The demo: tune and evaluate the paper's calibrators on bundled data, and write a report."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from driftcal.calibrators import PAPER_CALIBRATORS
 from driftcal.data import Source, open_source
 from driftcal.errors import InputError
 from driftcal.models import Model, open_model
-from driftcal.paper.digits import SPLIT, train_digits
+from driftcal.paper.setups.digits_network import open_digits_network, split_digits
+from driftcal.paper.setups.open_setups import first_samples
 from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.pipeline.collect import OnProgress
 from driftcal.pipeline.plan import EvaluationRun, Part, Plan, TuningRun
@@ -24,24 +23,22 @@ from driftcal.shifts import get_suite
 
 
 @dataclass(frozen=True)
-class DemoOutcome:
-    """What the demo leaves behind."""
+class DemoResult:
+    """What the demo computed and wrote."""
 
     results: Results
-    tuned: CalibratedModel
-    folder: Path
+    calibrated: CalibratedModel
     report: Path
 
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """A model and two halves of labelled data, ready to be planned or run into `folder`."""
+    """A model with validation and test data, to be planned or run."""
 
     model: Model
     validation: Source
     test: Source
     folder: Path
-    methods: Sequence[str] = PAPER_CALIBRATORS
     seed: int = 0
     n_bins: int = 15
     title: str = "driftcal demo"
@@ -53,15 +50,23 @@ class Demo:
         *,
         data: str = "digits",
         model: Any = None,
-        rows: int | None = None,
+        n_samples: int | None = None,
         seed: int = 0,
         n_bins: int = 15,
         model_options: Mapping[str, Any] | None = None,
     ) -> Demo:
-        """scikit-learn's digits with a network trained on the spot, or your data with your model.
+        """Open scikit-learn's digits with a network that is trained on the spot, or the user's model and data.
 
-        Your data are halved by ``numpy.random.default_rng(0).permutation``: validation first, then test. `rows` takes
-        only so many of each half.
+        Parameters
+        ----------
+        folder : where report, results and calibrator are written.
+        data : ``digits``, or data for `model`. The first half of a random permutation (seed 0) is for validation, the second
+            for testing.
+        model : the user's model, None for the digits' network.
+        n_samples : take only the first `n_samples` of the validation and of the test data, None for all.
+        seed : seed of all noise.
+        n_bins : bins of the ECE.
+        model_options : options of :func:`driftcal.open_model`.
         """
         source = open_source(data).labelled()
         if model is None:
@@ -69,43 +74,40 @@ class Demo:
                 raise InputError(
                     f"data {data!r} need a model; there is none. Give a file or package.module:factory; only the digits bring one."
                 )
-            train, validation, test = source.split(*SPLIT, seed=0)
-            opened = open_model(train_digits(train), name="small neural network")
+            train, validation, test = split_digits(source)
+            opened = open_digits_network(train).model
             title = "driftcal demo: handwritten digits"
         else:
             validation, test = source.split(len(source) // 2, seed=0)[:2]
             opened = open_model(model, **(model_options or {}))
             title = f"driftcal demo: {opened.name} on {source.name}"
-        if rows is not None:
-            validation, test = (
-                part.subset(np.arange(min(rows, len(part))), selection={"first": rows}) for part in (validation, test)
-            )
-        return cls(opened, validation, test, Path(folder), seed=seed, n_bins=n_bins, title=title)
+        validation, test = (first_samples(part, n_samples) for part in (validation, test))
+        return cls(opened, validation, test, Path(folder), seed, n_bins, title)
 
     @property
     def _tuning(self) -> TuningRun:
-        # whoever runs a demo has not said that answers may change, nor that inputs come in windows
+        # a new user has neither agreed to changed predictions nor said that inputs come in windows
         options = {"seed": self.seed, "keep_accuracy": True, "adaptive": False}
         return TuningRun(self.model, self.validation, options, self.folder / "store")
 
-    def plan(self, *, clock: bool = True) -> Plan:
-        """The fewest and the most passes it can take on an empty folder."""
-        tuning = self._tuning.plan(clock=clock)
+    def plan(self, *, measure_time: bool = True) -> Plan:
+        """The fewest and the most passes it can take in an empty folder."""
+        tuning = self._tuning.plan(clock=measure_time)
         conditions = 1 + sum(1 for _, level in get_suite("affine") if level)
-        per_input = tuning.seconds / max(1, tuning.inputs)
         part = Part(self.test.name, len(self.test), conditions, conditions)
-        seconds = tuning.seconds + per_input * conditions * len(self.test)
-        most = None if tuning.at_most is None else tuning.at_most + conditions
-        return Plan([*tuning.parts, part], seconds, most)
+        seconds_per_input = tuning.seconds / max(1, tuning.inputs)
+        seconds = tuning.seconds + seconds_per_input * conditions * len(self.test)
+        at_most = None if tuning.at_most is None else tuning.at_most + conditions
+        return Plan([*tuning.parts, part], seconds, at_most)
 
-    def run(self, *, on_progress: OnProgress | None = None, about: Mapping[str, Any] | None = None) -> DemoOutcome:
-        """Tune, compare, save and report; the model's answers stay in a store, so a second run is quick."""
-        tuned = self._tuning.run(on_progress=on_progress)
-        tuned.save(self.folder / "calibrator.safetensors")
+    def run(self, *, on_progress: OnProgress | None = None, metadata: Mapping[str, Any] | None = None) -> DemoResult:
+        """Tune, compare, save and report. Logits stay in the folder, so a second run is quick."""
+        calibrated = self._tuning.run(on_progress=on_progress)
+        calibrated.save(self.folder / "calibrator.safetensors")
         evaluation = EvaluationRun(
-            tuned, self.test, validation=self.validation, methods=self.methods, seed=self.seed, n_bins=self.n_bins,
-            store=self.folder / "store",
+            calibrated, self.test, validation=self.validation, methods=PAPER_CALIBRATORS, seed=self.seed,
+            n_bins=self.n_bins, store=self.folder / "store",
         )  # fmt: skip
-        results = evaluation.run(on_progress=on_progress, about={"title": self.title, **(about or {})})
+        results = evaluation.run(on_progress=on_progress, about={"title": self.title, **(metadata or {})})
         results.save(self.folder)
-        return DemoOutcome(results, tuned, self.folder, write_report(results, self.folder / "report.html"))
+        return DemoResult(results, calibrated, write_report(results, self.folder / "report.html"))

@@ -1,9 +1,9 @@
-"""All cases of a run with what experiments share: ladders, tuned calibrators, sweeps. Each is computed once."""
+"""What experiments share: logits, perturbation levels, tuned calibrators, evaluations. Each is computed once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,139 +12,143 @@ from driftcal.cache import LogitCache
 from driftcal.calibrators import make_calibrator
 from driftcal.data import Source
 from driftcal.errors import InputError
-from driftcal.paper.cases import Case
-from driftcal.paper.settings import AS_PUBLISHED, OURS, Settings
-from driftcal.paper.sweep import Sweep, run_sweep
+from driftcal.paper.calibrator_names import BASELINE_METHODS, PAPER_METHODS
+from driftcal.paper.paper_settings import AS_PUBLISHED, OURS, PaperSettings
+from driftcal.paper.setups.setup import Setup
+from driftcal.paper.suite_results import SuiteResults, evaluate_suite
 from driftcal.pipeline.collect import Collector, OnProgress
 from driftcal.pipeline.evaluate import Candidate
+from driftcal.pipeline.results import CLEAN_SAMPLES, NOTHING
 from driftcal.pipeline.tune import climb, fit_or_identity
-from driftcal.shifts import get_suite
+from driftcal.shifts import get_shift, get_suite
 from driftcal.types import Labels, Logits
 
 T = TypeVar("T")
 
-#: The five methods of the paper's tables, and its further baselines.
-PAPER = ("ts", "ets", "ts-ir", "ir", "irm")
-BASELINES = ("ps", "hb", "pbmc")
-METHODS = (*PAPER, *BASELINES)
 #: Suffix of a calibrator -> what it was tuned on.
-TUNINGS = {"": "clean rows", "-p": "gaussian", "-h": "h-tuning"}
+_TUNED_ON = {"": CLEAN_SAMPLES, "-p": "gaussian", "-h": "h-tuning"}
 
 
 @dataclass(eq=False)
-class Workbench:
-    """The cases, the settings, and what was computed so far; `on_progress` hears of progress."""
+class ExperimentContext:
+    """Setups and settings of a run, and what was computed for them so far."""
 
-    cases: Sequence[Case]
-    settings: Settings = OURS
-    store: LogitCache | None = None
-    seed: int = 0
-    draws: int = 200
+    setups: Sequence[Setup]
+    settings: PaperSettings = OURS
+    cache: LogitCache | None = None
     on_progress: OnProgress | None = None
-    _known: dict[Any, Any] = field(default_factory=dict)
+    _computed: dict[Any, Any] = field(default_factory=dict)
 
     @property
-    def other(self) -> Settings:
-        """The settings that were not chosen: table1 shows both."""
-        return OURS if self.settings.name == AS_PUBLISHED.name else AS_PUBLISHED
-
-    def collector(self, case: Case, source: Source) -> Collector:
-        """The model's answers on a source."""
-        found = self._once(
-            (id(case.model), id(source)), lambda: Collector(case.model, source, store=self.store, seed=self.seed)
+    def both_settings(self) -> tuple[PaperSettings, PaperSettings]:
+        """driftcal's settings and the published ones, with the seed and the resamples of this run."""
+        ours, published = (
+            self.settings
+            if settings.name == self.settings.name
+            else replace(settings, seed=self.settings.seed, n_resamples=self.settings.n_resamples)
+            for settings in (OURS, AS_PUBLISHED)
         )
-        found.on_progress = self.on_progress  # whoever listens may have come later
-        return found
+        return ours, published
 
-    def known(self, case: Case) -> Source:
-        """ObjectNet's images of classes that the network knows."""
-        other = case.objectnet
-        if other is None:
-            raise InputError(f"{case.label} must come with ObjectNet; it does not. Give --data objectnet=DIR.")
-        return self._once(("known", id(other)), other.labelled)
+    def collector(self, setup: Setup, source: Source) -> Collector:
+        """The model's logits on a source under any shift."""
+        collector = self._once(
+            (id(setup.model), id(source)),
+            lambda: Collector(setup.model, source, store=self.cache, seed=self.settings.seed),
+        )
+        collector.on_progress = self.on_progress  # it may have been set after the collector was made
+        return collector
 
-    def ladder(self, case: Case, settings: Settings | None = None) -> tuple[Mapping[str, Any], list[Logits]]:
-        """Algorithm 1 on the validation images: its levels, and the logits of each, the clean ones first."""
+    def clean_logits(self, setup: Setup, source: Source) -> Logits:
+        """The model's logits on a source without any shift."""
+        return self.collector(setup, source).logits(get_shift("gaussian"), 0)
+
+    def objectnet_known_classes(self, setup: Setup) -> Source:
+        """ObjectNet's images of classes that the network has."""
+        source = setup.objectnet
+        if source is None:
+            raise InputError(f"{setup.label} needs ObjectNet; it is not given. Give --data objectnet=DIR.")
+        return self._once(("known classes", id(source)), source.labelled)
+
+    def find_levels(
+        self, setup: Setup, settings: PaperSettings | None = None
+    ) -> tuple[Mapping[str, Any], list[Logits]]:
+        """The perturbation levels of Algorithm 1 on the validation images, and the logits of each, clean ones first."""
         chosen = settings or self.settings
-        noise = chosen.noise(case.data)
+        noise = chosen.noise(setup.data)
 
         def find() -> tuple[Mapping[str, Any], list[Logits]]:
-            record, logits = climb(self.collector(case, case.validation), noise, levels=chosen.levels)
-            return record or {}, logits
+            levels, logits = climb(self.collector(setup, setup.validation), noise, levels=chosen.n_levels)
+            return levels or {}, logits
 
-        return self._once(("ladder", id(case.validation), id(case.model), noise.clip, chosen.levels), find)
+        return self._once(("levels", id(setup.validation), id(setup.model), noise.clip, chosen.n_levels), find)
 
-    def tuning_rows(self, case: Case, tuning: str, settings: Settings | None = None) -> tuple[Logits, Labels]:
+    def tuning_samples(self, setup: Setup, suffix: str, settings: PaperSettings | None = None) -> tuple[Logits, Labels]:
         """The labelled logits that calibrators with this suffix are tuned on."""
-        collector = self.collector(case, case.validation)
-        if tuning == "-p":
-            logits = self.ladder(case, settings)[1]
-        elif tuning == "-h":
-            # every corruption through all its severities, 0 included, as the suites are
+        collector = self.collector(setup, setup.validation)
+        if suffix == "-p":
+            logits = self.find_levels(setup, settings)[1]
+        elif suffix == "-h":
+            # each corruption at all its severities, 0 included
             logits = [collector.logits(shift, level) for shift, level in get_suite("h-tuning")]
         else:
-            logits = [collector.logits((settings or self.settings).noise(case.data), 0)]
+            logits = [self.clean_logits(setup, setup.validation)]
         return np.concatenate(logits), np.tile(collector.labels, len(logits))
 
     def candidates(
-        self, case: Case, methods: Sequence[str], tunings: Sequence[str] = ("", "-p"), settings: Settings | None = None
+        self,
+        setup: Setup,
+        methods: Sequence[str],
+        suffixes: Sequence[str] = ("", "-p"),
+        settings: PaperSettings | None = None,
     ) -> list[Candidate]:
-        """The model as it is, then every method with every tuning."""
+        """The uncalibrated model, then every method with every suffix."""
         chosen = settings or self.settings
-        n_classes = self.collector(case, case.validation).model.n_classes
+        n_classes = self.collector(setup, setup.validation).model.n_classes
         base = make_calibrator("base").fit(np.zeros((1, n_classes)), [0])
         return [
-            Candidate("base", "base", base, "nothing"),
-            *(self._contender(case, method, tuning, chosen) for tuning in tunings for method in methods),
+            Candidate("base", "base", base, NOTHING),
+            *(self._candidate(setup, method, suffix, chosen) for suffix in suffixes for method in methods),
         ]
 
-    def _contender(self, case: Case, method: str, tuning: str, settings: Settings) -> Candidate:
+    def _candidate(self, setup: Setup, method: str, suffix: str, settings: PaperSettings) -> Candidate:
         def fit() -> Candidate:
-            logits, labels = self.tuning_rows(case, tuning, settings)
-            calibrator, words = fit_or_identity(method, logits, labels, settings.t_max)
-            return Candidate(f"{method}{tuning}", method, calibrator, TUNINGS[tuning], [words] if words else [])
+            logits, labels = self.tuning_samples(setup, suffix, settings)
+            calibrator, warning = fit_or_identity(method, logits, labels, settings.t_max)
+            return Candidate(f"{method}{suffix}", method, calibrator, _TUNED_ON[suffix], [warning] if warning else [])
 
-        # bins decide nothing here, and clean rows know no noise
-        key = (
-            "fit",
-            id(case.validation),
-            id(case.model),
-            method,
-            tuning,
-            settings.t_max,
-            settings.clip or tuning != "-p",
-        )
-        return self._once(key, fit)
+        # clipping matters for noise only, and the number of bins does not matter
+        clip = settings.clip_noise or suffix != "-p"
+        return self._once(("fit", id(setup.validation), id(setup.model), method, suffix, settings.t_max, clip), fit)
 
-    def sweep(
+    def suite_results(
         self,
-        case: Case,
-        methods: Sequence[str] = METHODS,
-        tunings: Sequence[str] = ("", "-p"),
-        settings: Settings | None = None,
-    ) -> Sweep:
-        """The calibrators on every shift and level of the suite; a sweep that holds them all already serves."""
+        setup: Setup,
+        methods: Sequence[str] = (*PAPER_METHODS, *BASELINE_METHODS),
+        suffixes: Sequence[str] = ("", "-p"),
+        settings: PaperSettings | None = None,
+    ) -> SuiteResults:
+        """The calibrators on every shift and level of the suite; results that hold them all are used again."""
         chosen = settings or self.settings
-        wanted = {"base", *(f"{method}{tuning}" for method in methods for tuning in tunings)}
-        sweeps: list[Sweep] = self._known.setdefault(("sweeps", id(case), chosen), [])
-        for found in sweeps:
-            if wanted <= set(found.names):
-                return found
-        sweep = run_sweep(
-            self.collector(case, case.test),
-            self.candidates(case, methods, tunings, chosen),
-            case.shifts,
-            suite=case.suite,
+        names = {"base", *(f"{method}{suffix}" for method in methods for suffix in suffixes)}
+        earlier: list[SuiteResults] = self._once(("suite results", id(setup), chosen), list)
+        for results in earlier:
+            if names <= set(results.calibrators):
+                return results
+        results = evaluate_suite(
+            self.collector(setup, setup.test),
+            self.candidates(setup, methods, suffixes, chosen),
+            setup.shifts,
+            suite=setup.suite,
             n_bins=chosen.n_bins,
-            left_out=case.left_out,
-            draws=self.draws,
-            about=case.describe(),
+            n_resamples=chosen.n_resamples,
+            metadata=setup.metadata(),
         )
-        sweeps.append(sweep)
-        return sweep
+        earlier.append(results)
+        return results
 
     def _once(self, key: Any, compute: Callable[[], T]) -> T:
-        if key not in self._known:
-            self._known[key] = compute()
-        found: T = self._known[key]
-        return found
+        if key not in self._computed:
+            self._computed[key] = compute()
+        value: T = self._computed[key]
+        return value

@@ -1,4 +1,4 @@
-"""What experiments still have to compute: exactly, but for the search of noise levels, which stops when it can."""
+"""The model passes that experiments still need: exact except for the search for levels, which stops when it can."""
 
 from __future__ import annotations
 
@@ -6,86 +6,90 @@ import time
 from collections.abc import Iterable, Sequence
 
 from driftcal.data import Source
-from driftcal.paper.cases import Case
-from driftcal.paper.experiments.experiment import Experiment
-from driftcal.paper.workbench import Workbench
+from driftcal.paper.experiment_context import ExperimentContext
+from driftcal.paper.experiments import Experiment, Need
+from driftcal.paper.setups.setup import Setup
 from driftcal.pipeline.collect import Collector
 from driftcal.pipeline.plan import Part, Plan, TuningRun
 from driftcal.shifts import get_shift, get_suite
 from driftcal.shifts.shift import Shift
 
+Conditions = Sequence[tuple[Shift, float]]
 
-def plan(bench: Workbench, experiments: Sequence[Experiment], *, clock: bool = True) -> Plan:
-    """Passes through each network on each of its data; what is stored already costs nothing."""
+
+def plan_experiments(
+    context: ExperimentContext, experiments: Sequence[Experiment], *, measure_time: bool = True
+) -> Plan:
+    """The passes through each network on each of its data sets; cached logits cost nothing.
+
+    Without `measure_time` the model is not run, and the plan says 0 seconds.
+    """
+    needs = {need for experiment in experiments for need in experiment.needs}
     parts: list[Part] = []
-    seconds, at_most = 0.0, 0.0
-    seen: set[tuple[int, int]] = set()
-    for case in bench.cases:
-        if (id(case.model), id(case.validation)) not in seen:
-            seen.add((id(case.model), id(case.validation)))
-            for ladder in _ladders(bench, case, any(e.other for e in experiments), any(e.varied for e in experiments)):
-                parts += ladder.parts
-                at_most += max(0.0, (ladder.at_most or 0.0) - ladder.passes)
-            if any(e.corruptions for e in experiments):
+    seconds, extra_passes = 0.0, 0.0
+    validated: set[tuple[int, int]] = set()
+    for setup in context.setups:
+        first_part = len(parts)
+        if (id(setup.model), id(setup.validation)) not in validated:
+            validated.add((id(setup.model), id(setup.validation)))
+            for levels in _plans_for_levels(context, setup, needs):
+                parts += levels.parts
+                extra_passes += max(0.0, (levels.at_most or 0.0) - levels.passes)
+            if "h-tuning" in needs:
                 conditions = [(shift, float(level)) for shift, level in get_suite("h-tuning") if level]
-                parts.append(_part(bench, case, case.validation, conditions))
-        shifts = [
-            *case.shifts,
-            *(shift for e in experiments if e.suites for one in e.suites(case).values() for shift in one),
-        ]
-        suite = [(shift, float(level)) for shift in shifts for level in shift.levels or (0,)]
-        parts.append(_part(bench, case, case.test, suite))
-        if case.layers and any(e.inside for e in experiments):
-            parts += [_inside_ladders(bench, case), _inside(bench, case, suite)]
-        others = list(case.ood.values()) if any(e.ood for e in experiments) else []
-        if case.objectnet is not None and any(e.objectnet for e in experiments):
-            others.append(bench.known(case))
-        parts += [_part(bench, case, source, [(get_shift("gaussian"), 0.0)]) for source in others]
-        seconds += _per_input(bench.collector(case, case.test), case.shifts) * _inputs(parts) if clock else 0.0
+                parts.append(_logits_part(context, setup, setup.validation, conditions))
+        suites = setup.all_suites.values() if "all suites" in needs else [setup.shifts]
+        suite = [(shift, float(level)) for shifts in suites for shift in shifts for level in shift.levels or (0,)]
+        parts.append(_logits_part(context, setup, setup.test, suite))
+        if setup.layers and "features" in needs:
+            parts += [_features_at_levels_part(context, setup), _features_part(context, setup, suite)]
+        others = list(setup.ood.values()) if "out of distribution" in needs else []
+        if setup.objectnet is not None and "objectnet" in needs:
+            others.append(context.objectnet_known_classes(setup))
+        parts += [_logits_part(context, setup, source, [(get_shift("gaussian"), 0.0)]) for source in others]
+        if measure_time:
+            n_inputs = sum(round(part.passes * part.rows) for part in parts[first_part:])
+            seconds += _seconds_per_input(context.collector(setup, setup.test), setup.shifts[0]) * n_inputs
     passes = sum(part.passes for part in parts)
-    return Plan(parts, seconds, passes + at_most if at_most else None)
+    return Plan(parts, seconds, passes + extra_passes if extra_passes else None)
 
 
-def _ladders(bench: Workbench, case: Case, both: bool, varied: bool) -> Iterable[Plan]:
-    place = None if bench.store is None else bench.store.path
-    wanted: list[Shift] = [settings.noise(case.data) for settings in [bench.settings, *([bench.other] if both else [])]]
-    for shift in [*wanted, *([get_shift("varied")] if varied else [])]:
-        options = {"shift": shift, "levels": bench.settings.levels, "seed": bench.seed}
-        yield TuningRun(case.model, case.validation, options, place).plan(clock=False)
+def _plans_for_levels(context: ExperimentContext, setup: Setup, needs: set[Need]) -> Iterable[Plan]:
+    cache = None if context.cache is None else context.cache.path
+    settings = context.both_settings if "both settings" in needs else [context.settings]
+    shifts: list[Shift] = [one.noise(setup.data) for one in settings]
+    for shift in [*shifts, *([get_shift("varied")] if "varied shifts" in needs else [])]:
+        options = {"shift": shift, "levels": context.settings.n_levels, "seed": context.settings.seed}
+        yield TuningRun(setup.model, setup.validation, options, cache).plan(clock=False)
 
 
-def _part(bench: Workbench, case: Case, source: Source, conditions: Sequence[tuple[Shift, float]]) -> Part:
-    collector = bench.collector(case, source)
+def _logits_part(context: ExperimentContext, setup: Setup, source: Source, conditions: Conditions) -> Part:
+    collector = context.collector(setup, source)
     distinct = len({collector.key(shift, level).digest for shift, level in conditions})
-    return Part(f"{case.label}, {source.name}", len(source), distinct, collector.missing(conditions))
+    return Part(f"{setup.label}, {source.name}", len(source), distinct, collector.missing(conditions))
 
 
-def _inside(bench: Workbench, case: Case, conditions: Sequence[tuple[Shift, float]]) -> Part:
-    """Features of the test images: another pass for each condition, because the store keeps them by themselves."""
-    collector, store = bench.collector(case, case.test), bench.store
-    keys = {key.digest: key for key in (collector.features_key(*condition, case.layers) for condition in conditions)}
-    left = len(keys) if store is None else sum(key not in store for key in keys.values())
-    return Part(f"{case.label}, {case.test.name}, features", len(case.test), len(keys), float(left))
+def _features_part(context: ExperimentContext, setup: Setup, conditions: Conditions) -> Part:
+    """Features of the test images: another pass per condition, because they are cached apart from the logits."""
+    collector, cache = context.collector(setup, setup.test), context.cache
+    keys = {key.digest: key for key in (collector.features_key(*condition, setup.layers) for condition in conditions)}
+    missing = len(keys) if cache is None else sum(key not in cache for key in keys.values())
+    return Part(f"{setup.label}, {setup.test.name}, features", len(setup.test), len(keys), float(missing))
 
 
-def _inside_ladders(bench: Workbench, case: Case) -> Part:
-    """Features of two ladders' rungs, whose levels are not known yet; the clean rung is the same."""
-    collector, store = bench.collector(case, case.validation), bench.store
-    by_level = 2 * bench.settings.levels - 1
-    done = store is not None and collector.features_key(get_shift("gaussian"), 0, case.layers) in store
-    what = f"{case.label}, {case.validation.name}, features"
-    return Part(what, len(case.validation), by_level, 0.0 if done else float(by_level))
+def _features_at_levels_part(context: ExperimentContext, setup: Setup) -> Part:
+    """Features at the levels of noise and of varied shifts, which are not known yet; both share the clean level."""
+    collector, cache = context.collector(setup, setup.validation), context.cache
+    n_levels = 2 * context.settings.n_levels - 1
+    done = cache is not None and collector.features_key(get_shift("gaussian"), 0, setup.layers) in cache
+    name = f"{setup.label}, {setup.validation.name}, features"
+    return Part(name, len(setup.validation), n_levels, 0.0 if done else float(n_levels))
 
 
-def _inputs(parts: Sequence[Part]) -> int:
-    return sum(round(part.passes * part.rows) for part in parts)
-
-
-def _per_input(collector: Collector, shifts: Sequence[Shift]) -> float:
-    """Seconds for one input, from one batch under one shift."""
+def _seconds_per_input(collector: Collector, shift: Shift) -> float:
+    """The time of one input, measured on one batch under one shift."""
     inputs, labels, indices = next(collector.source.batches(collector.model.batch_size))
-    shift = shifts[0]
     shift(inputs[:1], 1, indices=indices[:1])  # the first call may compile it
-    begun = time.perf_counter()
+    start = time.perf_counter()
     collector.model.logits(shift(inputs, 1, seed=collector.seed, indices=indices))
-    return (time.perf_counter() - begun) / len(labels)
+    return (time.perf_counter() - start) / len(labels)

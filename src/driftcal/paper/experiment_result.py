@@ -1,44 +1,52 @@
-"""An experiment's outcome on disk: tables as CSV, LaTeX and Markdown, and the figures."""
+"""The result of an experiment: tables, figures and notes, and how they are written to disk."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from driftcal.io.atomic import write_atomic
-from driftcal.paper.outcome import Outcome
-from driftcal.paper.output.figures import figure_bytes
-from driftcal.report.table import to_csv, to_latex, to_markdown
+from driftcal.paper.figures.draw import figure_bytes
+from driftcal.paper.figures.figure_data import Figure
+from driftcal.report.table import Table, to_csv, to_latex, to_markdown
 
-#: What figures are written as: pixels for web pages, lines for papers.
+#: File formats of figures: pixels for web pages, vectors for papers.
 FIGURE_FORMATS = ("png", "pdf")
 
 
-def write_outcome(outcome: Outcome, folder: Path, *, formats: tuple[str, ...] = FIGURE_FORMATS) -> list[Path]:
-    """Write ``NAME.csv`` and ``NAME.tex`` of each table, every figure, and ``EXPERIMENT.md`` that shows them all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for table in outcome.tables:
-        written.append(write_atomic(folder / f"{table.name}.csv", to_csv(table).encode()))
-        written.append(write_atomic(folder / f"{table.name}.tex", to_latex(table).encode()))
-    for figure in outcome.figures:
-        files = zip(formats, figure_bytes(figure, formats), strict=True)
-        written += [write_atomic(folder / f"{figure.name}.{ending}", data) for ending, data in files]
-    written.append(write_atomic(folder / f"{outcome.experiment}.md", _page(outcome).encode()))
-    about = json.dumps(dict(outcome.about), indent=1, sort_keys=True, default=str) + "\n"
-    written.append(write_atomic(folder / f"{outcome.experiment}.json", about.encode()))
-    return written
+@dataclass(frozen=True)
+class ExperimentResult:
+    """What one experiment measured. `notes` are sentences below the tables, `metadata` says how to repeat it."""
 
+    experiment: str
+    title: str
+    tables: Sequence[Table]
+    figures: Sequence[Figure] = ()
+    notes: Sequence[str] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
-def _page(outcome: Outcome) -> str:
-    """The tables, then the figures with their captions."""
-    parts = [f"# {outcome.title}\n"]
-    for table in outcome.tables:
-        parts.append(f"## {table.title}\n\n{to_markdown(table)}")
-    parts += [f"{note}\n" for note in outcome.notes]
-    for figure in outcome.figures:
-        parts.append(f"![{figure.title}]({figure.name}.png)\n\n{figure.caption}\n")
-    return "\n".join(parts)
+    def write(self, folder: Path, *, formats: Sequence[str] = FIGURE_FORMATS) -> list[Path]:
+        """Write each table as ``NAME.csv`` and ``NAME.tex``, each figure, and all of them in ``EXPERIMENT.md``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        contents = {}
+        for table in self.tables:
+            contents[f"{table.name}.csv"] = to_csv(table).encode()
+            contents[f"{table.name}.tex"] = to_latex(table).encode()
+        for figure in self.figures:
+            files = zip(formats, figure_bytes(figure, formats), strict=True)
+            contents |= {f"{figure.name}.{ending}": data for ending, data in files}
+        contents[f"{self.experiment}.md"] = self._page().encode()
+        metadata = json.dumps(dict(self.metadata), indent=1, sort_keys=True, default=str)
+        contents[f"{self.experiment}.json"] = f"{metadata}\n".encode()
+        return [write_atomic(folder / name, data) for name, data in contents.items()]
 
-
-__all__ = ["FIGURE_FORMATS", "figure_bytes", "write_outcome"]
+    def _page(self) -> str:
+        """The tables, the notes, then the figures with their captions."""
+        parts = [f"# {self.title}\n"]
+        parts += [f"## {table.title}\n\n{to_markdown(table)}" for table in self.tables]
+        parts += [f"{note}\n" for note in self.notes]
+        parts += [f"![{figure.title}]({figure.name}.png)\n\n{figure.caption}\n" for figure in self.figures]
+        return "\n".join(parts)

@@ -1,107 +1,109 @@
-"""The paper's experiments from networks and data to tables and figures on disk."""
+"""Runs the paper's experiments and writes their tables and figures."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from driftcal.cache import LogitCache
 from driftcal.errors import InputError
-from driftcal.paper.cases import Wish, open_cases
-from driftcal.paper.experiments import Experiment, chosen_experiments
-from driftcal.paper.outcome import Outcome
-from driftcal.paper.output import FIGURE_FORMATS, write_outcome
-from driftcal.paper.plan import plan
-from driftcal.paper.published import source
-from driftcal.paper.settings import AS_PUBLISHED, OURS
-from driftcal.paper.workbench import Workbench
+from driftcal.paper.experiment_context import ExperimentContext
+from driftcal.paper.experiment_plan import plan_experiments
+from driftcal.paper.experiment_result import FIGURE_FORMATS, ExperimentResult
+from driftcal.paper.experiments import Experiment, select_experiments
+from driftcal.paper.paper_settings import OURS, PaperSettings
+from driftcal.paper.published import citation
+from driftcal.paper.setups import SetupOptions, open_setups
 from driftcal.pipeline.collect import OnProgress
 from driftcal.pipeline.evaluate import versions
 from driftcal.pipeline.plan import Plan
 
 
 @dataclass(frozen=True)
-class Written:
-    """An experiment that was done: what it found, and the files."""
+class WrittenResult:
+    """The result of an experiment and the files it was written to."""
 
-    outcome: Outcome
+    result: ExperimentResult
     files: Sequence[Path]
 
 
 @dataclass(frozen=True, eq=False)
-class Reproduction:
-    """Experiments on open networks and data, to be planned before they are run; `skipped` says which cannot be, and why."""
+class PaperRun:
+    """Experiments on opened networks and data. `skipped` says which experiments are impossible with them, and why."""
 
-    bench: Workbench
+    context: ExperimentContext
     experiments: Sequence[Experiment]
     folder: Path
     skipped: Sequence[str] = ()
     command: str = ""
-    formats: tuple[str, ...] = field(default=FIGURE_FORMATS)
+    formats: tuple[str, ...] = FIGURE_FORMATS
 
     @classmethod
     def open(
         cls,
         experiment: str,
+        options: SetupOptions,
         *,
-        data: Mapping[str, str],
-        networks: Sequence[str] = (),
-        weights: str | os.PathLike[str] | None = None,
-        as_published: bool = False,
-        images: int | None = None,
+        settings: PaperSettings = OURS,
         output: str | os.PathLike[str] = "runs/paper",
-        store: str | os.PathLike[str] | None = None,
-        seed: int = 0,
-        draws: int = 200,
+        cache: str | os.PathLike[str] | None = None,
         command: str = "",
-        dry: bool = False,
-    ) -> Reproduction:
-        """``open("table1", data={"cifar10": "DIR"}, networks=["resnet20"])``; ``all`` takes every experiment that data allow.
+        dry_run: bool = False,
+    ) -> PaperRun:
+        """Open networks and data for an experiment.
 
-        A `dry` one makes no store where there is none.
+        ``PaperRun.open("table1", SetupOptions({"cifar10": "DIR"}, ["resnet20"]))``
+
+        Parameters
+        ----------
+        experiment : its name, or ``all`` for every experiment that the data allow.
+        options : data, networks and weights.
+        settings : driftcal's or the published ones.
+        output : folder of tables and figures.
+        cache : folder of logits, None for ``store`` in the output folder.
+        command : the command line, recorded beside results.
+        dry_run : do not create the cache if it does not exist.
         """
         folder = Path(output)
-        place = folder / "store" if store is None else Path(store)
-        cases = open_cases(Wish(dict(data), tuple(networks), None if weights is None else Path(weights), images, place))
-        wanted, skipped = chosen_experiments(experiment, cases)
-        if not wanted:
+        cache_folder = folder / "store" if cache is None else Path(cache)
+        setups = open_setups(dataclasses.replace(options, scratch=cache_folder))
+        experiments, skipped = select_experiments(experiment, setups)
+        if not experiments:
             raise InputError(f"{' '.join(skipped)}.")
-        settings = dataclasses.replace(AS_PUBLISHED if as_published else OURS, seed=seed)
-        opened = None if dry and not (place / "logits").is_dir() else LogitCache(place)
-        bench = Workbench(cases, settings, opened, seed, draws)
-        return cls(bench, wanted, folder, tuple(skipped), command)
+        opened = None if dry_run and not (cache_folder / "logits").is_dir() else LogitCache(cache_folder)
+        return cls(ExperimentContext(setups, settings, opened), experiments, folder, tuple(skipped), command)
 
-    def plan(self, *, clock: bool = True) -> Plan:
+    def plan(self, *, measure_time: bool = True) -> Plan:
         """What is still to be computed."""
-        return plan(self.bench, self.experiments, clock=clock)
+        return plan_experiments(self.context, self.experiments, measure_time=measure_time)
 
     def run(
-        self, *, on_progress: OnProgress | None = None, on_done: Callable[[Written], None] | None = None
-    ) -> list[Written]:
-        """Run the experiments one after the other and write each as soon as it is done."""
-        self.bench.on_progress = on_progress
-        done = []
+        self,
+        *,
+        on_progress: OnProgress | None = None,
+        on_written: Callable[[WrittenResult], None] | None = None,
+    ) -> list[WrittenResult]:
+        """Run the experiments one after the other and write each result as soon as it is there."""
+        self.context.on_progress = on_progress
+        written = []
         for experiment in self.experiments:
-            outcome = experiment.run(self.bench)
-            outcome = dataclasses.replace(outcome, about={**self._about(experiment), **outcome.about})
-            written = Written(outcome, write_outcome(outcome, self.folder, formats=self.formats))
-            if on_done is not None:
-                on_done(written)
-            done.append(written)
-        return done
+            result = dataclasses.replace(experiment.run(self.context), metadata=self._metadata(experiment))
+            written.append(WrittenResult(result, result.write(self.folder, formats=self.formats)))
+            if on_written is not None:
+                on_written(written[-1])
+        return written
 
-    def _about(self, experiment: Experiment) -> dict[str, object]:
-        bench = self.bench
+    def _metadata(self, experiment: Experiment) -> dict[str, object]:
+        context = self.context
         return {
             "experiment": experiment.name,
             "title": experiment.title,
-            "paper": {"where": experiment.paper, "source": source()},
-            "settings": dataclasses.asdict(bench.settings),
-            "seed": bench.seed,
+            "paper": {"where": experiment.where, "source": citation()},
+            "settings": dataclasses.asdict(context.settings),
             "command": self.command,
-            "cases": [{**case.describe(), "ladder": bench.ladder(case)[0]} for case in bench.cases],
+            "setups": [{**setup.metadata(), "perturbation": context.find_levels(setup)[0]} for setup in context.setups],
             "versions": versions(),
         }

@@ -1,4 +1,4 @@
-"""The choices in which driftcal differs from the paper's code, said once."""
+"""The choices in which driftcal differs from the paper's code."""
 
 from __future__ import annotations
 
@@ -8,32 +8,44 @@ from driftcal.shifts.gaussian import Gaussian
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How calibrators are tuned and measured: bins of the ECE, cap on T, clipping of the tuning noise, levels, seed."""
+class PaperSettings:
+    """How calibrators are tuned and measured.
+
+    Parameters
+    ----------
+    name : how tables call these settings.
+    n_bins : bins of the ECE.
+    t_max : upper bound of temperatures, None for none.
+    clip_noise : whether the tuning noise is clipped to [0, 1] on all data; on ImageNet it always is.
+    n_levels : perturbation levels of Algorithm 1, the clean one included.
+    seed : seed of all noise and random shifts.
+    n_resamples : bootstrap resamples of the test images; 0 computes no intervals.
+    """
 
     name: str
     n_bins: int = 15
     t_max: float | None = None
-    clip: bool = True
-    levels: int = 10
+    clip_noise: bool = True
+    n_levels: int = 10
     seed: int = 0
+    n_resamples: int = 200
 
     def noise(self, data: str) -> Gaussian:
-        """The tuning noise; the paper's code clips it for ImageNet and for nothing else."""
-        return Gaussian(clip=self.clip or data == "imagenet")
+        """The tuning noise for a data set."""
+        return Gaussian(clip=self.clip_noise or data == "imagenet")
 
-    def describe(self) -> str:
-        """In words, for captions.
+    def caption(self) -> str:
+        """The settings in words.
 
-        >>> print(OURS.describe())
+        >>> print(OURS.caption())
         ECE with 15 bins, temperatures exact, tuning noise clipped to [0, 1]
         """
-        cap = "temperatures exact" if self.t_max is None else f"temperatures at most {self.t_max:g}"
-        noise = "tuning noise clipped to [0, 1]" if self.clip else "tuning noise clipped on ImageNet only"
-        return f"ECE with {self.n_bins} bins, {cap}, {noise}"
+        temperatures = "temperatures exact" if self.t_max is None else f"temperatures at most {self.t_max:g}"
+        noise = "tuning noise clipped to [0, 1]" if self.clip_noise else "tuning noise clipped on ImageNet only"
+        return f"ECE with {self.n_bins} bins, {temperatures}, {noise}"
 
 
 #: driftcal's own choices.
-OURS = Settings("ours")
-#: Those of the paper's code: T within [0.05, 5] (the lower end never binds on real networks), 10 bins, noise not clipped.
-AS_PUBLISHED = Settings("as published", n_bins=10, t_max=5.0, clip=False)
+OURS = PaperSettings("ours")
+#: Those of the paper's code: T in [0.05, 5] (real networks never reach the lower end), 10 bins, noise not clipped.
+AS_PUBLISHED = PaperSettings("as published", n_bins=10, t_max=5.0, clip_noise=False)

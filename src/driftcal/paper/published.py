@@ -1,4 +1,4 @@
-"""The paper's own figures, from ``published.json`` beside this file."""
+"""The numbers that the paper prints, from ``published.json`` beside this file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 @cache
 def _document() -> dict[str, Any]:
     text = (files("driftcal.paper") / "published.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    document: dict[str, Any] = json.loads(text)
+    return document
 
 
 def published(table: str, data: str, network: str) -> Mapping[str, float]:
-    """What the paper printed for a network in a table, by calibrator; {} where it printed nothing.
+    """The paper's numbers for a network in a table, by calibrator; {} if it prints none.
 
     >>> published("table1", "cifar10", "vgg19")["irm-p"]
     0.044
@@ -29,7 +29,7 @@ def published(table: str, data: str, network: str) -> Mapping[str, float]:
 
 
 def where(table: str) -> str:
-    """Where in the paper a table stands.
+    """The place of a table in the paper.
 
     >>> where("table1")
     'Table 1'
@@ -38,11 +38,11 @@ def where(table: str) -> str:
 
 
 def published_accuracy(data: str) -> Mapping[str, tuple[float, float]]:
-    """Accuracy in domain and at the strongest level of each shift, where the paper printed it."""
-    found = _document()["tables"]["accuracy"]["values"].get(data, {})
-    return {shift: (float(clean), float(worst)) for shift, (clean, worst) in found.items()}
+    """The paper's accuracy in domain and at the strongest level, by shift."""
+    by_shift = _document()["tables"]["accuracy"]["values"].get(data, {})
+    return {shift: (float(clean), float(strongest)) for shift, (clean, strongest) in by_shift.items()}
 
 
-def source() -> str:
-    """The paper."""
+def citation() -> str:
+    """The paper's reference."""
     return str(_document()["source"])

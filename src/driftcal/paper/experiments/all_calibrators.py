@@ -1,247 +1,238 @@
-"""Beyond the paper: every calibrator there is, in domain and under drift, beside the best that the paper offers."""
+"""Not in the paper: every calibrator of driftcal beside the paper's, in domain and under shift."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from driftcal.calibrators import CALIBRATORS, PAPER_CALIBRATORS, Calibrator
 from driftcal.calibrators.windowed.windowed_calibrator import WINDOW
-from driftcal.paper.cases import Case
-from driftcal.paper.experiments.experiment import label
-from driftcal.paper.layer_features import Inside
-from driftcal.paper.outcome import Outcome, Points, Table, Value
-from driftcal.paper.sweep import Sweep, run_sweep
-from driftcal.paper.workbench import PAPER, Workbench
+from driftcal.paper.available_features import AvailableFeatures
+from driftcal.paper.calibrator_names import PAPER_METHODS, label
+from driftcal.paper.experiment_context import ExperimentContext
+from driftcal.paper.experiment_result import ExperimentResult
+from driftcal.paper.figures.figure_data import Points
+from driftcal.paper.setups.setup import Setup
+from driftcal.paper.suite_results import SuiteResults, evaluate_suite
 from driftcal.pipeline.evaluate import Candidate
 from driftcal.pipeline.layer_features import CollectedFeatures
 from driftcal.pipeline.tune import climb, fit_on_levels
-from driftcal.shifts import get_shift, get_suite
-from driftcal.shifts.shift import Shift
+from driftcal.report.table import Table, Value
+from driftcal.shifts import get_shift
 
-#: Share of the clean rows in calibrators with the suffix -c; settled on validation images, see docs/research.md.
+#: Weight of the clean samples for the suffix -C; chosen on validation images, see docs/research.md.
 CLEAN_WEIGHT = 0.7
-#: The same for those with a temperature for each row, on varied drift, which is milder than noise; none for one that sees
-#: from logits and features together whether a row is clean.
+#: The same for calibrators with a temperature per sample under varied shifts, which are milder than noise; None is the weight
+#: of one level.
 VARIED_CLEAN_WEIGHT: dict[str, float | None] = {"hts": 0.3, "pts": 0.3, "dac": 0.3, "md-ts": 0.3, "dac-pts": None}
-#: What is not averaged in the corruption suite: it is the tuning noise under another name.
-_TOO_NEAR = ("gaussian_noise",)
-#: In-domain ECE may be so much above temperature scaling's where a method counts as having solved both.
-_SOLVED = 0.01
+#: Windowed calibrators that are tuned on clean samples only: another shift would not change them.
+_WITHOUT_LEVELS = ("atc-ec", "doc-ec")
 
-
-def beyond_paper(bench: Workbench) -> Outcome:
-    """In-domain ECE, ECE, Brier and NLL under drift of all calibrators on every suite, with paired intervals."""
-    scores: dict[str, list[_Score]] = {}
-    rows: list[dict[str, Value]] = []
-    fronts: list[dict[str, Value]] = []
-    figures = []
-    notes: list[str] = []
-    for case in bench.cases:
-        inside = Inside.of(bench, case)
-        candidates = _candidates(bench, case, inside)
-        for why in dict.fromkeys(inside.others.values()):
-            absent = ", ".join(label(name) for name, reason in inside.others.items() if reason == why)
-            notes.append(f"{case.label} is without {absent}, which look inside the network: {why}.")
-        for suite, shifts in beyond_suites(case).items():
-            sweep = run_sweep(
-                bench.collector(case, case.test), candidates, shifts, suite=suite, n_bins=bench.settings.n_bins,
-                left_out=_TOO_NEAR, draws=bench.draws, about=case.describe(), layers=inside.layers,
-            )  # fmt: skip
-            found = _score(sweep, bench.draws > 0)
-            scores.setdefault(suite, []).append(found)
-            rows += [{"network": case.label, "suite": suite, **row} for row in found.rows]
-            front = _front(found.points)
-            fronts.append({"network": case.label, "suite": suite, "front": ", ".join(label(name) for name in front)})
-            figures.append(_points(case, suite, found.points, front))
-    means = [{"suite": suite, **row} for suite, found in scores.items() for row in _mean_rows(found)]
-    return Outcome(
-        "beyond", "Beyond the paper: honest in domain and under drift",
-        [
-            Table("beyond", _title(bench, "mean over the networks"), {"suite": "Suite", **_COLUMNS}, means),
-            Table("beyond-networks", _title(bench, "each network"), {"network": "Network", "suite": "Suite", **_COLUMNS}, rows, intervals=True),
-            Table("beyond-front", "Pareto front: no other calibrator is better in domain and under drift", {"network": "Network", "suite": "Suite", "front": "On the front"}, fronts),
-        ],
-        figures, (*_NOTES, *notes),
-    )  # fmt: skip
-
-
+#: Keys of a row that are averaged over the networks.
+_AVERAGED = ("under_shift", "conditions", "in_domain", "worst", "brier", "nll", "gain")
 _COLUMNS = {
     "calibrator": "Calibrator",
     "needs": "Needs",
-    "drift": "ECE under drift",
-    "ratio": "× best -P",
-    "clean": "ECE in domain",
-    "clean_ratio": "× best -P's",
+    "under_shift": "ECE under shift",
+    "ratio_to_ts": "× TS",
+    "ratio_to_best_p": "× best -P",
+    "conditions": "ECE of single conditions",
+    "in_domain": "ECE in domain",
+    "in_domain_ratio_to_ts": "× TS's",
     "worst": "Worst shift",
     "brier": "Brier",
     "nll": "NLL",
     "gain": "Brier below best -P",
-    "verdict": "Verdict",
 }
 _NOTES = (
-    "Suffixes: none, tuned on clean images; -P, on the noise ladder as in the paper; "
-    f"-C, on the ladder with clean images weighing {CLEAN_WEIGHT:g}; -V, on a ladder of varied drift, none of it in a suite "
-    f"(HTS, PTS, DAC and MD-TS with clean images weighing {VARIED_CLEAN_WEIGHT['pts']:g}). Calibrators that need a window see {WINDOW} consecutive unlabelled "
-    "rows of one condition at a time; those that need features look at where the last stages of the network end, "
-    "and with training images, at how far a row lies from them. All of them were tuned on validation images alone; no shift of a suite was used.",
-    "Best -P is the lowest ECE under drift among TS-P, ETS-P, TS-IR-P, IR-P and IRM-P. Better than the paper: its Brier score under "
-    "drift is lower beyond its 95 % interval (paired over images) and its in-domain ECE is at most half. Solved: the "
-    f"same, and in-domain ECE within {_SOLVED:g} of standard TS.",
+    "Suffixes: none, tuned on clean images; -P, on levels of noise as in the paper; "
+    f"-C, the same with clean images weighing {CLEAN_WEIGHT:g}; -V, on levels of varied shifts, none of them in a suite "
+    f"(HTS, PTS, DAC and MD-TS with clean images weighing {VARIED_CLEAN_WEIGHT['pts']:g}). Calibrators that need a window "
+    f"read {WINDOW} consecutive unlabelled samples of one condition at a time. Those that need features read the ends of the "
+    "network's last stages; with training images, they compare with those. All of them were tuned on validation images alone.",
+    "Ratios compare with temperature scaling tuned on clean images (TS) and with the best -P: the lowest ECE under shift of "
+    "TS-P, ETS-P, TS-IR-P, IR-P and IRM-P. ECE under shift is the mean over the shifts, each pooled over its levels; single "
+    "conditions are one shift at one level, where opposite errors cannot cancel.",
 )
 
 
-def _title(bench: Workbench, what: str) -> str:
-    return f"All calibrators in domain and under drift, {what}; {bench.settings.describe()}"
+def all_calibrators(context: ExperimentContext) -> ExperimentResult:
+    """ECE in domain, ECE, Brier score and NLL under shift of all calibrators on every suite, with paired intervals."""
+    by_suite: dict[str, list[dict[str, dict[str, Value]]]] = {}
+    network_rows: list[dict[str, Value]] = []
+    front_rows: list[dict[str, Value]] = []
+    figures, notes = [], list(_NOTES)
+    for setup in context.setups:
+        features = AvailableFeatures.of(context, setup)
+        notes += _unavailable_notes(setup, features)
+        candidates = _candidates(context, setup, features)
+        for suite, shifts in setup.all_suites.items():
+            results = evaluate_suite(
+                context.collector(setup, setup.test), candidates, shifts, suite=suite,
+                n_bins=context.settings.n_bins, n_resamples=context.settings.n_resamples, metadata=setup.metadata(),
+                layers=features.layers,
+            )  # fmt: skip
+            place = {"network": setup.label, "suite": suite}
+            rows = _rows(results)
+            by_suite.setdefault(suite, []).append(rows)
+            network_rows += [{**place, **row} for row in rows.values()]
+            points = {name: (results.clean(name).ece, results.mean(name)) for name in results.calibrators}
+            front = _pareto_front(points)
+            front_rows.append({**place, "front": ", ".join(map(label, front))})
+            figures.append(_figure(setup, suite, points, front))
+    mean_rows = [{"suite": suite, **row} for suite, networks in by_suite.items() for row in _mean_rows(networks)]
+    title, settings = "All calibrators in domain and under shift", context.settings.caption()
+    place_columns = {"network": "Network", "suite": "Suite"}
+    return ExperimentResult(
+        "beyond", "All calibrators of driftcal",
+        [
+            Table("beyond", f"{title}, mean over the networks; {settings}", {"suite": "Suite", **_COLUMNS}, mean_rows),
+            Table("beyond-networks", f"{title}, each network; {settings}", place_columns | _COLUMNS, network_rows, intervals=True),
+            Table("beyond-front", "Pareto front: no other calibrator is better in domain and under shift",
+                  place_columns | {"front": "On the Pareto front"}, front_rows),
+        ],
+        figures, notes,
+    )  # fmt: skip
 
 
-def _candidates(bench: Workbench, case: Case, inside: Inside) -> list[Candidate]:
-    """The paper's with both tunings; every other one on the ladder, with clean rows weighing more, and on varied drift."""
-    listed = bench.candidates(case, PAPER)
-    labels, (record, parts) = bench.collector(case, case.validation).labels, bench.ladder(case)
-    t_max, drift = bench.settings.t_max, get_shift("varied")
-    varied_record, varied = climb(bench.collector(case, case.validation), drift, levels=bench.settings.levels)
-    seen = {"noise": CollectedFeatures(), "varied": CollectedFeatures()}
-    if inside.methods:
-        seen["noise"] = inside.on(bench, case, bench.settings.noise(case.data), record)
-        seen["varied"] = inside.on(bench, case, drift, varied_record or {})
+def _unavailable_notes(setup: Setup, features: AvailableFeatures) -> list[str]:
+    notes = []
+    for reason in dict.fromkeys(features.unavailable.values()):
+        names = ", ".join(label(name) for name, other in features.unavailable.items() if other == reason)
+        notes.append(f"{setup.label} is without {names}, which need layer features: {reason}.")
+    return notes
 
-    def fit(name: str, method: str, tuned_on: str, clean_weight: float | None = None) -> Candidate:
-        ladder = "varied" if tuned_on == "varied" else "noise"
-        by_level = varied if ladder == "varied" else parts
-        beside = seen[ladder].beside(method)
-        calibrator, words = fit_on_levels(method, by_level, labels, t_max, clean_weight, **beside)
-        return Candidate(name, method, calibrator, tuned_on, [words] if words else [])
 
-    others = [
+def _candidates(context: ExperimentContext, setup: Setup, features: AvailableFeatures) -> list[Candidate]:
+    """The paper's calibrators with both tunings; the others on noise, with more weight of clean samples, on varied shifts."""
+    collector = context.collector(setup, setup.validation)
+    noise, varied = context.settings.noise(setup.data), get_shift("varied")
+    noise_levels, noise_logits = context.find_levels(setup)
+    varied_levels, varied_logits = climb(collector, varied, levels=context.settings.n_levels)
+    noise_features = varied_features = CollectedFeatures()
+    if features.methods:
+        noise_features = features.at_levels(context, setup, noise, noise_levels)
+        varied_features = features.at_levels(context, setup, varied, varied_levels or {})
+
+    def fit(method: str, suffix: str = "-p", clean_weight: float | None = None) -> Candidate:
+        on_varied = suffix == "-v"
+        logits, collected = (varied_logits, varied_features) if on_varied else (noise_logits, noise_features)
+        extra_inputs = collected.beside(method)
+        calibrator, warning = fit_on_levels(
+            method, logits, collector.labels, context.settings.t_max, clean_weight, **extra_inputs
+        )
+        tuned_on = {"-v": "varied", "-c": f"gaussian, clean {CLEAN_WEIGHT:g}"}.get(suffix, "gaussian")
+        return Candidate(f"{method}{suffix}", method, calibrator, tuned_on, [warning] if warning else [])
+
+    per_sample = [
         name
         for name, kind in CALIBRATORS.items()
-        if name not in PAPER_CALIBRATORS and not kind.adaptive and (not kind.needs_features or name in inside.methods)
+        if name not in PAPER_CALIBRATORS and not kind.adaptive and (not kind.needs_features or name in features.methods)
     ]
-    adaptive = [name for name, kind in CALIBRATORS.items() if kind.adaptive]
-    heavier = f"gaussian, clean {CLEAN_WEIGHT:g}"
+    windowed = [name for name, kind in CALIBRATORS.items() if kind.adaptive]
     return [
-        *listed,
-        *(fit(f"{name}-p", name, "gaussian") for name in others),
-        *(fit(f"{name}-c", name, heavier, CLEAN_WEIGHT) for name in (*PAPER, *others)),
-        *(fit(name, name, "gaussian") for name in adaptive),
-        *(fit(f"{name}-v", name, "varied") for name in (*PAPER, *adaptive) if name not in ("atc-ec", "doc-ec")),
-        *(fit(f"{name}-v", name, "varied", VARIED_CLEAN_WEIGHT[name]) for name in ("hts", "pts", *inside.methods)),
+        *context.candidates(setup, PAPER_METHODS),
+        *(fit(name) for name in per_sample),
+        *(fit(name, "-c", CLEAN_WEIGHT) for name in (*PAPER_METHODS, *per_sample)),
+        *(fit(name, "") for name in windowed),
+        *(fit(name, "-v") for name in (*PAPER_METHODS, *windowed) if name not in _WITHOUT_LEVELS),
+        *(fit(name, "-v", VARIED_CLEAN_WEIGHT[name]) for name in ("hts", "pts", *features.methods)),
     ]
-
-
-def beyond_suites(case: Case) -> dict[str, Sequence[Shift]]:
-    """The case's own suite, and the simulated corruptions beside the affine one where images have colour."""
-    found: dict[str, Sequence[Shift]] = {case.suite: case.shifts}
-    if case.suite == "affine" and case.data == "cifar10":
-        found["cifar10-c"] = get_suite("cifar10-c").shifts
-    return found
-
-
-@dataclass(frozen=True)
-class _Score:
-    rows: Sequence[dict[str, Value]]
-    points: Mapping[str, tuple[float, float]]
 
 
 def _needs(kind: type[Calibrator]) -> str:
-    """What a calibrator needs beside the logits of one row."""
+    """What a calibrator needs beside the logits of one sample."""
     if kind.adaptive:
         return f"window of {WINDOW}"
-    return ("features, training images" if kind.needs_reference else "features") if kind.needs_features else "nothing"
+    if not kind.needs_features:
+        return "nothing"
+    return "features, training images" if kind.needs_reference else "features"
 
 
-def _best_paper(drift: Mapping[str, float]) -> str:
-    return min((f"{method}-p" for method in PAPER), key=lambda name: drift[name])
+def _best_p(under_shift: Mapping[str, Any]) -> str:
+    """The paper's calibrator with the lowest ECE under shift."""
+    return min((f"{method}-p" for method in PAPER_METHODS), key=lambda name: under_shift[name])
 
 
-def _score(sweep: Sweep, intervals: bool) -> _Score:
-    names = sweep.names
-    drift = {name: sweep.mean(name) for name in names}
-    clean = {name: sweep.clean(name).ece for name in names}
-    best = _best_paper(drift)
-    rows: list[dict[str, Value]] = []
-    kinds = {info.name: CALIBRATORS[info.method] for info in sweep.results.calibrators}
-    for name in names:
+def _rows(results: SuiteResults) -> dict[str, dict[str, Value]]:
+    """The row of each calibrator on one network."""
+    best = _best_p({name: results.mean(name) for name in results.calibrators})
+    rows: dict[str, dict[str, Value]] = {}
+    for info in results.results.calibrators:
+        name = info.name
         row: dict[str, Value] = {
             "calibrator": label(name),
-            "needs": _needs(kinds[name]),
-            "drift": drift[name],
-            "ratio": drift[name] / drift[best],
-            "clean": clean[name],
-            "clean_ratio": clean[name] / clean[best],
-            "worst": max(sweep.row(name, shift).ece for shift in sweep.shifts()),
-            "brier": sweep.mean(name, "brier"),
-            "nll": sweep.mean(name, "nll"),
-            "gain": sweep.mean(best, "brier") - sweep.mean(name, "brier"),
-            "verdict": "best -P" if name == best else "",
+            "needs": _needs(CALIBRATORS[info.method]),
+            "under_shift": results.mean(name),
+            "conditions": results.mean_of_conditions(name),
+            "in_domain": results.clean(name).ece,
+            "worst": max(results.row(name, shift).ece for shift in results.shifts()),
+            "brier": results.mean(name, "brier"),
+            "nll": results.mean(name, "nll"),
+            "gain": results.mean(best, "brier") - results.mean(name, "brier"),
         }
-        if intervals:
-            row["drift_low"], row["drift_high"] = sweep.interval(name)
-            row["brier_low"], row["brier_high"] = sweep.interval(name, "brier")
-            _, gain_low, row["gain_high"] = sweep.difference(best, name, "brier")
-            row["gain_low"] = gain_low
-            if gain_low > 0 and clean[name] <= clean[best] / 2:
-                row["verdict"] = "solved" if clean[name] <= clean["ts"] + _SOLVED else "better than the paper"
-        rows.append(row)
-    return _Score(rows, {name: (clean[name], drift[name]) for name in names})
+        if results.replicates:
+            gain = results.difference(best, name, "brier")
+            row["under_shift_low"], row["under_shift_high"] = results.interval(name)
+            row["brier_low"], row["brier_high"] = results.interval(name, "brier")
+            row["gain_low"], row["gain_high"] = gain.low, gain.high
+        rows[name] = row
+    return _with_ratios(rows)
 
 
-def _mean_rows(found: Sequence[_Score]) -> list[dict[str, Value]]:
-    """Every calibrator that all networks have averaged over them, ratios of the averages."""
-    by_name = [dict(zip(score.points, score.rows, strict=True)) for score in found]
-
-    def mean(name: str, key: str) -> float:
-        return float(np.mean([float(rows[name][key] or 0) for rows in by_name]))
-
-    names = [name for name in by_name[0] if all(name in rows for rows in by_name)]
-    drift = {name: mean(name, "drift") for name in names}
-    best = _best_paper(drift)
-    clean = mean(best, "clean")
-    rows: list[dict[str, Value]] = []
-    for name in names:
-        verdicts = {str(one[name]["verdict"]) for one in by_name}
-        rows.append(
-            {
-                "calibrator": label(name),
-                "needs": by_name[0][name]["needs"],
-                **{key: mean(name, key) for key in ("drift", "clean", "worst", "brier", "nll", "gain")},
-                "ratio": drift[name] / drift[best],
-                "clean_ratio": mean(name, "clean") / clean,
-                "verdict": "best -P" if name == best else verdicts.pop() if len(verdicts) == 1 else "differs",
-            }
-        )
-    return rows
+def _with_ratios(rows: dict[str, dict[str, Value]]) -> dict[str, dict[str, Value]]:
+    """The rows with their ratios to temperature scaling and to the paper's best -P."""
+    under_shift = {name: float(row["under_shift"] or 0) for name, row in rows.items()}
+    in_domain = {name: float(row["in_domain"] or 0) for name, row in rows.items()}
+    best = under_shift[_best_p(under_shift)]
+    return {
+        name: row
+        | {
+            "ratio_to_ts": under_shift[name] / under_shift["ts"],
+            "ratio_to_best_p": under_shift[name] / best,
+            "in_domain_ratio_to_ts": in_domain[name] / in_domain["ts"],
+        }
+        for name, row in rows.items()
+    }
 
 
-def _front(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """The calibrators that no other beats in domain and under drift at once, from left to right.
+def _mean_rows(networks: Sequence[dict[str, dict[str, Value]]]) -> list[dict[str, Value]]:
+    """Every calibrator that all networks have, averaged over them; ratios are those of the averages."""
+    common = [name for name in networks[0] if all(name in rows for rows in networks)]
+    means: dict[str, dict[str, Value]] = {}
+    for name in common:
+        averages = {key: float(np.mean([float(rows[name][key] or 0) for rows in networks])) for key in _AVERAGED}
+        means[name] = {**{key: networks[0][name][key] for key in ("calibrator", "needs")}, **averages}
+    return list(_with_ratios(means).values())
 
-    >>> _front({"a": (0.1, 0.3), "b": (0.2, 0.2), "c": (0.3, 0.25)})
+
+def _pareto_front(points: Mapping[str, tuple[float, float]]) -> list[str]:
+    """The calibrators that no other beats in domain and under shift at once, by ECE in domain.
+
+    >>> _pareto_front({"a": (0.1, 0.3), "b": (0.2, 0.2), "c": (0.3, 0.25)})
     ['a', 'b']
     """
     lowest = np.inf
     front = []
-    for name, (_, y) in sorted(points.items(), key=lambda item: item[1]):
-        if y < lowest:
+    for name, (_, under_shift) in sorted(points.items(), key=lambda item: item[1]):
+        if under_shift < lowest:
             front.append(name)
-            lowest = y
+            lowest = under_shift
     return front
 
 
-def _points(case: Case, suite: str, points: Mapping[str, tuple[float, float]], front: Sequence[str]) -> Points:
+def _figure(setup: Setup, suite: str, points: Mapping[str, tuple[float, float]], front: Sequence[str]) -> Points:
     return Points(
-        f"beyond-{case.name}-{suite}",
-        f"{case.label}, {suite}: in domain against drift",
-        "Each marker is a calibrator: the further left, the more honest it is on untouched images; the lower, the more honest under "
-        "drift (mean over the shifts, each pooled over its levels). Colour and shape tell the method, the filled part what it was tuned on: "
-        "no suffix, clean images (methods that follow a window: the noise ladder); -P, the noise ladder; -C, the noise ladder with "
-        f"clean images weighing {CLEAN_WEIGHT:g}; -V, a ladder of varied drift. The line is the Pareto front: below and left of it is nothing, "
-        "and those named on it are beaten at both by none.",
-        {label(name): value for name, value in points.items()},
-        "ECE in domain (untouched images)",
-        f"mean ECE under drift ({suite} suite)",
-        front=[label(name) for name in front],
+        f"beyond-{setup.name}-{suite}",
+        f"{setup.label}, {suite}: ECE in domain against ECE under shift",
+        "Each marker is a calibrator; the lower left corner is best. The ECE under shift is the mean over the shifts, each pooled "
+        "over its levels. Colour and shape show the method, the filled part what it was tuned on: no suffix, clean images (windowed "
+        f"methods: levels of noise); -P, levels of noise; -C, levels of noise with clean images weighing {CLEAN_WEIGHT:g}; -V, levels of "
+        "varied shifts. The line is the Pareto front: no calibrator is better in domain and under shift than those on it.",
+        {label(name): point for name, point in points.items()},
+        "ECE in domain (clean images)",
+        f"mean ECE under shift ({suite} suite)",
+        pareto_front=[label(name) for name in front],
     )

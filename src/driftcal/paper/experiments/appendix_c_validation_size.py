@@ -1,177 +1,151 @@
-"""What calibrators are tuned on: fewer images, and corruptions instead of noise."""
+"""Appendix C.3: ECE and accuracy against the number of validation images."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from driftcal.calibrators import Calibrator
 from driftcal.metrics.sample_scores import SampleScores
 from driftcal.metrics.statistics import Statistics
-from driftcal.paper.cases import Case
-from driftcal.paper.experiments.captions import ECE, who_is_who
-from driftcal.paper.experiments.experiment import headings, label, with_suffix
-from driftcal.paper.outcome import Bars, Lines, Outcome, Panel, Table, Value
-from driftcal.paper.published import published, where
-from driftcal.paper.workbench import PAPER, Workbench
+from driftcal.paper.calibrator_names import PAPER_COLUMNS, headings, label
+from driftcal.paper.captions import ECE_CAPTION, LINES_CAPTION, method_legend
+from driftcal.paper.experiment_context import ExperimentContext
+from driftcal.paper.experiment_result import ExperimentResult
+from driftcal.paper.figures.figure_data import Lines, Panel
+from driftcal.paper.setups.setup import Setup
+from driftcal.paper.suite_results import LEFT_OUT
 from driftcal.pipeline.tune import fit_or_identity
-from driftcal.shifts.suites import H_TUNING
+from driftcal.report.table import Table, Value
 from driftcal.types import Labels, Logits
 
 _SIZES = (50, 100, 250, 500, 1000, 2500, 5000, 10000, 25000)
-#: Draws of validation images at each size; the figure shows their mean and range.
-_DRAWS = 3
-_COLUMNS = with_suffix(PAPER, "", "-p")
+#: Random subsets of validation images of each size.
+_N_SUBSETS = 3
+#: Metric -> its name in the table.
+_METRICS = {"ece": "mean ECE", "accuracy": "mean accuracy"}
+#: Size -> calibrator -> metric -> its value for each subset.
+_BySize = dict[int, dict[str, dict[str, list[float]]]]
 
 
-def other_sizes(bench: Workbench) -> Outcome:
-    """Mean ECE and accuracy against the number of validation images.
+@dataclass(frozen=True)
+class _Subset:
+    """A random subset of the validation images; number 0 of size 0 stands for the uncalibrated model."""
 
-    The levels of noise are those found on all validation images: only the rows that calibrators see become fewer.
+    size: int
+    number: int
+
+
+def validation_size(context: ExperimentContext) -> ExperimentResult:
+    """Mean ECE and accuracy with calibrators that are tuned on fewer images.
+
+    The perturbation levels are those of all validation images: only the samples that calibrators are tuned on become fewer.
     """
     rows: list[dict[str, Value]] = []
     figures = []
-    for case in bench.cases:
-        found = _by_size(bench, case)
-        sizes = sorted(found)
-        for size in sizes:
-            for key, words in (("ece", "mean ECE"), ("accuracy", "mean accuracy")):
-                row: dict[str, Value] = {"network": case.label, "images": size, "quantity": words}
-                for name in _COLUMNS:
-                    values = [draw[name][key] for draw in found[size]]
-                    row[name], row[f"{name}_low"], row[f"{name}_high"] = (
-                        float(np.mean(values)),
-                        min(values),
-                        max(values),
-                    )
+    for setup in context.setups:
+        by_size = _measure_by_size(context, setup)
+        for size, by_calibrator in by_size.items():
+            for metric, quantity in _METRICS.items():
+                row: dict[str, Value] = {"network": setup.label, "images": size, "quantity": quantity}
+                for name in PAPER_COLUMNS:
+                    values = by_calibrator[name][metric]
+                    row[name] = float(np.mean(values))
+                    row[f"{name}_low"], row[f"{name}_high"] = min(values), max(values)
                 rows.append(row)
-        panels = [
-            Panel(
-                words,
-                sizes,
-                {label(n): [float(np.mean([d[n][key] for d in found[s]])) for s in sizes] for n in _COLUMNS},
-                "validation images",
-                words,
-                logarithmic=True,
-                y_limits=(0.0, None) if key == "ece" else (None, None),
-            )
-            for key, words in (("ece", "mean ECE under drift"), ("accuracy", "mean accuracy under drift"))
-        ]
-        figures.append(
-            Lines(
-                f"val-size-{case.name}",
-                f"{case.label}: how many validation images calibrators need",
-                f"Mean ECE (left, lower is better) and accuracy (right) over all shifts against the number of validation images; "
-                f"means of {_DRAWS} random choices. Dashed and hollow: tuned on clean images; solid and filled: on noise (-P). "
-                f"Methods that keep the accuracy lie on one line. {who_is_who(_COLUMNS)} {ECE}",
-                panels,
-            )
-        )
+        figures.append(_figure(setup, by_size))
     table = Table(
         "val-size",
-        "Mean ECE and accuracy under drift by number of validation images",
-        {"network": "Network", "images": "Validation images", "quantity": "Quantity", **headings(_COLUMNS)},
+        "Mean ECE and accuracy under shift by number of validation images",
+        {"network": "Network", "images": "Validation images", "quantity": "Quantity", **headings(PAPER_COLUMNS)},
         rows,
     )
-    note = f"Each number is the mean of {_DRAWS} random choices of validation images; the CSV file has the range."
-    return Outcome("val-size", "Size of the validation set", [table], figures, [f"{note} {bench.settings.describe()}."])
-
-
-def other_shifts(bench: Workbench) -> Outcome:
-    """Tuning on the four corruptions of -H beside tuning on noise."""
-    columns = with_suffix(PAPER, "", "-p", "-h")
-    rows: list[dict[str, Value]] = []
-    series: dict[str, list[float | None]] = {label(name): [] for name in columns}
-    for case in bench.cases:
-        plain, corrupted = bench.sweep(case), bench.sweep(case, PAPER, ("-h",))
-        kept = [s for s in H_TUNING if s in plain.shifts()]
-        for words, without in [("all shifts", ()), *([("without the four", H_TUNING)] if kept else [])]:
-            values = {n: (corrupted if n.endswith("-h") else plain).mean(n, without=without) for n in columns}
-            rows.append({"network": case.label, "numbers": f"{bench.settings.name}, {words}", **values})
-            if words == "all shifts":
-                for name in columns:
-                    series[label(name)].append(values[name])
-        printed = published("val-shift", case.data, case.network)
-        if printed:
-            rows.append({"network": case.label, "numbers": "paper", **printed, **_p_columns(case)})
-    table = Table(
-        "val-shift",
-        "Mean ECE under drift: tuned on clean images, on noise (-P), on four corruptions (-H)",
-        {"network": "Network", "numbers": "Settings", **headings(columns)},
-        rows,
-        compare=columns,
+    note = (
+        f"Each number is the mean of {_N_SUBSETS} random subsets of the validation images; the CSV file has the range. "
+        f"{context.settings.caption()}."
     )
-    figure = Bars(
-        "val-shift",
-        "Mean ECE under drift by what calibrators were tuned on",
-        "Hatched: tuned on clean images; filled: on noise (-P); dotted: on speckle noise, Gaussian blur, spatter and saturation "
-        f"(-H). Each bar is the mean over all shifts, each pooled over its levels; lower is better. {who_is_who(_COLUMNS)} {ECE} "
-        f"{bench.settings.describe()}.",
-        [case.label for case in bench.cases],
-        series,
-        "mean ECE under drift",
+    return ExperimentResult("val-size", "Size of the validation set", [table], figures, [note])
+
+
+def _figure(setup: Setup, by_size: _BySize) -> Lines:
+    panels = [
+        Panel(
+            f"{quantity} under shift",
+            list(by_size),
+            {label(name): [float(np.mean(one[name][metric])) for one in by_size.values()] for name in PAPER_COLUMNS},
+            "validation images",
+            f"{quantity} under shift",
+            logarithmic=True,
+            y_limits=(0.0, None) if metric == "ece" else (None, None),
+        )
+        for metric, quantity in _METRICS.items()
+    ]
+    return Lines(
+        f"val-size-{setup.name}",
+        f"{setup.label}: how many validation images calibrators need",
+        "Mean ECE (left, lower is better) and accuracy (right) over all shifts against the number of validation images; "
+        f"means of {_N_SUBSETS} random subsets. {LINES_CAPTION} Methods that keep the accuracy lie on one line. "
+        f"{method_legend(PAPER_COLUMNS)} {ECE_CAPTION}",
+        panels,
     )
-    note = f"-H: {', '.join(H_TUNING)} at severities 0 to 5. paper: {where('val-shift')}."
-    return Outcome("val-shift", "What to tune on", [table], [figure], [note])
 
 
-def _p_columns(case: Case) -> dict[str, float]:
-    """The paper prints -P beside -H in another table."""
-    return {name: value for name, value in published("table1", case.data, case.network).items() if name.endswith("-p")}
-
-
-def _by_size(bench: Workbench, case: Case) -> dict[int, list[dict[str, dict[str, float]]]]:
-    """size -> a list of draws, each calibrator -> mean ECE and accuracy."""
-    labels = bench.collector(case, case.validation).labels
+def _measure_by_size(context: ExperimentContext, setup: Setup) -> _BySize:
+    labels = context.collector(setup, setup.validation).labels
+    logits = context.find_levels(setup)[1]
     n = len(labels)
-    ladder = bench.ladder(case)[1]
-    fitted: dict[tuple[int, int, str], Calibrator] = {}
-    for size in [s for s in _SIZES if s < n / 1.5] + [n]:
-        for number in range(_DRAWS if size < n else 1):
-            chosen = np.random.default_rng([bench.seed, number]).permutation(n)[:size]
-            for name in _COLUMNS[1:]:
-                levels = ladder if name.endswith("-p") else ladder[:1]
-                fitted[size, number, name] = _fit(bench, name, [z[chosen] for z in levels], labels[chosen])
-    base = next(c for c in bench.candidates(case, ()) if c.name == "base").calibrator
-    measured = _measure(bench, case, {**fitted, (0, 0, "base"): base})
-    draws: dict[int, list[dict[str, dict[str, float]]]] = {}
-    for size, number in dict.fromkeys((size, number) for size, number, _ in fitted):
-        one = {name: measured[size, number, name] for name in _COLUMNS[1:]}
-        draws.setdefault(size, []).append({"base": measured[0, 0, "base"], **one})
-    return draws
+    calibrators: dict[tuple[_Subset, str], Calibrator] = {}
+    for size in [*(s for s in _SIZES if s < n / 1.5), n]:
+        for number in range(_N_SUBSETS if size < n else 1):
+            chosen = np.random.default_rng([context.settings.seed, number]).permutation(n)[:size]
+            for name in PAPER_COLUMNS[1:]:
+                levels = logits if name.endswith("-p") else logits[:1]
+                fitted = _fit(context, name, [level[chosen] for level in levels], labels[chosen])
+                calibrators[_Subset(size, number), name] = fitted
+    uncalibrated = (_Subset(0, 0), "base")
+    (base,) = context.candidates(setup, ())
+    measured = _measure(context, setup, {**calibrators, uncalibrated: base.calibrator})
+    by_size: _BySize = {}
+    for subset in dict.fromkeys(subset for subset, _ in calibrators):
+        by_calibrator = by_size.setdefault(
+            subset.size, {name: {metric: [] for metric in _METRICS} for name in PAPER_COLUMNS}
+        )
+        for name in PAPER_COLUMNS:
+            for metric, value in measured[uncalibrated if name == "base" else (subset, name)].items():
+                by_calibrator[name][metric].append(value)
+    return by_size
 
 
-def _fit(bench: Workbench, name: str, levels: Sequence[Logits], labels: Labels) -> Calibrator:
-    rows = np.concatenate(levels)
-    return fit_or_identity(name.removesuffix("-p"), rows, np.tile(labels, len(levels)), bench.settings.t_max)[0]
+def _fit(context: ExperimentContext, name: str, levels: Sequence[Logits], labels: Labels) -> Calibrator:
+    samples = np.concatenate(levels), np.tile(labels, len(levels))
+    return fit_or_identity(name.removesuffix("-p"), *samples, context.settings.t_max)[0]
 
 
 def _measure(
-    bench: Workbench, case: Case, calibrators: dict[tuple[int, int, str], Calibrator]
-) -> dict[tuple[int, int, str], dict[str, float]]:
-    """Mean over the shifts of ECE and accuracy; every condition is read once and the statistics of its levels add."""
-    collector = bench.collector(case, case.test)
-    labels, bins = collector.labels, bench.settings.n_bins
+    context: ExperimentContext, setup: Setup, calibrators: Mapping[tuple[_Subset, str], Calibrator]
+) -> dict[tuple[_Subset, str], dict[str, float]]:
+    """Mean ECE and accuracy over the shifts. Each condition is read once, and the statistics of its levels add."""
+    collector = context.collector(setup, setup.test)
 
-    def seen(calibrator: Calibrator, logits: Logits) -> Statistics:
-        return Statistics.of_samples(
-            SampleScores.of_probabilities(labels, calibrator.predict_proba(logits)), n_bins=bins
-        )
+    def statistics(calibrator: Calibrator, logits: Logits) -> Statistics:
+        scores = SampleScores.of_probabilities(collector.labels, calibrator.predict_proba(logits))
+        return Statistics.of_samples(scores, n_bins=context.settings.n_bins)
 
-    counted = [shift for shift in case.shifts if shift.name not in case.left_out]
-    clean = collector.logits(counted[0], 0)
-    first = {key: seen(calibrator, clean) for key, calibrator in calibrators.items()}
-    sums: dict[tuple[int, int, str], list[Statistics]] = {key: [] for key in calibrators}
-    for shift in counted:
-        pooled = dict(first)
-        for level in [at for at in shift.levels or () if at]:
+    shifts = [shift for shift in setup.shifts if shift.name not in LEFT_OUT]
+    clean_logits = collector.logits(shifts[0], 0)
+    clean = {key: statistics(calibrator, clean_logits) for key, calibrator in calibrators.items()}
+    by_shift: dict[tuple[_Subset, str], list[Statistics]] = {key: [] for key in calibrators}
+    for shift in shifts:
+        pooled = dict(clean)
+        for level in [level for level in shift.levels or () if level]:
             logits = collector.logits(shift, level)
             for key, calibrator in calibrators.items():
-                pooled[key] += seen(calibrator, logits)
+                pooled[key] += statistics(calibrator, logits)
         for key in calibrators:
-            sums[key].append(pooled[key])
+            by_shift[key].append(pooled[key])
     return {
-        key: {"ece": float(np.mean([s.ece for s in found])), "accuracy": float(np.mean([s.accuracy for s in found]))}
-        for key, found in sums.items()
+        key: {metric: float(np.mean([getattr(one, metric) for one in values])) for metric in _METRICS}
+        for key, values in by_shift.items()
     }

@@ -1,74 +1,84 @@
-"""Which calibrator to choose: the paper's advice beside what these numbers say."""
+"""Appendix D: which calibrator to choose, the paper's advice beside these numbers."""
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass
 
-from driftcal.paper.cases import Case
-from driftcal.paper.experiments.captions import ECE, who_is_who
-from driftcal.paper.experiments.experiment import label, with_suffix
-from driftcal.paper.outcome import Outcome, Points, Table, Value
-from driftcal.paper.sweep import Sweep
-from driftcal.paper.workbench import METHODS, Workbench
+from driftcal.paper.calibrator_names import BASELINE_METHODS, PAPER_METHODS, label, with_suffixes
+from driftcal.paper.captions import ECE_CAPTION, method_legend
+from driftcal.paper.experiment_context import ExperimentContext
+from driftcal.paper.experiment_result import ExperimentResult
+from driftcal.paper.figures.figure_data import Points
+from driftcal.paper.setups.setup import Setup
+from driftcal.paper.suite_results import SuiteResults
+from driftcal.report.table import Table, Value
 
-_NAMES = with_suffix(METHODS, "", "-p")
-#: The situation, what the paper advises in it, and what decides it here.
-_ADVICE = {
-    "in domain above all": ("IR-P or TS-IR-P", "in_domain", False),
-    "in domain and drift alike": ("IR-P or IRM-P", "both", False),
-    "accuracy must stay, drift of any size": ("IRM-P or ETS-P", "drift", True),
-    "accuracy must stay, large drift": ("TS-P or ETS-P", "strongest", True),
-    "truly unknown data": ("IRM-P or ETS-P", "strongest", False),
-}
+_CALIBRATORS = with_suffixes((*PAPER_METHODS, *BASELINE_METHODS), "", "-p")
 
 
-def choose_guide(bench: Workbench) -> Outcome:
-    """Every calibrator's price in domain and gain under drift, and the best for each situation of the paper's guidelines."""
-    rows: list[dict[str, Value]] = []
-    best: list[dict[str, Value]] = []
+@dataclass(frozen=True)
+class _Situation:
+    """A situation of the paper's guidelines, what it advises, and the ECE that decides it here."""
+
+    description: str
+    advice: str
+    decided_by: str
+    keeps_accuracy: bool = False
+
+
+_SITUATIONS = (
+    _Situation("in domain above all", "IR-P or TS-IR-P", "in_domain"),
+    _Situation("in domain and shift alike", "IR-P or IRM-P", "both"),
+    _Situation("accuracy must stay, shift of any size", "IRM-P or ETS-P", "under_shift", keeps_accuracy=True),
+    _Situation("accuracy must stay, large shift", "TS-P or ETS-P", "strongest", keeps_accuracy=True),
+    _Situation("truly unknown data", "IRM-P or ETS-P", "strongest"),
+)
+
+
+def guideline(context: ExperimentContext) -> ExperimentResult:
+    """Every calibrator in domain and under shift, and the best one for each situation of the paper's guidelines."""
+    calibrator_rows: list[dict[str, Value]] = []
+    advice_rows: list[dict[str, Value]] = []
     figures = []
-    for case in bench.cases:
-        sweep = bench.sweep(case)
-        keeps = {info.name: info.keeps_accuracy for info in sweep.results.calibrators}
-        numbers = {name: _numbers(sweep, name) for name in _NAMES}
-        for name in _NAMES:
-            rows.append(
+    for setup in context.setups:
+        results = context.suite_results(setup)
+        keeps = {info.name: info.keeps_accuracy for info in results.results.calibrators}
+        errors = {name: _errors(results, name) for name in _CALIBRATORS}
+        for name in _CALIBRATORS:
+            keeps_text = "yes" if keeps[name] else "no"
+            calibrator_rows.append(
+                {"network": setup.label, "calibrator": label(name), "keeps": keeps_text, **errors[name]}
+            )
+        for situation in _SITUATIONS:
+            key = situation.decided_by
+            allowed = [name for name in _CALIBRATORS if keeps[name] or not situation.keeps_accuracy]
+            best = min(allowed, key=lambda name: errors[name][key])
+            advice_rows.append(
                 {
-                    "network": case.label,
-                    "calibrator": label(name),
-                    "keeps": "yes" if keeps[name] else "no",
-                    **numbers[name],
+                    "network": setup.label,
+                    "situation": situation.description,
+                    "advice": situation.advice,
+                    "best": label(best),
+                    "ece": errors[best][key],
+                    "advised": min(errors[name.lower()][key] for name in situation.advice.split(" or ")),
                 }
             )
-        for situation, (advice, key, must_keep) in _ADVICE.items():
-            allowed = [name for name in _NAMES if keeps[name] or not must_keep]
-            ranked = sorted(allowed, key=lambda name: numbers[name][key])
-            best.append(
-                {
-                    "network": case.label,
-                    "situation": situation,
-                    "advice": advice,
-                    "best": label(ranked[0]),
-                    "ece": numbers[ranked[0]][key],
-                    "advised": min(numbers[name.lower()][key] for name in advice.split(" or ")),
-                }
-            )
-        figures.append(_points(case, numbers))
-    table = Table(
+        figures.append(_figure(setup, errors))
+    calibrators = Table(
         "guide",
-        "Price in domain and gain under drift of every calibrator (ECE, lower is better)",
+        "ECE of every calibrator in domain and under shift (lower is better)",
         {
             "network": "Network",
             "calibrator": "Calibrator",
             "keeps": "Keeps accuracy",
             "in_domain": "In domain",
-            "drift": "Mean under drift",
+            "under_shift": "Mean under shift",
             "both": "Mean of both",
             "strongest": "Strongest level",
         },
-        rows,
+        calibrator_rows,
     )
-    beside = Table(
+    advice = Table(
         "guide-advice",
         "The paper's guidelines beside the best calibrator of these numbers",
         {
@@ -76,32 +86,35 @@ def choose_guide(bench: Workbench) -> Outcome:
             "situation": "What matters",
             "advice": "The paper advises",
             "advised": "ECE of the better one",
-            "best": "Best here",
+            "best": "Best of these numbers",
             "ece": "its ECE",
         },
-        best,
+        advice_rows,
     )
     note = (
-        "These choices look at test data. For a choice from validation data alone, which is what one has, use "
-        "driftcal tune --method auto."
+        "These choices use test data. In practice there are only validation data: driftcal tune --method auto chooses from "
+        "them alone."
     )
-    return Outcome("guide", "Which calibrator to choose", [beside, table], figures, [note])
+    return ExperimentResult("guide", "Which calibrator to choose", [advice, calibrators], figures, [note])
 
 
-def _numbers(sweep: Sweep, name: str) -> dict[str, float]:
-    clean, drift = sweep.clean(name).ece, sweep.mean(name)
-    last = {shift.name: shift.levels[-1] for shift in sweep.results.shifts}
-    strongest = float(np.mean([sweep.row(name, shift, last[shift]).ece for shift in sweep.shifts()]))
-    return {"in_domain": clean, "drift": drift, "both": (clean + drift) / 2, "strongest": strongest}
+def _errors(results: SuiteResults, calibrator: str) -> dict[str, float]:
+    in_domain, under_shift = results.clean(calibrator).ece, results.mean(calibrator)
+    return {
+        "in_domain": in_domain,
+        "under_shift": under_shift,
+        "both": (in_domain + under_shift) / 2,
+        "strongest": results.mean_at_strongest_level(calibrator),
+    }
 
 
-def _points(case: Case, numbers: dict[str, dict[str, float]]) -> Points:
+def _figure(setup: Setup, errors: dict[str, dict[str, float]]) -> Points:
     return Points(
-        f"guide-{case.name}",
-        f"{case.label}: price in domain against gain under drift",
-        "Each point is a calibrator: to the left it is honest on untouched images, below under drift; the lower left corner is "
-        f"the place to be. Hollow: tuned on clean images; filled: tuned on noise (-P). {who_is_who(_NAMES)} {ECE}",
-        {label(name): (found["in_domain"], found["drift"]) for name, found in numbers.items()},
+        f"guide-{setup.name}",
+        f"{setup.label}: ECE in domain against ECE under shift",
+        "Each point is a calibrator; the lower left corner is best. Hollow: tuned on clean images; filled: tuned on noise "
+        f"(-P). {method_legend(_CALIBRATORS)} {ECE_CAPTION}",
+        {label(name): (one["in_domain"], one["under_shift"]) for name, one in errors.items()},
         "ECE in domain",
-        "mean ECE under drift",
+        "mean ECE under shift",
     )

@@ -1,98 +1,101 @@
-"""A few images to look at: right and sure while clean, wrong when drifted, and how sure each calibrator is then."""
+"""Figure 1, right: clean and shifted images with the confidence of each calibrator."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from driftcal.paper.cases import Case
-from driftcal.paper.experiments.captions import who_is_who
-from driftcal.paper.experiments.experiment import label, with_suffix
-from driftcal.paper.outcome import Outcome, Picture, Pictures, Table, Value
-from driftcal.paper.workbench import PAPER, Workbench
+from driftcal.paper.calibrator_names import PAPER_METHODS, label, with_suffixes
+from driftcal.paper.captions import method_legend
+from driftcal.paper.experiment_context import ExperimentContext
+from driftcal.paper.experiment_result import ExperimentResult
+from driftcal.paper.figures.figure_data import Picture, Pictures
+from driftcal.paper.setups.setup import Setup
+from driftcal.report.table import Table, Value
 from driftcal.shifts.shift import Shift
-from driftcal.types import Array, Indices
+from driftcal.types import Indices
 
-_COUNT = 3
-#: Drift as one meets it: a picture taken aslant, or in bad weather.
-_PREFERRED = ("rot_right", "fog")
+_N_IMAGES = 3
+#: Shifts that occur in practice; the suite's first shift if it has none of them.
+_PREFERRED_SHIFTS = ("rot_right", "fog")
 
 
-def show_examples(bench: Workbench) -> Outcome:
-    """The first images, one per class, that are right while clean and wrong when drifted."""
+def examples(context: ExperimentContext) -> ExperimentResult:
+    """Images, one per class, that are classified correctly while clean and incorrectly under a shift."""
     rows: list[dict[str, Value]] = []
     figures = []
-    for case in bench.cases:
-        shift, level = _drift(case)
-        chosen = _choose(bench, case, shift, level)
-        pictures = [[_picture(bench, case, shift, at, row) for at in (0, level)] for row in chosen]
-        for number, (clean, drifted) in enumerate(pictures):
-            for where, picture in (("clean", clean), (picture_name(shift, level), drifted)):
-                for name, (answer, confidence) in picture.answers.items():
-                    rows.append(
-                        {
-                            "network": case.label,
-                            "image": int(chosen[number]),
-                            "drift": where,
-                            "truth": picture.truth,
-                            "calibrator": name,
-                            "answer": answer,
-                            "confidence": confidence,
-                        }
-                    )
-        figures.append(
-            Pictures(
-                f"examples-{case.name}",
-                f"{case.label}: the same images clean and drifted",
-                "Left: a clean test image, which the model recognises. Right: the same image drifted, which it does not. The bars "
-                "are the confidence of each calibrator in its answer; grey with that answer where it is wrong, so short grey bars are "
-                f"honest. -P: tuned on noise, the others on clean images. {who_is_who(with_suffix(PAPER, ''))}",
-                pictures,
-            )
-        )
+    for setup in context.setups:
+        shift, level = _chosen_shift(setup)
+        positions = _choose_images(context, setup, shift, level)
+        pictures = [[_picture(context, setup, shift, k, position) for k in (0, level)] for position in positions]
+        for position, row_of_pictures in zip(positions, pictures, strict=True):
+            for picture in row_of_pictures:
+                rows += [
+                    {
+                        "network": setup.label,
+                        "image": int(position),
+                        "shift": picture.heading,
+                        "true_class": picture.true_class,
+                        "calibrator": name,
+                        "predicted": predicted,
+                        "confidence": confidence,
+                    }
+                    for name, (predicted, confidence) in picture.predictions.items()
+                ]
+        figures.append(_figure(setup, pictures))
     columns = {
-        "network": "Network", "image": "Image", "drift": "Drift", "truth": "Truth", "calibrator": "Calibrator", "answer": "Answer",
-        "confidence": "Confidence",
+        "network": "Network", "image": "Image", "shift": "Shift", "true_class": "True class", "calibrator": "Calibrator",
+        "predicted": "Predicted class", "confidence": "Confidence",
     }  # fmt: skip
-    return Outcome(
-        "examples", "Examples", [Table("examples", "Images and what calibrators say of them", columns, rows)], figures
+    table = Table("examples", "Images and the predictions of each calibrator", columns, rows)
+    return ExperimentResult("examples", "Examples", [table], figures)
+
+
+def _figure(setup: Setup, pictures: list[list[Picture]]) -> Pictures:
+    return Pictures(
+        f"examples-{setup.name}",
+        f"{setup.label}: the same images clean and shifted",
+        "Left: a clean test image, which the model classifies correctly. Right: the same image shifted, which it does not. "
+        "Bars are the confidence of each calibrator; they are grey, with the predicted class, if the prediction is incorrect: then "
+        f"low confidence is better. -P: tuned on noise, the others on clean images. {method_legend(with_suffixes(PAPER_METHODS, ''))}",
+        pictures,
     )
 
 
-def picture_name(shift: Shift, level: float) -> str:
-    """A shift and its level in words: ``rot_right 60°``, ``fog level 3``."""
-    words = getattr(shift, "label", None)
-    return f"{shift.name} {words(level) if words else f'level {level:g}'}"
+def shift_label(shift: Shift, level: float) -> str:
+    """A shift and its level: ``rot_right 60°``, ``fog level 3``."""
+    level_label = getattr(shift, "label", None)
+    return f"{shift.name} {level_label(level) if level_label else f'level {level:g}'}"
 
 
-def _drift(case: Case) -> tuple[Shift, int]:
-    shift = next((s for s in case.shifts if s.name in _PREFERRED), case.shifts[0])
+def _chosen_shift(setup: Setup) -> tuple[Shift, int]:
+    shift = next((s for s in setup.shifts if s.name in _PREFERRED_SHIFTS), setup.shifts[0])
     levels = shift.levels or (0,)
     return shift, levels[len(levels) * 2 // 3]
 
 
-def _choose(bench: Workbench, case: Case, shift: Shift, level: int) -> Indices:
-    """Rows of the test set; where too few fit, any others follow."""
-    collector = bench.collector(case, case.test)
+def _choose_images(context: ExperimentContext, setup: Setup, shift: Shift, level: int) -> Indices:
+    """Positions in the test set; other images follow if there are too few such images."""
+    collector = context.collector(setup, setup.test)
     labels = collector.labels
-    clean, drifted = (collector.logits(shift, at).argmax(axis=1) for at in (0, level))
-    fooled = np.flatnonzero((clean == labels) & (drifted != labels))
-    rest = np.setdiff1d(np.arange(len(labels)), fooled)
-    order = np.concatenate([fooled, rest])
-    firsts = {int(labels[row]): int(row) for row in order[::-1]}  # the first of each class, since later ones overwrite
-    ranked = sorted(firsts.values(), key=lambda row: int(np.flatnonzero(order == row)[0]))
-    return np.array(ranked[:_COUNT], np.int64)
+    clean, shifted = (collector.logits(shift, k).argmax(axis=1) for k in (0, level))
+    newly_incorrect = np.flatnonzero((clean == labels) & (shifted != labels))
+    others = np.setdiff1d(np.arange(len(labels)), newly_incorrect)
+    order = np.concatenate([newly_incorrect, others])
+    _, first_of_class = np.unique(labels[order], return_index=True)
+    return order[np.sort(first_of_class)[:_N_IMAGES]].astype(np.int64)
 
 
-def _picture(bench: Workbench, case: Case, shift: Shift, level: int, row: int) -> Picture:
-    collector = bench.collector(case, case.test)
-    names = case.test.class_names
-    position = case.test.indices[row : row + 1]
-    image: Array = case.test.inputs(position)
-    logits = collector.logits(shift, level)[row : row + 1]
-    answers = {}
-    for candidate in bench.candidates(case, PAPER):
+def _picture(context: ExperimentContext, setup: Setup, shift: Shift, level: int, position: int) -> Picture:
+    collector = context.collector(setup, setup.test)
+    classes = setup.test.class_names
+    index = setup.test.indices[position : position + 1]
+    logits = collector.logits(shift, level)[position : position + 1]
+    predictions = {}
+    for candidate in context.candidates(setup, PAPER_METHODS):
         probs = candidate.calibrator.predict_proba(logits)[0]
-        answers[label(candidate.name)] = (names[int(probs.argmax())], float(probs.max()))
-    shown = shift(image, level, seed=bench.seed, indices=position)[0] if level else image[0]
-    truth = names[int(collector.labels[row])]
-    return Picture(shown, "clean" if not level else picture_name(shift, level), truth, answers)
+        predictions[label(candidate.name)] = (classes[int(probs.argmax())], float(probs.max()))
+    image = setup.test.inputs(index)
+    if level:
+        image = shift(image, level, seed=context.settings.seed, indices=index)
+    heading = shift_label(shift, level) if level else "clean"
+    return Picture(image[0], heading, classes[int(collector.labels[position])], predictions)

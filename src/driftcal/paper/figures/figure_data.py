@@ -1,22 +1,31 @@
-"""What an experiment found, as plain values: tables and what its figures show. `report` draws it, nothing here does."""
+"""What the figures of experiments show, as plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from driftcal.report.table import Table as Table
-from driftcal.report.table import Value as Value
 from driftcal.types import Array
+
+#: (low, high) per group, None if there is none.
+Intervals = Mapping[str, Sequence[tuple[float, float] | None]]
 
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars in groups: `series` maps a calibrator's label to one value per group, None where there is none.
+    """Groups of bars, one bar per calibrator.
 
-    `intervals` maps a label to one (low, high) per group, `published` to the paper's own values, drawn as marks. Bars are
-    hatched or filled by what was tuned on, all filled where `one_tuning` says that this does not matter.
+    Parameters
+    ----------
+    name : file name without ending.
+    title : what the figure shows.
+    caption : sentences below it.
+    groups : names of the groups.
+    series : label of a calibrator -> one value per group, None if there is none.
+    axis : label of the y axis.
+    intervals : label -> one interval per group.
+    published : label -> the paper's values, drawn as circles.
+    all_filled : fill all bars; otherwise bars of calibrators that were tuned on clean images are hatched.
     """
 
     name: str
@@ -25,14 +34,26 @@ class Bars:
     groups: Sequence[str]
     series: Mapping[str, Sequence[float | None]]
     axis: str
-    intervals: Mapping[str, Sequence[tuple[float, float] | None]] = field(default_factory=dict)
+    intervals: Intervals = field(default_factory=dict)
     published: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
-    one_tuning: bool = False
+    all_filled: bool = False
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes with a line per series; `ticks` name the places on the x axis, or `x` gives numbers."""
+    """One pair of axes with a line per series.
+
+    Parameters
+    ----------
+    title : what the panel shows.
+    x : positions on the x axis.
+    series : label of a calibrator -> one value per position, None if there is none.
+    x_axis, y_axis : labels of the axes.
+    ticks : labels of the positions, () for their numbers.
+    logarithmic : scale the x axis by logarithms.
+    diagonal : draw the diagonal of a reliability diagram.
+    y_limits : limits of the y axis, None for automatic ones.
+    """
 
     title: str
     x: Sequence[float]
@@ -43,7 +64,6 @@ class Panel:
     logarithmic: bool = False
     diagonal: bool = False
     y_limits: tuple[float | None, float | None] = (0.0, None)
-    bands: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,7 +78,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Histograms:
-    """Distributions of confidence: a panel per method, one line per way it was tuned."""
+    """Distributions of confidence: a panel per method, a line per calibrator."""
 
     name: str
     title: str
@@ -70,7 +90,7 @@ class Histograms:
 
 @dataclass(frozen=True)
 class Points:
-    """A calibrator per point: two of its numbers against each other; a line joins those of the `front`."""
+    """A point per calibrator: two of its numbers against each other. A line joins the `pareto_front`."""
 
     name: str
     title: str
@@ -78,17 +98,17 @@ class Points:
     points: Mapping[str, tuple[float, float]]
     x_axis: str
     y_axis: str
-    front: Sequence[str] = ()
+    pareto_front: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """An image, what it shows, and what each calibrator says of it: label -> (answer, confidence)."""
+    """An image, its true class, and what each calibrator predicts: label -> (class, confidence)."""
 
     image: Array
     heading: str
-    truth: str
-    answers: Mapping[str, tuple[str, float]]
+    true_class: str
+    predictions: Mapping[str, tuple[str, float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,15 +122,3 @@ class Pictures:
 
 
 Figure = Bars | Lines | Histograms | Points | Pictures
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """All that one experiment found. `notes` are sentences that belong under the tables."""
-
-    experiment: str
-    title: str
-    tables: Sequence[Table]
-    figures: Sequence[Figure] = ()
-    notes: Sequence[str] = ()
-    about: Mapping[str, Any] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """The paper's networks. `make_network` builds the CIFAR-10 networks as torch modules; `registry` opens any network by name.
 
 The CIFAR-10 networks have the strides, widths, padding and biases of ``keras.applications`` at 32×32 pixels, then global
-average pooling and one linear layer. They are plain torch modules because those train faster on a CPU than Keras' (channels-last
-layout, cheaper convolutions on very small feature maps, see `layers`): ``benchmarks/speed/network_training.py`` measures both.
+average pooling and one linear layer. They are torch modules because these train faster on a CPU than Keras' (channels-last
+layout, cheaper convolutions on very small feature maps, see `torch_layers`): ``benchmarks/speed/network_training.py``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ CIFAR10_NETWORKS = {
     "densenet121": "densenet:densenet121",
     "resnet50": "resnet:resnet50",
     "vgg19": "vgg:VGG19",
-    "vgg19-bn": "vgg:vgg19_bn",
 }
 
 #: Mean and standard deviation of CIFAR-10's training pixels, the preprocessing of all of them.
@@ -37,7 +36,7 @@ def make_network(name: str, n_classes: int = 10, *, seed: int = 0) -> nn.Module:
     if name not in CIFAR10_NETWORKS:
         raise UnknownName.of("network", name, CIFAR10_NETWORKS)
     torch = need("torch", "torch")
-    from driftcal.paper.networks.layers import initialise_weights
+    from driftcal.paper.networks.torch_layers import initialise_weights
 
     module, function = CIFAR10_NETWORKS[name].split(":")
     network: nn.Module = getattr(import_module(f"driftcal.paper.networks.{module}"), function)(n_classes)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from driftcal.paper.networks.layers import Conv1x1, Conv3x3, Head
+from driftcal.paper.networks.torch_layers import Conv1x1, Conv3x3, Head
 
 #: Channels that each dense layer adds.
 _GROWTH = 32

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from driftcal.errors import ModelError
-from driftcal.paper.networks.layers import ConvStride2
+from driftcal.paper.networks.torch_layers import ConvStride2
 
 #: (byte - 127) / 128, as it was trained. With the mean and standard deviation that the package's page names, the accuracy on
 #: 128 images is 83 % instead of 95 %.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,26 +20,22 @@ _BYTES = {"scale": 255.0}  # the network rescales and normalises itself
 
 @dataclass(frozen=True)
 class Application:
-    """A function of ``keras.applications``: its module, the side of its images, its preprocessing.
-
-    `md5` is that of the weights file Keras publishes, None where Keras names none.
-    """
+    """A function of ``keras.applications``: its module, the side of its images, its preprocessing."""
 
     function: str
     module: str
     size: int
     preprocessing: Mapping[str, Any] = field(hash=False)
-    md5: str | None = None
 
 
 #: Name -> application.
 APPLICATIONS = {
-    "resnet50": Application("ResNet50", "resnet", 224, CAFFE, "2cb95161c43110f7111970584f804107"),
-    "resnet152": Application("ResNet152", "resnet", 224, CAFFE, "100835be76be38e30d865e96f2aaae62"),
-    "vgg19": Application("VGG19", "vgg19", 224, CAFFE, "cbe5617147190e668d6c5d5026f83318"),
-    "densenet169": Application("DenseNet169", "densenet", 224, _TORCH, "d699b8f76981ab1b30698df4c175e90b"),
-    "efficientnetb7": Application("EfficientNetB7", "efficientnet", 600, _BYTES, "8c03f828fec3ef71311cd463b6759d99"),
-    "xception": Application("Xception", "xception", 299, _SYMMETRIC, "0a58e3b7378bc2990ea3b43d5981f1f6"),
+    "resnet50": Application("ResNet50", "resnet", 224, CAFFE),
+    "resnet152": Application("ResNet152", "resnet", 224, CAFFE),
+    "vgg19": Application("VGG19", "vgg19", 224, CAFFE),
+    "densenet169": Application("DenseNet169", "densenet", 224, _TORCH),
+    "efficientnetb7": Application("EfficientNetB7", "efficientnet", 600, _BYTES),
+    "xception": Application("Xception", "xception", 299, _SYMMETRIC),
     "mobilenetv2": Application("MobileNetV2", "mobilenet_v2", 224, _SYMMETRIC),
 }
 
@@ -70,15 +65,6 @@ def open_application(
             _load(network, name, weights)
     preprocessing = {**chosen.preprocessing, "size": (chosen.size, chosen.size)}
     return open_model(network, preprocessing=preprocessing, name=label or chosen.function)
-
-
-def is_published(name: str, weights: Path) -> bool | None:
-    """Whether a file holds the weights that Keras publishes, by its MD5; None where Keras names no checksum."""
-    published = application(name).md5
-    if published is None:
-        return None
-    with weights.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest() == published
 
 
 def _download(make: Any, name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from driftcal.paper.networks.layers import Conv1x1, Conv3x3, ConvStride2, Head
+from driftcal.paper.networks.torch_layers import Conv1x1, Conv3x3, ConvStride2, Head
 
 #: Output channels, stride and expansion factor of each inverted residual block.
 _BLOCKS = (

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from driftcal.data import Source
 from driftcal.errors import ModelError, UnknownName, need
-from driftcal.io.fingerprint import sha256_file
 from driftcal.models import FILES, Model, open_model
 from driftcal.paper.networks import CIFAR10_MEAN, CIFAR10_NETWORKS, CIFAR10_STD, make_network
-from driftcal.paper.networks.keras_applications import APPLICATIONS, CAFFE, application, is_published, open_application
-from driftcal.paper.training.schedule import split_training
+from driftcal.paper.networks.keras_applications import APPLICATIONS, CAFFE, application, open_application
+from driftcal.paper.training.training_data import split_training
 
 #: Network names as tables print them.
 _LABELS = {
@@ -22,7 +21,6 @@ _LABELS = {
     "resnet20": "ResNet-20",
     "resnet44": "ResNet-44",
     "vgg19": "VGG19",
-    "vgg19-bn": "VGG19 with batch normalisation",
     "resnet50": "ResNet50",
     "resnet152": "ResNet152",
     "densenet121": "DenseNet121",
@@ -50,8 +48,7 @@ class Network:
     """A network with what its calibration needs.
 
     `held_out` maps the training images to those the network was not trained on, None if there are none. `trained_on` maps
-    them to those it was trained on, None if unknown. `layers` end its last stages, () if unknown. `weights` describes the
-    weights file.
+    them to those it was trained on, None if unknown. `layers` end its last stages, () if unknown.
     """
 
     name: str
@@ -60,7 +57,6 @@ class Network:
     held_out: Callable[[Source], Source] | None = None
     trained_on: Callable[[Source], Source] | None = None
     layers: tuple[str, ...] = ()
-    weights: Mapping[str, Any] = field(default_factory=dict)
 
 
 def network_label(name: str) -> str:
@@ -107,7 +103,7 @@ def _published_resnet(name: str, weights: Path) -> Network:
 
     module = getattr(cifar_resnet, name)()
     model, layers = _open_cifar10_module(name, module, weights, {"mean": cifar_resnet.MEAN, "std": cifar_resnet.STD})
-    return Network(name, model, trained_on=lambda images: images, layers=layers, weights=_file_metadata(weights))
+    return Network(name, model, trained_on=lambda images: images, layers=layers)
 
 
 def _trained_network(name: str, weights: Path) -> Network:
@@ -118,7 +114,7 @@ def _trained_network(name: str, weights: Path) -> Network:
     model, layers = _open_cifar10_module(name, make_network(name), weights, preprocessing)
     return Network(
         name, model, held_out=lambda images: split_training(images, seed=seed)[1],
-        trained_on=lambda images: split_training(images, seed=seed)[0], layers=layers, weights=_file_metadata(weights),
+        trained_on=lambda images: split_training(images, seed=seed)[0], layers=layers,
     )  # fmt: skip
 
 
@@ -152,8 +148,7 @@ def open_imagenet_network(name: str, weights: Path | None) -> Network:
     if path is not None and path.name == "model.json":
         return _tensorflow_js_resnet50(path)
     model = open_application(name, weights=path or "imagenet", label=network_label(name))
-    metadata = {} if path is None else {**_file_metadata(path), "published_by_keras": is_published(name, path)}
-    return Network(name, model, application(name).size, weights=metadata)
+    return Network(name, model, application(name).size)
 
 
 def _efficientnet_lite0(path: Path | None, folder: Path | None) -> Network:
@@ -165,25 +160,21 @@ def _efficientnet_lite0(path: Path | None, folder: Path | None) -> Network:
     need("torch", "torch")
     from driftcal.paper.networks.efficientnet_lite import PREPROCESSING, efficientnet_lite0
 
-    return _imagenet_module("efficientnet-lite0", efficientnet_lite0(path), PREPROCESSING, path)
+    return _imagenet_module("efficientnet-lite0", efficientnet_lite0(path), PREPROCESSING)
 
 
 def _tensorflow_js_resnet50(path: Path) -> Network:
     need("torch", "torch")
     from driftcal.paper.networks.tensorflow_js import imagenet_resnet50
 
-    return _imagenet_module("resnet50", imagenet_resnet50(path.parent), CAFFE, path)
+    return _imagenet_module("resnet50", imagenet_resnet50(path.parent), CAFFE)
 
 
-def _imagenet_module(name: str, module: Any, preprocessing: Mapping[str, Any], path: Path) -> Network:
+def _imagenet_module(name: str, module: Any, preprocessing: Mapping[str, Any]) -> Network:
     from driftcal.paper.networks.onnx_runner import open_module
 
     model = open_module(module, (3, 224, 224), preprocessing=preprocessing, name=network_label(name))
-    return Network(name, model, 224, weights=_file_metadata(path))
-
-
-def _file_metadata(path: Path) -> dict[str, Any]:
-    return {"file": path.name, "sha256": sha256_file(path)}
+    return Network(name, model, 224)
 
 
 def _cifar10_weights(name: str, folder: Path | None) -> Path | None:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from driftcal.paper.networks.layers import Conv1x1, Conv3x3, Head
+from driftcal.paper.networks.torch_layers import Conv1x1, Conv3x3, Head
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:

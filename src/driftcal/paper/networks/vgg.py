@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from driftcal.paper.networks.layers import Conv3x3, Head
+from driftcal.paper.networks.torch_layers import Conv3x3, Head
 
 #: Channels and number of convolutions of the five blocks.
 _BLOCKS = ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4))
@@ -14,18 +14,16 @@ _BLOCKS = ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4))
 class VGG19(nn.Module):
     """Normalised images (n, 3, 32, 32) -> logits (n, n_classes).
 
-    Without batch normalisation, as in the paper, training needs a warm-up and clipped gradients.
+    It has no batch normalisation, as in the paper, so training needs a warm-up and clipped gradients.
     """
 
-    def __init__(self, n_classes: int = 10, *, batch_norm: bool = False) -> None:
+    def __init__(self, n_classes: int = 10) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         channels = 3
         for width, depth in _BLOCKS:
             for _ in range(depth):
-                layers.append(Conv3x3(channels, width, 3, padding=1, bias=not batch_norm))
-                layers += [nn.BatchNorm2d(width)] if batch_norm else []
-                layers.append(nn.ReLU(inplace=True))
+                layers += [Conv3x3(channels, width, 3, padding=1), nn.ReLU(inplace=True)]
                 channels = width
             layers.append(nn.MaxPool2d(2))
         self.layers = nn.Sequential(*layers)
@@ -35,8 +33,3 @@ class VGG19(nn.Module):
         """Logits of normalised images."""
         logits: torch.Tensor = self.head(self.layers(x))
         return logits
-
-
-def vgg19_bn(n_classes: int = 10) -> VGG19:
-    """VGG19 with batch normalisation after each convolution; the convolutions have no bias."""
-    return VGG19(n_classes, batch_norm=True)

@@ -1,1 +1,1 @@
-"""training"""
+"""Training of the paper's CIFAR-10 networks."""

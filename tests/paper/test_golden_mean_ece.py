@@ -1,7 +1,7 @@
 """Mean ECE of the paper's calibrators on recorded logits of a CIFAR-10 ResNet-20, beside independent computations.
 
-A part of the logits is kept here with figures from scikit-learn and scipy (make_paper_subset.py); where the whole recording
-lies beside the repository, the published code's own figures are checked too.
+A part of the logits is in the repository, with numbers from scikit-learn and scipy (make_paper_subset.py). If the whole
+recording is beside the repository, the numbers of the published code are checked too.
 """
 
 import json
@@ -13,23 +13,23 @@ import pytest
 from driftcal.calibrators import make_calibrator
 from driftcal.metrics import expected_calibration_error
 
-HERE = Path(__file__).parents[1] / "data" / "golden"
+DATA = Path(__file__).parents[1] / "data" / "golden"
 WHOLE = Path(__file__).parents[2].parent / "shared" / "golden"
-SUBSET = json.loads((HERE / "paper_subset.json").read_text())["figures"]
+SUBSET = json.loads((DATA / "paper_subset.json").read_text())["figures"]
 NAMES = ["base", "ts", "ets", "ts-ir", "ir", "irm"]
 
 
 class Recording:
-    """Tuning rows with and without the ladder of noise, and test logits under shifts of ten levels."""
+    """Clean and perturbed tuning samples, and test logits under shifts of ten levels."""
 
     def __init__(self, path):
         stored = np.load(path)
-        ladder, labels, self.test = stored["ladder_logits"].astype(float), stored["val_labels"], stored["test_labels"]
-        self.tuning = {"": (ladder[0], labels), "-p": (ladder.reshape(-1, 10), np.tile(labels, 10))}
+        levels, labels, self.test = stored["ladder_logits"].astype(float), stored["val_labels"], stored["test_labels"]
+        self.tuning = {"": (levels[0], labels), "-p": (levels.reshape(-1, 10), np.tile(labels, 10))}
         shifts = [name for name in stored.files if name.startswith("test_") and name != "test_labels"]
         self.shifts = {name: stored[name].astype(float) for name in shifts}
 
-    def figures(self, name, suffix, t_max):
+    def errors(self, name, suffix, t_max):
         cal = make_calibrator(name, **({"t_max": t_max} if t_max and name in ("ts", "ets", "ts-ir") else {}))
         cal.fit(*self.tuning[suffix])
 
@@ -43,22 +43,22 @@ class Recording:
 
 @pytest.fixture(scope="module")
 def subset():
-    return Recording(HERE / "paper_subset.npz")
+    return Recording(DATA / "paper_subset.npz")
 
 
 @pytest.mark.parametrize("label", SUBSET)
-def test_figures_of_the_part_are_those_of_scikit_learn_and_scipy(label, subset):
+def test_errors_on_the_part_are_those_of_scikit_learn_and_scipy(label, subset):
     key, _, cap = label.partition(", T at most ")
     name, suffix = (key[:-2], "-p") if key.endswith("-p") else (key, "")
-    cal, mean, clean = subset.figures(name, suffix, float(cap) if cap else None)
-    wanted = SUBSET[label]
-    if wanted["temperature"] is not None:
-        assert cal.temperature_ == pytest.approx(wanted["temperature"], rel=1e-6)
-    assert mean == pytest.approx(wanted["mean_ece10"], abs=1e-5)
-    assert clean == pytest.approx(wanted["in_domain_ece10"], abs=1e-5)
+    cal, mean, clean = subset.errors(name, suffix, float(cap) if cap else None)
+    expected = SUBSET[label]
+    if expected["temperature"] is not None:
+        assert cal.temperature_ == pytest.approx(expected["temperature"], rel=1e-6)
+    assert mean == pytest.approx(expected["mean_ece10"], abs=1e-5)
+    assert clean == pytest.approx(expected["in_domain_ece10"], abs=1e-5)
 
 
-def test_tuning_on_the_ladder_pays_under_shift():
+def test_tuning_on_perturbed_samples_lowers_the_ece_under_shift():
     for name in ("ts", "ir", "irm"):
         assert SUBSET[f"{name}-p"]["mean_ece10"] < SUBSET[name]["mean_ece10"] < SUBSET["base"]["mean_ece10"]
 
@@ -73,16 +73,16 @@ IN_DOMAIN = {"ts": 0.007, "ir": 0.012, "irm": 0.010, "ts-p": 0.162, "ir-p": 0.10
 
 if (WHOLE / "cifar10_resnet20.npz").exists():
 
-    def test_figures_of_the_whole_recording_are_the_published_ones():
+    def test_errors_on_the_whole_recording_are_the_published_ones():
         recording = Recording(WHOLE / "cifar10_resnet20.npz")
         reference = json.loads((WHOLE / "cifar10_resnet20.json").read_text())
-        for label, wanted in PUBLISHED.items():
+        for label, expected in PUBLISHED.items():
             name, suffix = (label[:-2], "-p") if label.endswith("-p") else (label, "")
-            _, mean, clean = recording.figures(name, suffix, 5.0)
-            found = reference["results"][label.upper() if label != "base" else "Base"]
-            assert mean == pytest.approx(wanted, abs=1e-3)
-            assert mean == pytest.approx(found["mean_ece10"], abs=1e-3)
-            assert clean == pytest.approx(IN_DOMAIN.get(label, found["in_domain_ece10"]), abs=1e-3)
-        cal, mean, clean = recording.figures("ts", "-p", None)  # exact
+            _, mean, clean = recording.errors(name, suffix, 5.0)
+            by_authors = reference["results"][label.upper() if label != "base" else "Base"]
+            assert mean == pytest.approx(expected, abs=1e-3)
+            assert mean == pytest.approx(by_authors["mean_ece10"], abs=1e-3)
+            assert clean == pytest.approx(IN_DOMAIN.get(label, by_authors["in_domain_ece10"]), abs=1e-3)
+        cal, mean, clean = recording.errors("ts", "-p", None)  # exact
         assert cal.temperature_ == pytest.approx(5.540826363029211, rel=1e-6)
         assert (mean, clean) == pytest.approx((0.115, 0.200), abs=1e-3)

@@ -1,4 +1,4 @@
-"""Networks and cases by name: weights that are found, trees in the published layouts, messages for what is missing."""
+"""Setups by name: weights files, data in the published layouts, messages for what is missing."""
 
 import json
 import re
@@ -14,10 +14,10 @@ from safetensors.torch import save_file
 
 from driftcal.data import cifar10
 from driftcal.errors import InputError, ModelError, UnknownName
-from driftcal.paper.cases import Wish, open_cases
 from driftcal.paper.networks import cifar_resnet, make_network
 from driftcal.paper.networks.registry import default_networks, open_cifar10_network
-from driftcal.paper.training.schedule import split_training
+from driftcal.paper.setups import SetupOptions, open_setups
+from driftcal.paper.training.training_data import split_training
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (24, 32, 32, 3), np.uint8)
@@ -55,7 +55,7 @@ def tiny(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["resnet20", "resnet44"])
-def test_resnets_give_what_the_plain_formula_gives(tmp_path, name):
+def test_resnets_compute_the_plain_formula(tmp_path, name):
     torch.manual_seed(0)
     module = getattr(cifar_resnet, name)()
     for part in module.modules():
@@ -67,56 +67,55 @@ def test_resnets_give_what_the_plain_formula_gives(tmp_path, name):
     images = IMAGES[:5] / np.float32(255)
     expected = load_resnet(tmp_path / f"cifar10_{name}.safetensors")(images)
     np.testing.assert_allclose(network.model.logits(images), expected, rtol=1e-3, atol=1e-4)
-    assert network.held_out is None, "they saw every training image"
+    assert network.held_out is None, "they were trained on every training image"
     assert open_cifar10_network(name, tmp_path).model.fingerprint == network.model.fingerprint
     assert default_networks("cifar10", tmp_path) == [name]
 
 
-def test_a_trained_network_is_calibrated_on_images_it_never_saw(tmp_path, folder):
+def test_a_trained_network_is_calibrated_on_held_out_images(tmp_path, folder):
     home = tmp_path / "nets" / "mobilenetv2"
     home.mkdir(parents=True)
     save_file(
         {k: v.contiguous() for k, v in make_network("mobilenetv2").state_dict().items()}, home / "weights.safetensors"
     )
     (home / "card.json").write_text(json.dumps({"seed": 3}))
-    (case,) = open_cases(Wish({"cifar10": str(folder)}, ["mobilenetv2"], tmp_path / "nets"))
+    (setup,) = open_setups(SetupOptions({"cifar10": str(folder)}, ["mobilenetv2"], tmp_path / "nets"))
     train, held_out = split_training(cifar10(folder, part="train"), seed=3)
-    assert np.array_equal(case.validation.indices, held_out.indices)
-    assert not set(case.validation.indices) & set(train.indices)
-    assert case.test.name.startswith("cifar10-test")
-    assert case.label == "CIFAR-10 MobileNetV2"
-    assert case.model.logits(case.test.inputs()[:2]).shape == (2, 10)
+    assert np.array_equal(setup.validation.indices, held_out.indices)
+    assert not set(setup.validation.indices) & set(train.indices)
+    assert setup.test.name.startswith("cifar10-test")
+    assert setup.label == "CIFAR-10 MobileNetV2"
+    assert setup.model.logits(setup.test.inputs()[:2]).shape == (2, 10)
 
 
-def test_cifar10_c_on_disk_shows_the_same_images(tmp_path, folder, tiny):
+def test_cifar10_c_on_disk_has_the_same_images(tmp_path, folder, tiny):
     corrupted = RNG.integers(0, 256, (5 * 24, 32, 32, 3), np.uint8)
     home = tmp_path / "c"
     home.mkdir()
     np.save(home / "fog.npy", corrupted)
     np.save(home / "gaussian_noise.npy", corrupted)
     np.save(home / "labels.npy", np.tile(np.arange(24) % 10, 5))
-    affine, disk = open_cases(Wish({"cifar10": str(folder), "cifar10-c": str(home)}, [f"mine={tiny}"]))
+    affine, disk = open_setups(SetupOptions({"cifar10": str(folder), "cifar10-c": str(home)}, [f"mine={tiny}"]))
     assert affine.suite == "affine"
     assert disk.suite == "cifar10-c"
     assert disk.label == "CIFAR-10 mine, cifar10-c"
-    assert disk.left_out == ("gaussian_noise",), "it resembles the tuning noise"
     fog = next(shift for shift in disk.shifts if shift.name == "fog")
-    rows = disk.test.indices[:3]
-    seen = fog(disk.test.inputs(rows), 2, indices=rows)
-    np.testing.assert_array_equal(seen, corrupted[24 + rows] / np.float32(255))
-    np.testing.assert_array_equal(fog(disk.test.inputs(rows), 0, indices=rows), disk.test.inputs(rows))
+    samples = disk.test.indices[:3]
+    foggy = fog(disk.test.inputs(samples), 2, indices=samples)
+    np.testing.assert_array_equal(foggy, corrupted[24 + samples] / np.float32(255))
+    np.testing.assert_array_equal(fog(disk.test.inputs(samples), 0, indices=samples), disk.test.inputs(samples))
 
 
 def test_imagenet_with_its_corruptions_and_objectnet_on_disk(tmp_path, tiny):
     wnids = ["n01440764", "n01443537", "n02119789", "n07749582"]
     words = "".join(f"{wnid} name{k}\n" for k, wnid in enumerate(wnids))
     for number in range(8):
-        for place in ("val", "c/fog/1", "c/fog/2", "c/fog/3", "c/fog/4", "c/fog/5"):
-            file = tmp_path / place / wnids[number % 4] / f"ILSVRC2012_val_{number:08d}.png"
+        for folder in ("val", "c/fog/1", "c/fog/2", "c/fog/3", "c/fog/4", "c/fog/5"):
+            file = tmp_path / folder / wnids[number % 4] / f"ILSVRC2012_val_{number:08d}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(np.full((30, 30, 3), 20 * number + (place != "val"), np.uint8)).save(file)
-    for place in (tmp_path / "val", tmp_path / "c"):
-        (place / "synset_words.txt").write_text(words)
+            Image.fromarray(np.full((30, 30, 3), 20 * number + (folder != "val"), np.uint8)).save(file)
+    for folder in (tmp_path / "val", tmp_path / "c"):
+        (folder / "synset_words.txt").write_text(words)
     objectnet = tmp_path / "objectnet"
     for name in ("lemon", "towel"):
         (objectnet / "images" / name).mkdir(parents=True)
@@ -128,28 +127,28 @@ def test_imagenet_with_its_corruptions_and_objectnet_on_disk(tmp_path, tiny):
     (maps / "pytorch_to_imagenet_2012_id.json").write_text(json.dumps({str(k): k for k in range(4)}))
     (maps / "imagenet_to_label_2012_v2").write_text("name0\nname1\nname2\nname3\n")
     data = {"imagenet": str(tmp_path / "val"), "imagenet-c": str(tmp_path / "c"), "objectnet": str(objectnet)}
-    (case,) = open_cases(Wish(data, [f"mine={tiny}"]))
-    assert [shift.name for shift in case.shifts] == ["fog"]
-    assert len(case.validation) == len(case.test) == 4
-    rows = case.test.indices
-    clean, foggy = case.test.inputs(rows), case.shifts[0](case.test.inputs(rows), 4, indices=rows)
+    (setup,) = open_setups(SetupOptions(data, [f"mine={tiny}"]))
+    assert [shift.name for shift in setup.shifts] == ["fog"]
+    assert len(setup.validation) == len(setup.test) == 4
+    samples = setup.test.indices
+    clean, foggy = setup.test.inputs(samples), setup.shifts[0](setup.test.inputs(samples), 4, indices=samples)
     np.testing.assert_allclose(foggy - clean, 1 / 255, atol=1e-6)
-    assert case.objectnet is not None
-    assert case.objectnet.labelled().labels.tolist() == [3]
-    assert [len(source) for source in case.ood.values()] == [1]
-    (fly,) = open_cases(Wish({"imagenet": data["imagenet"]}, [f"mine={tiny}"]))
-    assert len(fly.shifts) == 19, "made on the fly where there is no folder"
+    assert setup.objectnet is not None
+    assert setup.objectnet.labelled().labels.tolist() == [3]
+    assert [len(source) for source in setup.ood.values()] == [1]
+    (simulated,) = open_setups(SetupOptions({"imagenet": data["imagenet"]}, [f"mine={tiny}"]))
+    assert len(simulated.shifts) == 19, "corruptions are computed if there is no folder"
 
 
-def test_messages_say_what_to_do(tmp_path, folder, monkeypatch):
+def test_errors_name_the_way_out(tmp_path, folder, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UnknownName, match="'cifar'"):
-        open_cases(Wish({"cifar": "x"}))
+        open_setups(SetupOptions({"cifar": "x"}))
     with pytest.raises(InputError, match="cifar10-c goes with cifar10"):
-        open_cases(Wish({"cifar10-c": "x"}))
+        open_setups(SetupOptions({"cifar10-c": "x"}))
     with pytest.raises(UnknownName, match="did you mean 'resnet20'"):
-        open_cases(Wish({"cifar10": str(folder)}, ["resnet21"]))
+        open_setups(SetupOptions({"cifar10": str(folder)}, ["resnet21"]))
     with pytest.raises(ModelError, match=re.escape("--networks resnet20=FILE.safetensors")):
-        open_cases(Wish({"cifar10": str(folder)}, ["resnet20"]))
+        open_setups(SetupOptions({"cifar10": str(folder)}, ["resnet20"]))
     with pytest.raises(ModelError, match="driftcal paper train"):
-        open_cases(Wish({"cifar10": str(folder)}))
+        open_setups(SetupOptions({"cifar10": str(folder)}))

@@ -1,10 +1,12 @@
-"""A network added to the page of CIFAR-10 leaves what is there of the others as it is."""
+"""Adding a network to the results page keeps what it has of the other networks."""
 
 import pytest
 
-from benchmarks.accuracy import paper_pages as cifar10
-from driftcal.paper.outcome import Bars, Outcome, Table
-from driftcal.paper.reproduction import Written
+from benchmarks.accuracy import results_page
+from driftcal.paper.experiment_result import ExperimentResult
+from driftcal.paper.figures.figure_data import Bars
+from driftcal.paper.paper_run import WrittenResult
+from driftcal.report.table import Table
 
 A, B = "CIFAR-10 A", "CIFAR-10 B"
 SECTIONS = [
@@ -13,12 +15,12 @@ SECTIONS = [
 PAGE = "".join(f"<!-- {name} -->\n<!-- / -->\n\n" for name in SECTIONS)
 
 
-def bars(name, groups, series, **more):
-    return Bars(name, f"Title of {name}", f"Caption of {groups[-1]}.", groups, series, "ECE", **more)
+def bars(name, groups, series, **options):
+    return Bars(name, f"Title of {name}", f"Caption of {groups[-1]}.", groups, series, "ECE", **options)
 
 
 def means(network, ts, ir, paper):
-    """Two rows: one with intervals, the paper's without them and with nothing for IR."""
+    """Three rows: the first with intervals; the paper's has no value for IR."""
     intervals = {"ts_low": ts - 0.01, "ts_high": ts + 0.01, "ir_low": ir - 0.02, "ir_high": ir + 0.02}
     rows = [
         {"network": network, "numbers": "ours", "ts": ts, "ir": ir, **intervals},
@@ -30,8 +32,8 @@ def means(network, ts, ir, paper):
         "table1", [network], {"TS": [ts], "IR": [ir]},
         intervals={"TS": [(ts - 0.01, ts + 0.01)], "IR": [(ir - 0.02, ir + 0.02)]}, published={"TS": [paper], "IR": [None]},
     )  # fmt: skip
-    return Outcome(
-        "table1", "", [Table("table1", "", columns, rows, ("ts", "ir"))], [figure], [f"Said with {network}."]
+    return ExperimentResult(
+        "table1", "", [Table("table1", "", columns, rows, ("ts", "ir"))], [figure], [f"A note of {network}."]
     )
 
 
@@ -44,29 +46,32 @@ def shifts(network, ece):
     columns = {"network": "Network", "shift": "Shift", "images": "Images", "ts": "TS"}
     figure = bars(f"per-shift-{network[-1].lower()}", ["shear"], {"TS": [ece]})
     note = f"{network}: tuning on noise lowers it."
-    return Outcome("per-shift", "", [Table("per-shift", "", columns, rows)], [figure], [note])
+    return ExperimentResult("per-shift", "", [Table("per-shift", "", columns, rows)], [figure], [note])
 
 
 def changes(network, change):
-    row = {"network": network, "calibrator": "IR", "drift": change, "drift_low": change - 1, "drift_high": change + 1}
-    table = Table("accuracy-change", "", {"network": "Network", "calibrator": "Calibrator", "drift": "Drift"}, [row])
+    row = {"network": network, "calibrator": "IR", "under_shift": change}
+    row |= {"under_shift_low": change - 1, "under_shift_high": change + 1}
+    table = Table(
+        "accuracy-change", "", {"network": "Network", "calibrator": "Calibrator", "under_shift": "Under shift"}, [row]
+    )
     figure = bars("accuracy", [network], {"IR": [change]}, intervals={"IR": [(change - 1, change + 1)]})
-    return Outcome("accuracy", "", [table], [figure])
+    return ExperimentResult("accuracy", "", [table], [figure])
 
 
 @pytest.fixture
 def docs(tmp_path, monkeypatch):
-    """A page, with figures that are kept as they are given to be drawn: file -> figure."""
+    """A function that publishes results on a page and keeps its figures instead of drawing them."""
     drawn = {}
-    monkeypatch.setattr(cifar10, "DOCS", tmp_path)
-    monkeypatch.setattr(cifar10, "figure_bytes", lambda figure, endings: [drawn.setdefault(figure.name, figure)])
-    monkeypatch.setattr(cifar10, "small", lambda figure: figure.title.encode())
+    monkeypatch.setattr(results_page, "DOCS", tmp_path)
+    monkeypatch.setattr(results_page, "figure_bytes", lambda figure, endings: [drawn.setdefault(figure.name, figure)])
+    monkeypatch.setattr(results_page, "with_few_colours", lambda figure: figure.title.encode())
     (tmp_path / "results.md").write_text(PAGE)
 
-    def publish(*outcomes, add):
+    def publish(*results, add):
         drawn.clear()
-        for outcome in outcomes:
-            cifar10.publish(Written(outcome, []), add=add)
+        for result in results:
+            results_page.publish(WrittenResult(result, []), add=add)
         files = {file.stem: file.read_text().splitlines() for file in (tmp_path / "results/cifar10").glob("*.csv")}
         return (tmp_path / "results.md").read_text(), files, dict(drawn)
 
@@ -81,7 +86,7 @@ def of_b():
     return means(B, 0.1, 0.4, 0.15), shifts(B, 0.25), changes(B, 0.5)
 
 
-def test_tables_keep_the_lines_of_other_networks(docs):
+def test_tables_keep_the_rows_of_other_networks(docs):
     page, before, _ = docs(*of_a(), add=False)
     added, after, _ = docs(*of_b(), add=True)
     for name, lines in before.items():
@@ -90,12 +95,12 @@ def test_tables_keep_the_lines_of_other_networks(docs):
         assert len(after[name]) == 2 * len(lines) - 1
     assert before["per-shift"][1:] == [f'"{A}","\'=shear",7,0.125', f'"{A}","",8,1.0']
     for name in ("table1", "accuracy-change"):
-        first = cifar10.section(page, name)
-        assert cifar10.section(added, name)[: len(first)] == first
-        assert len(cifar10.section(added, name)) == 2 * len(first) - 2
+        first = results_page.section(page, name)
+        assert results_page.section(added, name)[: len(first)] == first
+        assert len(results_page.section(added, name)) == 2 * len(first) - 2
 
 
-def test_figures_that_compare_networks_show_all(docs):
+def test_figures_that_compare_networks_show_all_networks(docs):
     docs(*of_a(), add=False)
     _, _, drawn = docs(*of_b(), add=True)
     figure = drawn["table1"]
@@ -114,17 +119,19 @@ def test_the_page_lists_figures_and_notes_of_all_networks(docs):
     docs(*of_a(), add=False)
     page, _, drawn = docs(*of_b(), add=True)
     assert "per-shift-a" not in drawn
-    assert cifar10.section(page, "per-shift-figures") == [
+    assert results_page.section(page, "per-shift-figures") == [
         "![Title of per-shift-a](results/cifar10/per-shift-a.png)", "",
         "![Title of per-shift-b](results/cifar10/per-shift-b.png)", "",
         "Caption of shear.",
     ]  # fmt: skip
-    assert cifar10.section(page, "per-shift-notes") == [f"{network}: tuning on noise lowers it." for network in (A, B)]
-    assert cifar10.section(page, "table1-figures")[2:] == [f"Caption of {B}."]
-    assert cifar10.section(page, "table1-notes") == [f"Said with {B}."]
+    assert results_page.section(page, "per-shift-notes") == [
+        f"{network}: tuning on noise lowers it." for network in (A, B)
+    ]
+    assert results_page.section(page, "table1-figures")[2:] == [f"Caption of {B}."]
+    assert results_page.section(page, "table1-notes") == [f"A note of {B}."]
 
 
-def test_adding_a_network_again_changes_nothing_and_without_adding_it_stands_alone(docs):
+def test_adding_a_network_again_changes_nothing_and_without_adding_it_is_alone(docs):
     docs(*of_a(), add=False)
     once = docs(*of_b(), add=True)
     assert docs(*of_b(), add=True) == once

@@ -1,0 +1,1 @@
+"""The figures of experiments: what they show (`figure_data`), and how it is drawn."""
