@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from driftcal.report.contact_sheet import contact_sheet, read_image
 from driftcal.shifts import SHIFTS, SUITES
-from driftcal.shifts.contact_sheet import contact_sheet, read_image
+from driftcal.shifts.catalogue import DESCRIPTIONS
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -31,14 +32,14 @@ def picture(tmp_path: Path) -> Path:
 def test_every_shift_and_suite_is_listed() -> None:
     out = run("shifts")
     assert out.returncode == 0
-    for name in [*SHIFTS, *SUITES]:
+    for name in [*DESCRIPTIONS, *SUITES]:
         assert f"\n{name} " in out.stdout
     assert out.stderr == ""
 
 
 def test_the_list_as_json() -> None:
     listed = json.loads(run("shifts", "--json").stdout)
-    assert {shift["name"] for shift in listed["shifts"]} >= set(SHIFTS)
+    assert {shift["name"] for shift in listed["shifts"]} >= set(DESCRIPTIONS)
     assert {suite["name"] for suite in listed["suites"]} == set(SUITES)
     only = json.loads(run("shifts", "--json", "--suite", "affine").stdout)
     assert len(only["shifts"]) == 9
@@ -82,7 +83,7 @@ def test_mistakes_are_one_line_or_usage(arguments: list[str], code: int, message
 
 
 def test_a_sheet_that_cannot_be_written(picture: Path, tmp_path: Path) -> None:
-    target = tmp_path / "no" / "sheet.png"
+    target = picture / "sheet.png"  # below a file, not a folder
     out = run("shifts", "--contact-sheet", picture, "-o", target, "--suite", "affine")
     assert out.returncode == 1
     assert "cannot write" in out.stderr

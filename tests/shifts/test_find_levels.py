@@ -166,7 +166,7 @@ def test_one_level_is_the_clean_level_and_max_level_is_respected() -> None:
     assert "out of reach" in result.notes[0]
 
 
-def test_levels_of_a_real_shift_are_result() -> None:
+def test_levels_of_a_real_shift_are_found() -> None:
     images = np.random.default_rng(0).random((200, 8, 8, 1), np.float32)
     labels = (images.mean(axis=(1, 2, 3)) > 0.5).astype(int) + (images[:, 0, 0, 0] > 0.5)
     centre = np.stack([images[labels == c].mean(axis=0).ravel() for c in range(3)])

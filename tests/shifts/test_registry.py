@@ -1,4 +1,4 @@
-"""Names, options, suites, users' own shifts, feature matrices; and what each mistake says."""
+"""The registry of shifts: names, options, suites, users' own shifts, and the errors of each mistake."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
+from pandas.testing import assert_frame_equal
 
 import driftcal
-from driftcal.errors import ImagesError, InputError, NotFittedError, UnknownName
+from driftcal.errors import ImagesError, InputError, UnknownName
 from driftcal.shifts import SHIFTS, SUITES, Shift
 from driftcal.shifts.affine import AFFINE
-from driftcal.shifts.catalogue import ABOUT
+from driftcal.shifts.catalogue import DESCRIPTIONS
 from driftcal.shifts.corruptions.corruption import CORRUPTIONS
 from driftcal.shifts.corruptions.severities import TABLES
 
 IMAGES = np.full((3, 8, 8, 3), 0.5, np.float32)
 
 
-def test_the_registry_holds_the_28_and_more() -> None:
+def test_the_registry_holds_every_shift() -> None:
     assert len(AFFINE) == 9
     assert len(CORRUPTIONS) == 19
     assert {"gaussian", "h_mixture", "tabular_noise", *AFFINE, *CORRUPTIONS} <= set(SHIFTS)
     assert all(isinstance(shift, Shift) and shift.name == name for name, shift in SHIFTS.items())
-    assert set(ABOUT) <= set(SHIFTS)
+    assert set(DESCRIPTIONS) <= set(SHIFTS)
     for table in TABLES.values():
         assert set(table) == set(CORRUPTIONS)
         assert all(len(rows) == 5 for rows in table.values())
@@ -45,7 +47,7 @@ def test_suites_list_shifts_and_levels() -> None:
         driftcal.get_suite("afine")
 
 
-def test_a_suites_shifts_carry_its_parameters() -> None:
+def test_the_shifts_of_a_suite_use_its_parameters() -> None:
     fog = next(shift for shift in driftcal.get_suite("cifar10-c").shifts if shift.name == "fog")
     large = np.full((1, 96, 96, 3), 0.5, np.float32)
     assert np.array_equal(fog(large, 1), driftcal.get_shift("fog", table="cifar10-c")(large, 1))
@@ -84,11 +86,12 @@ def test_a_suites_shifts_carry_its_parameters() -> None:
         (lambda: driftcal.get_shift("gaussian")(np.zeros((5, 4)), 1), ImagesError, "tabular_noise"),
         (lambda: driftcal.get_shift("fog")(np.zeros((1, 9, 9, 4), np.float32), 1), ImagesError, "grey and RGB"),
         (lambda: driftcal.register_shift("fog", lambda x, level: x), InputError, "Choose another"),
+        (lambda: driftcal.get_suite(["fog"]), InputError, "a suite must be a name or a Suite; got ['fog']"),
         (lambda: driftcal.register_shift("mine", 3), InputError, "must be callable"),
         (lambda: driftcal.register_shift("mine", lambda x, level: x, levels=[1, 2]), InputError, "count 0, 1, 2"),
     ],
 )  # fmt: skip
-def test_mistakes_name_argument_wish_fact_and_way_out(call, error, message) -> None:
+def test_mistakes_name_the_argument_and_the_way_out(call, error, message) -> None:
     with pytest.raises(error, match=re.escape(message)):
         call()
 
@@ -113,10 +116,10 @@ def test_a_users_function_is_a_shift_in_one_line() -> None:
 
 
 def test_a_users_function_may_take_seed_and_indices_and_must_keep_the_shape() -> None:
-    seen = {}
+    arguments = {}
 
     def mine(inputs, level, *, seed, indices):
-        seen.update(level=level, seed=seed, indices=indices.tolist())
+        arguments.update(level=level, seed=seed, indices=indices.tolist())
         return inputs[:, :4]
 
     try:
@@ -124,66 +127,23 @@ def test_a_users_function_may_take_seed_and_indices_and_must_keep_the_shape() ->
         assert shift.levels is None
         with pytest.raises(InputError, match="must keep the shape"):
             shift(IMAGES, 0.5, seed=9, indices=[4, 5, 6])
-        assert seen == {"level": 0.5, "seed": 9, "indices": [4, 5, 6]}
+        assert arguments == {"level": 0.5, "seed": 9, "indices": [4, 5, 6]}
     finally:
         del SHIFTS["test_mine"]
-
-
-def test_tabular_noise_scales_with_the_features() -> None:
-    rng = np.random.default_rng(0)
-    x = np.column_stack(
-        [rng.normal(0, 1, 4000), rng.normal(50, 100, 4000), np.full(4000, 7.0), rng.integers(0, 3, 4000)]
-    )
-    shift = driftcal.get_shift("tabular_noise").fit(x, categorical=[3])
-    assert shift(x, 0).tobytes() == x.tobytes()
-    out = shift(x, 0.25, seed=1)
-    assert out[:, :2].mean(axis=0) == pytest.approx(x[:, :2].mean(axis=0), abs=5)
-    assert out[:, :2].std(axis=0) == pytest.approx(x[:, :2].std(axis=0), rel=0.05)
-
-    def noise(level):
-        centre = x.mean(axis=0)
-        return (shift(x, level, seed=1) - centre) * np.sqrt(1 + level) - (x - centre)
-
-    assert noise(0.25)[:, 0].std() == pytest.approx(0.5, rel=0.05)
-    assert noise(0.25)[:, 1].std() == pytest.approx(50, rel=0.05)
-    assert np.array_equal(out[:, 2], x[:, 2])
-    assert set(out[:, 3]) == {0, 1, 2}
-    assert np.mean(out[:, 3] != x[:, 3]) == pytest.approx(0.2 * 2 / 3, abs=0.02)
-    order = rng.permutation(4000)[:100]
-    assert np.array_equal(shift(x[order], 0.25, seed=1, indices=order), out[order])
-    assert np.allclose(noise(1.0)[:, :2], 2 * noise(0.25)[:, :2])
-
-
-def test_tabular_noise_keeps_gaps_types_and_names() -> None:
-    x = np.array([[1.0, np.nan], [2.0, 3.0], [4.0, 5.0]], np.float32)
-    out = driftcal.TabularNoise().fit(x)(x, 1.0)
-    assert np.isnan(out[0, 1])
-    assert out.dtype == np.float32
-    assert driftcal.TabularNoise().fit(np.arange(6).reshape(3, 2))(np.arange(6).reshape(3, 2), 0.1).dtype == np.float64
-    mixed = np.array([[1.5, "red"], [2.5, "blue"], [0.5, "red"]], object)
-    shifted = driftcal.TabularNoise().fit(mixed, categorical=[-1])(mixed, 100.0)
-    assert set(shifted[:, 1]) <= {"red", "blue"}
-    assert "categorical [1]" in repr(driftcal.TabularNoise().fit(mixed, categorical=[1]))
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: driftcal.get_shift("tabular_noise")(np.zeros((2, 2)), 1), NotFittedError, ".fit(x_val"),
-        (lambda: driftcal.TabularNoise().fit(np.zeros(3)), InputError, "features[None]"),
-        (lambda: driftcal.TabularNoise().fit(np.zeros((0, 3))), InputError, "at least one row"),
-        (lambda: driftcal.TabularNoise().fit(np.zeros((2, 3)), categorical=[3]), InputError, "of 3 features; got 3"),
-        (lambda: driftcal.TabularNoise().fit(np.zeros((2, 3)))(np.zeros((2, 4)), 1), InputError, "Fit again"),
-        (lambda: driftcal.TabularNoise().fit(np.array([["a"], ["b"]])), InputError, "categorical=[0]"),
-        (lambda: driftcal.TabularNoise().fit(np.array([[np.inf], [1]])), InputError, "column 0 holds inf"),
-    ],
-)
-def test_tabular_mistakes(call, error, message) -> None:
-    with pytest.raises(error, match=re.escape(message)):
-        call()
 
 
 def test_listing_shifts_needs_no_compiler() -> None:
     code = "import sys, driftcal; driftcal.get_shift('fog'); driftcal.get_suite('all'); print('numba' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "False"
+
+
+def test_a_users_function_gets_a_data_frame_and_returns_one() -> None:
+    frame = pd.DataFrame({"age": [20.0, 30.0], "colour": ["red", "blue"]}, index=["first", "second"])
+    shift = driftcal.register_shift("test_older", lambda inputs, level: inputs.assign(age=inputs["age"] + level))
+    try:
+        assert_frame_equal(shift(frame, 5.0), frame.assign(age=[25.0, 35.0]))
+        assert_frame_equal(shift(frame, 0), frame)
+        assert shift(frame.to_numpy()[:, :1], 0).shape == (2, 1)
+    finally:
+        del SHIFTS["test_older"]

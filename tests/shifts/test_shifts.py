@@ -1,4 +1,4 @@
-"""Laws every shift obeys: level 0 is the identity, randomness belongs to (seed, index), images stay images."""
+"""Laws of every image shift: level 0 is the identity, randomness depends on (seed, index), outputs are images."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from scipy.ndimage import affine_transform
 from sklearn.datasets import load_sample_images
 
 import driftcal
-from driftcal.shifts import SHIFTS, drawable, get_shift
+from driftcal.shifts import SHIFTS, get_shift, image_shifts
 from driftcal.shifts.affine import AFFINE, affine_map
 from driftcal.shifts.corruptions.severities import TABLES
 
-NAMES = [shift.name for shift in drawable()]
+NAMES = [shift.name for shift in image_shifts()]
 RANDOM = [
     "gaussian", "gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise", "glass_blur", "motion_blur", "snow",
     "frost", "fog", "spatter", "elastic_transform",
@@ -51,9 +51,7 @@ def test_level_0_is_the_identity_to_the_bit(name: str, channels: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_sample_is_shifted_the_same_in_any_batch_order_and_number_of_threads(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_does_not_depend_on_batch_order_or_threads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     images, shift, level = photographs(500, 16, 16), get_shift(name), strongest(name)
     monkeypatch.setenv("DRIFTCAL_THREADS", "1")
     whole = shift(images, level, seed=3)
@@ -67,7 +65,7 @@ def test_a_sample_is_shifted_the_same_in_any_batch_order_and_number_of_threads(
     assert shift(images[order], level, seed=3, indices=order).tobytes() == whole[order].tobytes()
 
 
-def test_larger_images_are_cut_into_blocks_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_image_does_not_depend_on_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
     images = photographs(9, 160, 200)
     for name in NAMES:
         monkeypatch.setenv("DRIFTCAL_THREADS", "2")
@@ -92,7 +90,7 @@ def test_a_fresh_process_gives_the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_images_stay_images_of_their_shape(name: str) -> None:
+def test_outputs_are_images_of_the_same_shape(name: str) -> None:
     shift = get_shift(name)
     for height, width, channels in ((8, 8, 1), (8, 8, 3), (9, 33, 1), (47, 30, 3), (90, 130, 1), (100, 91, 3)):
         images = photographs(2, height, width, channels)
@@ -104,7 +102,7 @@ def test_images_stay_images_of_their_shape(name: str) -> None:
             assert out.max() <= 1
 
 
-def test_sides_of_512_and_no_images_at_all() -> None:
+def test_large_images_and_empty_batches_work() -> None:
     images = np.random.default_rng(0).random((1, 512, 520, 3), np.float32)
     for name in NAMES:
         assert get_shift(name)(images, strongest(name)).shape == images.shape
@@ -113,14 +111,14 @@ def test_sides_of_512_and_no_images_at_all() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("value", [0.0, 1.0])
-def test_black_and_white_images_are_no_trouble(name: str, value: float) -> None:
+def test_black_and_white_images_stay_finite(name: str, value: float) -> None:
     images = np.full((2, 16, 16, 3), value, np.float32)
     for level in (0.3,) if SHIFTS[name].levels is None else SHIFTS[name].levels:
         assert np.isfinite(get_shift(name)(images, level)).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_bytes_and_other_floats_are_welcome(name: str) -> None:
+def test_bytes_and_other_floats_give_the_same_images(name: str) -> None:
     images = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), np.uint8)
     level, floats = strongest(name), images / np.float32(255)
     out = get_shift(name)(images, level)
@@ -173,17 +171,17 @@ def test_saturate_leaves_grey_images_alone() -> None:
     channels=st.sampled_from([1, 3]),
     seed=st.integers(0, 9),
 )
-def test_affine_shifts_are_scipys(name: str, level: int, height: int, width: int, channels: int, seed: int) -> None:
+def test_affine_shifts_equal_scipy(name: str, level: int, height: int, width: int, channels: int, seed: int) -> None:
     images = np.random.default_rng(seed).random((2, height, width, channels), np.float32)
     matrix, offset = affine_map(name, level, height, width)
-    ours = get_shift(name)(images, level)
-    for image, shifted in zip(images, ours, strict=True):
+    out = get_shift(name)(images, level)
+    for image, shifted in zip(images, out, strict=True):
         for c in range(channels):
-            theirs = affine_transform(image[..., c].astype(float), matrix, offset, order=1, mode="nearest")
-            assert np.abs(theirs - shifted[..., c]).max() <= 1e-4
+            reference = affine_transform(image[..., c].astype(float), matrix, offset, order=1, mode="nearest")
+            assert np.abs(reference - shifted[..., c]).max() <= 1e-4
 
 
-def test_affine_directions() -> None:
+def test_affine_shifts_move_in_the_direction_of_their_name() -> None:
     image = np.zeros((1, 33, 33, 1), np.float32)
     image[0, 16, 26] = 1  # right of the centre
     row, column = (int(i) for i in np.argwhere(get_shift("rot_right")(image, 9)[0, ..., 0] > 0.5)[0])
@@ -215,7 +213,7 @@ def test_gaussian_is_one_draw_scaled_by_the_root_of_the_variance() -> None:
     assert free(images, 1.0).min() < 0
 
 
-def test_gaussian_numbers_of_different_samples_seeds_and_pixels_are_strangers() -> None:
+def test_gaussian_noise_is_independent_between_samples_seeds_and_pixels() -> None:
     images = np.zeros((400, 16, 16, 1), np.float32)
     noise = get_shift("gaussian", clip=False)
     a, b = noise(images, 1.0, seed=0).reshape(400, -1), noise(images, 1.0, seed=1).reshape(400, -1)
@@ -226,7 +224,7 @@ def test_gaussian_numbers_of_different_samples_seeds_and_pixels_are_strangers() 
     assert np.mean(a**4) == pytest.approx(3, abs=0.1)
 
 
-def test_shot_noise_is_poisson_between_bytes_too() -> None:
+def test_shot_noise_is_poisson_for_values_between_bytes() -> None:
     shift = get_shift("shot_noise", table="imagenet-c")
     for value in (0.1, 0.3015, 0.4999):
         counts = shift(np.full((20, 32, 32, 1), value, np.float32), 1) * 60
@@ -234,14 +232,14 @@ def test_shot_noise_is_poisson_between_bytes_too() -> None:
         assert counts.var() == pytest.approx(60 * value, rel=0.05)
 
 
-def test_parameters_follow_the_size_and_may_be_chosen() -> None:
+def test_parameters_depend_on_the_image_size_or_are_chosen() -> None:
     small, large = photographs(1, 32, 32), photographs(1, 160, 160)
     assert np.array_equal(get_shift("contrast")(small, 1), get_shift("contrast", table="cifar10-c")(small, 1))
     assert np.array_equal(get_shift("contrast")(large, 1), get_shift("contrast", table="imagenet-c")(large, 1))
     assert not np.array_equal(get_shift("contrast", table="cifar10-c")(large, 1), get_shift("contrast")(large, 1))
 
 
-def test_the_mixture_gives_each_image_one_of_its_parts() -> None:
+def test_the_mixture_gives_each_image_one_of_its_corruptions() -> None:
     images = photographs(40)
     out = driftcal.get_shift("h_mixture")(images, 4, seed=2)
     parts = [get_shift(n)(images, 4, seed=2) for n in ("speckle_noise", "gaussian_blur", "spatter", "saturate")]

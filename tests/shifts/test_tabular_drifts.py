@@ -1,4 +1,4 @@
-"""Drifts of feature matrices: each does what its level says, whatever the batch, and leaves the rest alone."""
+"""Drifts of feature matrices: each does what its level says, in any batch, and changes nothing else."""
 
 import numpy as np
 import pytest
@@ -21,28 +21,28 @@ NAMES = pytest.mark.parametrize("name", list(DRIFTS))
 
 @NAMES
 @given(level=st.integers(0, 5), seed=st.integers(0, 9), first=st.integers(0, 3990), count=st.integers(0, 10))
-def test_a_row_does_not_depend_on_its_batch(name, level, seed, first, count):
+def test_a_sample_does_not_depend_on_its_batch(name, level, seed, first, count):
     whole = FITTED[name](X, level, seed=seed)
-    rows = np.arange(first, first + count)
-    np.testing.assert_array_equal(FITTED[name](X[rows], level, seed=seed, indices=rows), whole[rows])
+    indices = np.arange(first, first + count)
+    np.testing.assert_array_equal(FITTED[name](X[indices], level, seed=seed, indices=indices), whole[indices])
     if level == 0:
         np.testing.assert_array_equal(whole, X)
 
 
 @NAMES
-def test_types_gaps_and_constant_columns_stay(name):
-    gaps = X[:50].astype(np.float32)
-    gaps[3, 0] = np.nan
-    out = FITTED[name](gaps, 5)
+def test_dtypes_missing_values_and_constant_columns_stay(name):
+    with_missing = X[:50].astype(np.float32)
+    with_missing[3, 0] = np.nan
+    out = FITTED[name](with_missing, 5)
     assert out.dtype == np.float32
     assert np.isnan(out).sum() == 1
     assert np.isnan(out[3, 0])
-    np.testing.assert_array_equal(out[:, 3], gaps[:, 3])
+    np.testing.assert_array_equal(out[:, 3], with_missing[:, 3])
     assert FITTED[name](np.ones((2, 4), int), 1).dtype == np.float64
-    assert FITTED[name].label(0) == "as it is"
+    assert FITTED[name].label(0) == "clean"
 
 
-def test_levels_do_what_they_say():
+def test_each_drift_does_what_its_level_says():
     sd, mean = X[:, 0].std(), X[:, 0].mean()
     assert np.allclose(abs(FITTED["feature_offset"](X, 3)[:, 0] - X[:, 0]), sd)
     assert np.allclose(FITTED["feature_spread"](X, 3)[:, 0] - mean, 2 * (X[:, 0] - mean))
@@ -72,7 +72,7 @@ def test_columns_are_drawn_by_the_seed():
     assert len(up) == 4
 
 
-def test_misuse():
+def test_mistakes_name_the_way_out():
     with pytest.raises(NotFittedError, match=r"get_shift\('feature_dead'\)\.fit"):
         driftcal.get_shift("feature_dead")(X, 1)
     with pytest.raises(InputError, match="4 features"):

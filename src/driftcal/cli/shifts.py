@@ -35,11 +35,11 @@ def shifts(
       driftcal shifts --contact-sheet photo.png -o shifts.png
     """
     from driftcal import shifts
+    from driftcal.report.contact_sheet import save_contact_sheet
     from driftcal.shifts import catalogue
-    from driftcal.shifts.contact_sheet import save_contact_sheet
 
     talk = Talk(as_json, quiet)
-    chosen = list(shifts.get_suite(suite).shifts) if suite else shifts.drawable()
+    chosen = list(shifts.get_suite(suite).shifts) if suite else shifts.image_shifts()
     if contact_sheet is None:
         listed = {shift.name: shift for shift in chosen} if suite else shifts.SHIFTS
         talk.give(catalogue.catalogue(listed), *catalogue.catalogue_text(listed).splitlines())

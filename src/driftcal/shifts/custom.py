@@ -1,4 +1,4 @@
-"""Shifts made of others' parts: a user's own function, and the mixture of several shifts."""
+"""A user's own function as a shift."""
 
 from __future__ import annotations
 
@@ -11,65 +11,37 @@ import numpy as np
 
 from driftcal.core.images import as_indices, as_step, as_strength
 from driftcal.errors import InputError
-from driftcal.shifts.corruptions.corruption import Corruption
-from driftcal.shifts.shift import sample_keys
-from driftcal.types import AnyArray, Array
+from driftcal.shifts.tabular.table import is_frame
+from driftcal.types import AnyArray
 
 
 @dataclass(frozen=True)
 class Custom:
     """A user's function ``(inputs, level)``, or ``(inputs, level, *, seed, indices)`` when it draws random numbers.
 
-    Level 0 never reaches the function: it is the identity by definition.
+    Level 0 is never passed to the function: it is the identity by definition. A data frame stays one.
     """
 
     name: str
     function: Callable[..., Any]
     levels: tuple[int, ...] | None = None
 
-    def __call__(self, inputs: AnyArray, level: Any, *, seed: int = 0, indices: AnyArray | None = None) -> Array:
-        """What the function makes of a copy of the inputs."""
-        array = np.array(inputs)
-        value = as_strength(level, self.name) if self.levels is None else as_step(level, self.levels, self.name)
-        places = as_indices(indices, len(array))
-        if value == 0:
-            return array
-        names = inspect.signature(self.function).parameters
-        takes_any = any(p.kind is p.VAR_KEYWORD for p in names.values())
-        extra = {k: v for k, v in {"seed": seed, "indices": places}.items() if takes_any or k in names}
-        out = np.asarray(self.function(array, value, **extra))
-        if out.shape != array.shape:
+    def __call__(self, inputs: Any, level: Any, *, seed: int = 0, indices: AnyArray | None = None) -> Any:
+        """The function's output for a copy of the inputs."""
+        copied: Any = inputs.copy() if is_frame(inputs) else np.array(inputs)
+        strength = as_strength(level, self.name) if self.levels is None else as_step(level, self.levels, self.name)
+        arguments = {"seed": seed, "indices": as_indices(indices, len(copied))}
+        if strength == 0:
+            return copied
+        parameters = inspect.signature(self.function).parameters
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+            arguments = {name: value for name, value in arguments.items() if name in parameters}
+        shape = copied.shape
+        shifted = self.function(copied, strength, **arguments)
+        out = shifted if is_frame(shifted) else np.asarray(shifted)
+        if out.shape != shape:
             raise InputError(
-                f"the shift {self.name!r} must keep the shape {array.shape} of its inputs; it returned {out.shape}."
+                f"the shift {self.name!r} must keep the shape {shape} of its inputs; it returned {out.shape}. "
+                "Change the function so that it returns one output for each input."
             )
-        return out
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """Each image gets one of several corruptions, chosen by (seed, index): a set the size of the validation set.
-
-    ``h_mixture`` is the -H tuning set (speckle, Gaussian blur, spatter, saturate) at the cost of one pass a level;
-    the suite ``h-tuning`` is all four of them for every image.
-    """
-
-    name: str
-    parts: tuple[Corruption, ...]
-
-    @property
-    def levels(self) -> tuple[int, ...]:
-        """The levels of the parts."""
-        return Corruption.levels
-
-    def __call__(self, inputs: AnyArray, level: Any, *, seed: int = 0, indices: AnyArray | None = None) -> Array:
-        """The images, each with its own corruption at this severity."""
-        severity = as_step(level, self.levels, self.name)
-        array = np.asarray(inputs)
-        places = as_indices(indices, len(array))
-        out = self.parts[0](array, 0, seed=seed, indices=places)
-        if severity:
-            part = sample_keys(self.name, seed, places) % np.uint64(len(self.parts))
-            for i, shift in enumerate(self.parts):
-                mine = part == i
-                out[mine] = shift(array[mine], severity, seed=seed, indices=places[mine])
         return out

@@ -1,4 +1,4 @@
-"""Gaussian noise of any variance: the shift Algorithm 1 tunes on."""
+"""Gaussian noise of any variance: the shift that Algorithm 1 tunes on."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from driftcal.types import AnyArray, Images
 class Gaussian:
     """x + sqrt(level) * N(0, 1), clipped to [0, 1]; the level is the variance ε, 0 the identity.
 
-    Tomani et al. 2021, Algorithm 1. The same standard-normal draw serves every level, so accuracy(ε) is one fixed
-    curve. ``clip=False`` leaves values outside [0, 1], as the paper did for CIFAR-10.
+    Tomani et al. 2021, Algorithm 1. All levels use the same standard-normal draw, so accuracy(ε) is one fixed curve.
+    ``clip=False`` leaves values outside [0, 1], as the paper did for CIFAR-10.
 
     >>> import numpy as np
     >>> images = np.full((2, 8, 8, 1), 0.5, np.float32)
@@ -34,10 +34,7 @@ class Gaussian:
             return shift_images(inputs, self.name, seed, indices, None)
         from driftcal.shifts.corruptions import noise
 
-        return shift_images(
-            inputs,
-            self.name,
-            seed,
-            indices,
-            lambda block, out, keys: noise.gaussian(block, out, keys, variance, self.clip),
-        )
+        def fill(block: Images, out: Images, keys: Any) -> None:
+            noise.gaussian(block, out, keys, variance, self.clip)
+
+        return shift_images(inputs, self.name, seed, indices, fill)

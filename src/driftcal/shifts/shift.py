@@ -1,4 +1,4 @@
-"""What a shift is, and the one way all image shifts run: fixed blocks of images over the cores."""
+"""The protocol of a shift, and the one way in which image shifts run: fixed blocks of images on all cores."""
 
 from __future__ import annotations
 
@@ -11,40 +11,39 @@ from driftcal.core.images import as_block, as_indices, as_seed, image_array
 from driftcal.core.parallel import run_in_threads
 from driftcal.types import AnyArray, Array, Images, Indices
 
-# Values in a block: a megabyte of float32, so that a block and its result fit the second cache.
-_BLOCK = 1 << 18
+# Values in a block: a megabyte of float32, so that a block and its result fit the second-level cache.
+_BLOCK_VALUES = 1 << 18
 
 
 @runtime_checkable
 class Shift(Protocol):
-    """One way to drift inputs: ``(inputs, level, *, seed=0, indices=None) -> inputs``.
+    """A function that shifts inputs: ``(inputs, level, *, seed=0, indices=None) -> inputs``.
 
-    Level 0 is the identity. `levels` are the positions 0, 1, … of the shift's table, or None when the level is any
-    number from 0 up. Randomness depends only on (seed, index of the sample).
+    Level 0 is the identity. Randomness depends only on (seed, index of the sample).
     """
 
     @property
     def name(self) -> str:
-        """What :func:`get_shift` calls it."""
+        """The name that :func:`get_shift` takes."""
 
     @property
     def levels(self) -> tuple[int, ...] | None:
-        """The levels of its table, 0 first; None for a continuous shift."""
+        """The levels 0, 1, … of the shift's table; None when the level is any number from 0 up."""
 
-    def __call__(self, inputs: Any, level: Any, *, seed: int = 0, indices: AnyArray | None = None) -> Array:
-        """The drifted inputs, a new array."""
+    def __call__(self, inputs: Any, level: Any, *, seed: int = 0, indices: AnyArray | None = None) -> Any:
+        """The shifted inputs, a new array."""
 
 
-#: Fills the second block from the first; the third holds the samples' keys.
+#: ``fill(block of images, block to fill, keys of the samples)``
 Fill = Callable[[Images, Images, Any], None]
 
 
 def shift_images(inputs: AnyArray, name: str, seed: int, indices: AnyArray | None, fill: Fill | None) -> Images:
-    """Run `fill` over all images (None copies them): checked, as float32, in blocks, on all cores."""
+    """Check the images, convert them to float32 and run `fill` over all blocks on all cores; None copies them."""
     array = image_array(inputs)
     keys = sample_keys(name, seed, as_indices(indices, len(array)))
     out = np.empty(array.shape, np.float32)
-    step = max(1, _BLOCK // max(1, array[:1].size))
+    step = max(1, _BLOCK_VALUES // max(1, array[:1].size))
 
     def run(low: int) -> None:
         block = as_block(array[low : low + step], low)

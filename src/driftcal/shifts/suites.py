@@ -1,26 +1,27 @@
-"""Suites: shifts × levels under a name."""
+"""Suites: named sets of shifts, each with all its levels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from driftcal.errors import UnknownName
+from driftcal.errors import InputError, UnknownName
 from driftcal.shifts.affine import AFFINE, Affine
 from driftcal.shifts.corruptions.corruption import CORRUPTIONS, Corruption
+from driftcal.shifts.shift import Shift
 from driftcal.shifts.tabular.drifts import DRIFTS, FeatureDrift
 from driftcal.types import AnyArray
 
-#: What the paper's -H columns are tuned on.
+#: The corruptions that the paper's -H calibrators are tuned on.
 H_TUNING = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Shifts with tables, each taken through all its levels, 0 (untouched) included.
+    """Shifts that have a table of levels, each with all its levels, 0 (the identity) included.
 
     >>> print(SUITES["h-tuning"])
-    h-tuning: what the paper's -H calibrators are tuned on
+    h-tuning: the corruptions that the paper's -H calibrators are tuned on
       speckle_noise  levels 0-5
       gaussian_blur  levels 0-5
       spatter        levels 0-5
@@ -28,28 +29,28 @@ class Suite:
     """
 
     name: str
-    about: str
-    shifts: tuple[Affine | Corruption | FeatureDrift, ...]
+    description: str
+    shifts: tuple[Shift, ...]
 
-    def fit(self, features: AnyArray, *, categorical: Sequence[int] = ()) -> Suite:
-        """The suite with its drifts of feature matrices in the units of these features."""
+    def fit(self, features: AnyArray, *, categorical: Sequence[int | str] = ()) -> Suite:
+        """The suite with its drifts of feature tables in the units of these features."""
         fitted = tuple(
             shift.fit(features, categorical=categorical) if isinstance(shift, FeatureDrift) else shift
             for shift in self.shifts
         )
         return replace(self, shifts=fitted)
 
-    def __iter__(self) -> Iterator[tuple[Affine | Corruption | FeatureDrift, int]]:
+    def __iter__(self) -> Iterator[tuple[Shift, int]]:
         """Every (shift, level)."""
-        return ((shift, level) for shift in self.shifts for level in shift.levels)
+        return ((shift, level) for shift in self.shifts for level in shift.levels or ())
 
     def __len__(self) -> int:
-        return sum(len(shift.levels) for shift in self.shifts)
+        return sum(len(shift.levels or ()) for shift in self.shifts)
 
     def __str__(self) -> str:
         width = max(len(shift.name) for shift in self.shifts)
-        rows = (f"  {shift.name:<{width}}  levels 0-{shift.levels[-1]}" for shift in self.shifts)
-        return "\n".join([f"{self.name}: {self.about}", *rows])
+        rows = (f"  {shift.name:<{width}}  levels 0-{len(shift.levels or (0,)) - 1}" for shift in self.shifts)
+        return "\n".join([f"{self.name}: {self.description}", *rows])
 
 
 def _corruptions(table: str | None) -> tuple[Corruption, ...]:
@@ -64,9 +65,15 @@ SUITES: dict[str, Suite] = {
         Suite("affine", "the paper's nine affine shifts", _AFFINE),
         Suite("imagenet-c", "19 corruptions with the parameters for 224 pixels", _corruptions("imagenet-c")),
         Suite("cifar10-c", "19 corruptions with the parameters for 32 pixels", _corruptions("cifar10-c")),
-        Suite("h-tuning", "what the paper's -H calibrators are tuned on", tuple(map(Corruption, H_TUNING))),
-        Suite("all", "all 28, parameters by image size", (*_AFFINE, *_corruptions(None))),
-        Suite("tabular", "seven drifts of feature matrices", tuple(map(FeatureDrift, DRIFTS))),
+        Suite(
+            "h-tuning", "the corruptions that the paper's -H calibrators are tuned on", tuple(map(Corruption, H_TUNING))
+        ),
+        Suite(
+            "all",
+            "the nine affine shifts and the 19 corruptions, with parameters by image size",
+            (*_AFFINE, *_corruptions(None)),
+        ),
+        Suite("tabular", "seven drifts of feature tables", tuple(map(FeatureDrift, DRIFTS))),
     )
 }
 
@@ -80,6 +87,10 @@ def get_suite(name: str | Suite) -> Suite:
     """
     if isinstance(name, Suite):
         return name
+    if not isinstance(name, str):
+        raise InputError(
+            f"a suite must be a name or a Suite; got {name!r}. Make one: Suite('mine', 'what it is', (shift, ...))."
+        )
     if name not in SUITES:
         raise UnknownName.of("suite", name, SUITES)
     return SUITES[name]

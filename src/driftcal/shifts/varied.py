@@ -1,7 +1,7 @@
-"""Noise and eight other ways to drift, one for each image: a tuning shift for calibrators that shall meet any drift.
+"""Gaussian noise or one of eight other perturbations for each image: a tuning shift for calibrators under any shift.
 
-Gaussian noise alone teaches what noise does to a model, and noise is one of the worst things that happen to it. None of
-the eight is among the shifts of the suites, so that these stay what they are: drift that tuning has never seen.
+Gaussian noise alone shows a calibrator only one kind of shift. None of the eight perturbations is in a suite, so the suites
+stay shifts that tuning has not used.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from driftcal.shifts.gaussian import Gaussian
 from driftcal.shifts.shift import sample_keys, shift_images
 from driftcal.types import AnyArray, Array, Float64, Images
 
-#: Tiles along a side, and the grid that smooth clouds are drawn on.
+#: Tiles along a side, and points along a side of the grid of a smooth random field.
 _TILES, _GRID = 8, 5
 
 
 @dataclass(frozen=True)
 class Varied:
-    """Each image gets one of `WAYS` or Gaussian noise, chosen by (seed, index), of strength s = sqrt(level).
+    """Each image gets Gaussian noise or one of `PERTURBATIONS`, chosen by (seed, index), of strength sqrt(level).
 
-    The level is the variance ε of the noise; the other ways are scaled so that they hurt about as much at the same level.
-    They end somewhere: an image cannot be covered more than wholly, so accuracy need not fall to chance.
+    The level is the variance ε of the noise. The perturbations are scaled so that they reduce accuracy about as much at the
+    same level. They have a maximum (an image cannot be covered more than completely), so accuracy need not fall to chance.
 
     >>> import numpy as np
     >>> images = np.random.default_rng(0).random((40, 32, 32, 3), np.float32)
-    >>> drifted = Varied()(images, 0.02, seed=1)
-    >>> bool(np.array_equal(Varied()(images[7:9], 0.02, seed=1, indices=[7, 8]), drifted[7:9]))
+    >>> shifted = Varied()(images, 0.02, seed=1)
+    >>> bool(np.array_equal(Varied()(images[7:9], 0.02, seed=1, indices=[7, 8]), shifted[7:9]))
     True
     """
 
@@ -39,30 +39,30 @@ class Varied:
     levels: ClassVar[None] = None
 
     def __call__(self, inputs: AnyArray, level: Any, *, seed: int = 0, indices: AnyArray | None = None) -> Images:
-        """The images, each drifted in its own way."""
+        """The images, each with its own perturbation."""
         strength = float(np.sqrt(as_strength(level, self.name)))
         out = shift_images(inputs, self.name, seed, indices, None)
         if strength == 0:
             return out
         from driftcal.core.random import first_uniforms  # compiles: not needed to list shifts
 
-        places = as_indices(indices, len(out))
+        sample_indices = as_indices(indices, len(out))
         height, _, channels = out.shape[1:]
-        keys = sample_keys(self.name, seed, places)
+        keys = sample_keys(self.name, seed, sample_indices)
         draws = first_uniforms(keys, 6 + max(2 * _TILES**2, height, channels * _GRID**2))
-        way = (draws[:, 0] * (len(WAYS) + 1)).astype(np.int64)
-        for number, function in enumerate(WAYS.values()):
-            mine = np.flatnonzero(way == number)
-            if len(mine):
-                out[mine] = np.clip(function(out[mine], strength, draws[mine, 1:]), 0, 1)
-        noisy = np.flatnonzero(way == len(WAYS))
+        choice = (draws[:, 0] * (len(PERTURBATIONS) + 1)).astype(np.int64)
+        for number, perturb in enumerate(PERTURBATIONS.values()):
+            chosen = np.flatnonzero(choice == number)
+            if len(chosen):
+                out[chosen] = np.clip(perturb(out[chosen], strength, draws[chosen, 1:]), 0, 1)
+        noisy = np.flatnonzero(choice == len(PERTURBATIONS))
         if len(noisy):
-            out[noisy] = Gaussian()(out[noisy], strength**2, seed=seed, indices=places[noisy])
+            out[noisy] = Gaussian()(out[noisy], strength**2, seed=seed, indices=sample_indices[noisy])
         return out
 
 
 def _cover(images: Images, strength: float, draws: Float64) -> Array:
-    """A square of one colour."""
+    """A rectangle of one colour covers a part of the image."""
     height, width, channels = images.shape[1:]
     share = min(1.0, 2.2 * strength)
     tall, wide = max(1, round(share * height)), max(1, round(share * width))
@@ -74,13 +74,13 @@ def _cover(images: Images, strength: float, draws: Float64) -> Array:
 
 
 def _ghost(images: Images, strength: float, draws: Float64) -> Array:
-    """The image over itself, upside down."""
+    """The image is mixed with itself upside down."""
     share = min(0.6, 2.0 * strength)
     return (1 - share) * images + share * images[:, ::-1]
 
 
 def _shuffle(images: Images, strength: float, draws: Float64) -> Array:
-    """Some tiles of a chessboard change places."""
+    """Some tiles of a grid change positions."""
     n, height, width, _ = images.shape
     rows, columns = (np.arange(size) * _TILES // size for size in (height, width))
     out = images.copy()
@@ -92,8 +92,8 @@ def _shuffle(images: Images, strength: float, draws: Float64) -> Array:
     first_row, first_column = (np.searchsorted(side, np.arange(_TILES)) for side in (rows, columns))
     for i in range(n):
         tiles = np.flatnonzero(moved[i])
-        for to, of in zip(tiles, tiles[np.argsort(order[i, tiles])], strict=True):
-            (a, b), (c, d) = divmod(int(to), _TILES), divmod(int(of), _TILES)
+        for target, source in zip(tiles, tiles[np.argsort(order[i, tiles])], strict=True):
+            (a, b), (c, d) = divmod(int(target), _TILES), divmod(int(source), _TILES)
             y, x, v, u = first_row[a], first_column[b], first_row[c], first_column[d]
             out[i, y : y + tall, x : x + wide] = images[i, v : v + tall, u : u + wide]
     return out
@@ -105,7 +105,7 @@ def _solarise(images: Images, strength: float, draws: Float64) -> Array:
 
 
 def _posterise(images: Images, strength: float, draws: Float64) -> Array:
-    """Few different values are left."""
+    """Values are rounded to a few."""
     steps = max(1.0, 0.45 / strength)
     return np.round(images * steps) / steps
 
@@ -116,36 +116,36 @@ def _cloud(images: Images, strength: float, draws: Float64) -> Array:
 
     n, height, width, channels = images.shape
     field = ndtri(np.clip(draws[:, 5 : 5 + channels * _GRID**2], 1e-9, 1 - 1e-9)).reshape(n, _GRID, _GRID, channels)
-    down, across = _between(height), _between(width)
+    down, across = _linear_weights(height), _linear_weights(width)
     clouded: Array = images + 1.8 * strength * np.einsum("hg,ngkc,wk->nhwc", down, field, across, optimize=True)
     return clouded
 
 
-def _between(size: int) -> Float64:
-    """(size, grid): straight lines between the points of the grid."""
-    place = np.linspace(0, _GRID - 1, size)
-    shares: Float64 = np.maximum(0, 1 - np.abs(place[:, None] - np.arange(_GRID)))
-    return shares
+def _linear_weights(size: int) -> Float64:
+    """(size, grid): weights of linear interpolation between the points of the grid."""
+    position = np.linspace(0, _GRID - 1, size)
+    weights: Float64 = np.maximum(0, 1 - np.abs(position[:, None] - np.arange(_GRID)))
+    return weights
 
 
 def _jitter(images: Images, strength: float, draws: Float64) -> Array:
-    """Every row slips sideways by its own distance."""
+    """Every row of pixels moves sideways by its own distance."""
     height, width = images.shape[1:3]
-    slip = np.round((2 * draws[:, 5 : 5 + height] - 1) * 0.8 * strength * width).astype(int)
-    source = (np.arange(width) - slip[..., None]) % width
+    distance = np.round((2 * draws[:, 5 : 5 + height] - 1) * 0.8 * strength * width).astype(int)
+    source = (np.arange(width) - distance[..., None]) % width
     return np.take_along_axis(images, source[..., None], axis=2)
 
 
 def _recolour(images: Images, strength: float, draws: Float64) -> Array:
-    """Colours take each other's place; a grey image darkens."""
+    """Colour channels are exchanged; a grey image becomes darker."""
     if images.shape[-1] == 1:
         return np.asarray(images ** (1 + 8 * strength))
     share = min(1.0, 4 * strength)
     return (1 - share) * images + share * images[..., [2, 0, 1]]
 
 
-#: Name -> (images, strength, random numbers in [0, 1)) -> images.
-WAYS: dict[str, Callable[[Images, float, Float64], Array]] = {
+#: name -> function(images, strength, random numbers in [0, 1)) -> images
+PERTURBATIONS: dict[str, Callable[[Images, float, Float64], Array]] = {
     "cover": _cover,
     "ghost": _ghost,
     "shuffle": _shuffle,

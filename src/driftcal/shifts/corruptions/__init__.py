@@ -1,1 +1,1 @@
-"""corruptions"""
+"""The 19 corruptions of Hendrycks & Dietterich (2019)."""

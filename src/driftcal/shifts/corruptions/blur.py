@@ -55,9 +55,9 @@ def zoom_blur(images: Images, out: Images, keys: Keys, zooms: float, step: float
 
 
 def glass_blur(images: Images, out: Images, keys: Keys, sigma: float, reach: float, rounds: float) -> None:
-    """Blur, let each pixel take the colour of a near one, blur.
+    """Blur, replace each pixel by one nearby, and blur again.
 
-    The published code means to swap two pixels but copies one, and so do the published sets and this function.
+    The published code copies a pixel where it means to swap two. The published data sets and this function do the same.
     """
     weights = gaussian_weights(sigma, 4.0)
     _glass_blur(rows_of(images), images.shape[3], keys, weights, int(reach), int(rounds), rows_of(out))
@@ -70,7 +70,7 @@ def rows_of(images: Images) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=32)
 def _spans(radius: float) -> NDArray[np.int64]:
-    """How far the disk reaches sideways in its rows 0, ±1, ±2, …"""
+    """Half the width of the disk in its rows 0, ±1, ±2, …"""
     rows = np.arange(int(radius) + 1)
     return np.asarray(np.floor(np.sqrt(radius**2 - rows**2) + 1e-9), np.int64)
 

@@ -94,10 +94,10 @@ def _saturate(images, out, factor, added):  # type: ignore[no-untyped-def]
             for x in range(images.shape[2]):
                 red, green, blue = images[i, y, x, 0], images[i, y, x, 1], images[i, y, x, 2]
                 value = max(red, max(green, blue))
-                spread = value - min(red, min(green, blue))
-                if spread > 0:
-                    # saturation is spread / value; the distance of each channel to the value scales with it
-                    saturation = spread / value
+                chroma = value - min(red, min(green, blue))
+                if chroma > 0:
+                    # saturation is chroma / value; the distance of each channel to the value scales with it
+                    saturation = chroma / value
                     ratio = min(max(saturation * factor + added, np.float32(0)), np.float32(1)) / saturation
                     out[i, y, x, 0] = max(value - (value - red) * ratio, np.float32(0))
                     out[i, y, x, 1] = max(value - (value - green) * ratio, np.float32(0))

@@ -12,7 +12,7 @@ from driftcal.shifts.corruptions.severities import TABLES, parameters, table_for
 from driftcal.shifts.shift import shift_images
 from driftcal.types import AnyArray, Images
 
-#: corruption -> the file of this folder that fills its images, in the published order
+#: corruption -> the module of this folder with its function, in the published order
 CORRUPTIONS: dict[str, str] = {
     "gaussian_noise": "noise",
     "shot_noise": "noise",
@@ -40,8 +40,7 @@ CORRUPTIONS: dict[str, str] = {
 class Corruption:
     """One corruption; level 0 is the identity, 1 to 5 the published severities.
 
-    `table` names the parameter set, ``"imagenet-c"`` or ``"cifar10-c"``; None takes the one made for the size nearer
-    to the images'.
+    `table` names the parameter set, ``"imagenet-c"`` or ``"cifar10-c"``. None takes the set whose image size is nearer.
     """
 
     name: str

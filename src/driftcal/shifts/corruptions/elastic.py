@@ -46,9 +46,9 @@ def _waves(side: int, sigma: float) -> NDArray[np.float32]:
         return np.zeros((0, side), np.float32)
     k = np.arange(side)
     factor = half[0] + 2 * np.cos(np.pi * np.outer(k, np.arange(1, len(half))) / side) @ half[1:]
-    kept = k[np.abs(factor) > 1e-3]
-    waves = np.cos(np.pi * np.outer(kept, np.arange(side) + 0.5) / side)
-    waves *= np.sqrt(np.abs(factor[kept]) * np.where(kept == 0, 1, 2) / side)[:, None]
+    passed = k[np.abs(factor) > 1e-3]
+    waves = np.cos(np.pi * np.outer(passed, np.arange(side) + 0.5) / side)
+    waves *= np.sqrt(np.abs(factor[passed]) * np.where(passed == 0, 1, 2) / side)[:, None]
     return np.asarray(waves, np.float32)
 
 
@@ -96,14 +96,14 @@ def _elastic(images, channels, keys, maps, strength, half, down, across, out):  
     width = wide // channels
     moved, middle = np.empty((height, wide), np.float32), np.empty((height, width), np.float32)
     raw, sums = np.empty((height, width), np.float32), np.empty(max(across.shape[0], 1), np.float32)
-    places = np.empty((2, height, width), np.float32)
+    positions = np.empty((2, height, width), np.float32)
     for i in range(n):
         back = maps[i]
         for y in range(height):
             for x in range(width):
-                places[0, y, x] = back[0, 0] * y + back[0, 1] * x + back[0, 2]
-                places[1, y, x] = back[1, 0] * y + back[1, 1] * x + back[1, 2]
-        warp(images[i], channels, places[0], places[1], REFLECT_101, moved)
+                positions[0, y, x] = back[0, 0] * y + back[0, 1] * x + back[0, 2]
+                positions[1, y, x] = back[1, 0] * y + back[1, 1] * x + back[1, 2]
+        warp(images[i], channels, positions[0], positions[1], REFLECT_101, moved)
         if strength == 0:
             copy(moved, out[i])
             continue
@@ -113,11 +113,11 @@ def _elastic(images, channels, keys, maps, strength, half, down, across, out):  
                     at = 8 + (axis * height + y) * width + x  # 0..5 moved the corners
                     raw[y, x] = strength * np.float32(2 * uniform(keys[i], at) - 1)
             if down.shape[0] > 0:
-                _filtered(raw, down, across, sums, places[axis])
+                _filtered(raw, down, across, sums, positions[axis])
             else:
-                smooth(raw, GREY, half, REFLECT, middle, places[axis])
+                smooth(raw, GREY, half, REFLECT, middle, positions[axis])
         for y in range(height):
             for x in range(width):
-                places[0, y, x] += y
-                places[1, y, x] += x
-        warp(moved, channels, places[0], places[1], REFLECT, out[i])
+                positions[0, y, x] += y
+                positions[1, y, x] += x
+        warp(moved, channels, positions[0], positions[1], REFLECT, out[i])

@@ -1,4 +1,4 @@
-"""Filters of one image that several corruptions share, as loops over rows the compiler turns into vector code.
+"""Filters of one image that several corruptions share, as loops over rows that the compiler vectorises.
 
 An image is (height, width * channels): a step of one pixel sideways is a step of `channels` in the row.
 """
@@ -17,7 +17,7 @@ from driftcal.core.numerics import kernel
 Plane = NDArray[np.float32]
 
 #: What lies outside the image: the edge repeated, the mirror image with the edge, the mirror image without it.
-#: (Typed numbers: a plain 0 would be compiled into a version of each filter of its own.)
+#: (Typed numbers: for a plain 0 each filter would be compiled once more.)
 NEAREST, REFLECT, REFLECT_101 = np.int64(0), np.int64(1), np.int64(2)
 GREY = np.int64(1)
 
@@ -35,8 +35,9 @@ def gaussian_weights(sigma: float, truncate: float) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=64)
 def zoom_steps(side: int, factor: float) -> tuple[int, int, NDArray[np.int32], NDArray[np.float32]]:
-    """Enlarge the middle of a side: first pixel of the crop, its length, and for each output pixel its left neighbour
-    in the crop and the weight of the right one. Ends map to ends, the surplus is cut evenly.
+    """How to enlarge the centre of a side: first pixel and length of the crop, left neighbours, weights of the right ones.
+
+    Neighbours are those of each output pixel, in the crop. Ends map to ends, and the surplus is cut evenly.
     """
     crop = math.ceil(side / factor)
     first = (side - crop) // 2
@@ -48,7 +49,7 @@ def zoom_steps(side: int, factor: float) -> tuple[int, int, NDArray[np.int32], N
 
 @compiled
 def inside(i, n, border):  # type: ignore[no-untyped-def]
-    """The pixel of 0..n-1 that stands in for pixel i."""
+    """The pixel of 0..n-1 that replaces pixel i, which may lie outside."""
     if 0 <= i < n:
         return i
     if border == NEAREST:
@@ -138,7 +139,7 @@ def streak(plane, channels, angle, sigma, radius, out):  # type: ignore[no-untyp
 
 @compiled
 def copy(plane, out):  # type: ignore[no-untyped-def]
-    """Fill `out` from a plane of its shape (written out: checking shapes takes the compiler seconds)."""
+    """Fill `out` from a plane of its shape, in loops: `out[:] = plane` takes seconds to compile."""
     for y in range(plane.shape[0]):
         for x in range(plane.shape[1]):
             out[y, x] = plane[y, x]
@@ -155,7 +156,7 @@ def clip(plane):  # type: ignore[no-untyped-def]
 
 @compiled
 def warp(plane, channels, ys, xs, border, out):  # type: ignore[no-untyped-def]
-    """Bilinear values of a plane at (ys, xs), one place for each pixel of `out`."""
+    """Bilinear values of a plane at the positions (ys, xs), one for each pixel of `out`."""
     height, width = plane.shape[0], plane.shape[1] // channels
     for y in range(ys.shape[0]):
         for x in range(ys.shape[1]):
@@ -184,7 +185,7 @@ def enlarge(plane, channels, first_y, left_y, share_y, first_x, left_x, share_x,
         target = out[y]
         for x in range(left_x.shape[0]):
             at = (first_x + left_x[x]) * channels
-            beside = min(at + channels, row.shape[0] - channels)
+            right = min(at + channels, row.shape[0] - channels)
             for c in range(channels):
-                value = row[at + c] + share_x[x] * (row[beside + c] - row[at + c])
+                value = row[at + c] + share_x[x] * (row[right + c] - row[at + c])
                 target[x * channels + c] = target[x * channels + c] + value if add else value

@@ -1,6 +1,6 @@
-"""Frost on the window, without the photographs the published sets used.
+"""Frost on a window, without the photographs of the published data sets.
 
-Six textures are drawn once: feathers of ice, given the brightness, the colours and the spectrum measured on the six
+Six textures of ice feathers are drawn once. They have the brightness, colours and spectrum that were measured on the six
 published photographs. Each image gets a random crop of one of them, as published.
 """
 
@@ -19,13 +19,13 @@ from driftcal.shifts.corruptions.noise import Keys
 from driftcal.types import Images
 
 _SIDE = 512  # textures repeat after this many pixels
-_MARGIN = 96  # room for feathers that reach over the edge
+_MARGIN = 96  # space for feathers that cross the edge
 _RANKS = (0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1)
 
 
 @dataclass(frozen=True)
 class _Photograph:
-    """What was measured: mean and deviation of red, green, blue; brightness at `_RANKS`; log2 power per octave."""
+    """Measurements: mean and deviation of red, green, blue; brightness at the quantiles `_RANKS`; log2 power per octave."""
 
     mean: tuple[float, float, float]
     deviation: tuple[float, float, float]
@@ -66,8 +66,8 @@ def frost(images: Images, out: Images, keys: Keys, kept: float, added: float, sc
     textures = frost_textures()
     if images.shape[3] == 1:
         textures = _grey_textures()
-    place = (first_uniforms(keys, 3) * (len(textures), _SIDE, _SIDE)).astype(np.int64)
-    _frost(images, textures, place, round(1 / scale), np.float32(kept), np.float32(added), out)
+    crop = (first_uniforms(keys, 3) * (len(textures), _SIDE, _SIDE)).astype(np.int64)
+    _frost(images, textures, crop, round(1 / scale), np.float32(kept), np.float32(added), out)
 
 
 @lru_cache(maxsize=1)
@@ -91,7 +91,7 @@ def _texture(photograph: _Photograph, seed: int) -> NDArray[np.float32]:
 
 
 def _feathers(photograph: _Photograph, seed: int) -> NDArray[np.float64]:
-    """Needles with side branches at 60°, as ice grows, over a little noise, folded so that the edges meet."""
+    """Needles with side branches, as ice grows, and a little noise; opposite edges match."""
     from PIL import Image, ImageDraw
 
     rng = np.random.Generator(np.random.Philox(seed))
@@ -105,12 +105,12 @@ def _feathers(photograph: _Photograph, seed: int) -> NDArray[np.float64]:
             rng.uniform(0, 2 * math.pi),
             rng.uniform(60, 255),
         )
-        spread = rng.uniform(0.5, 1.1)
+        branch_angle = rng.uniform(0.5, 1.1)
         dx, dy = math.cos(angle), math.sin(angle)
         draw.line((x, y, x + length * dx, y + length * dy), fill=int(light), width=2)
         for step in np.arange(3, length, 4.0):
             branch = 0.45 * (length - step) * rng.uniform(0.6, 1)
-            for side in (-spread, spread):
+            for side in (-branch_angle, branch_angle):
                 bx, by = x + step * dx, y + step * dy
                 end = (bx + branch * math.cos(angle + side), by + branch * math.sin(angle + side))
                 draw.line((bx, by, *end), fill=int(light * rng.uniform(0.5, 1)))
@@ -126,34 +126,34 @@ def _feathers(photograph: _Photograph, seed: int) -> NDArray[np.float64]:
 
 
 def _with_spectrum(field: NDArray[np.float64], slopes: tuple[float, ...]) -> NDArray[np.float64]:
-    """Keep the phases, give each ring of frequencies the power measured; octaves are counted from 1.4 per 256 px."""
+    """Keep the phases and set the power of each ring of frequencies; octaves count from 1.4 periods per 256 pixels."""
     transform = np.fft.rfft2(field - field.mean())
     frequency = np.hypot(np.fft.fftfreq(_SIDE)[:, None], np.fft.rfftfreq(_SIDE)[None])
     octave = np.log2(np.maximum(frequency, 1 / _SIDE) * 256 / math.sqrt(2))
-    wanted = np.interp(octave, np.arange(len(slopes) + 1), np.concatenate([[0], np.cumsum(slopes)])) * math.log(2)
+    log_power = np.interp(octave, np.arange(len(slopes) + 1), np.concatenate([[0], np.cumsum(slopes)])) * math.log(2)
     ring = np.clip((octave * 6 + 12).astype(int), 0, 63)
     power = np.bincount(ring.ravel(), (np.abs(transform) ** 2).ravel(), 64) / np.maximum(
         np.bincount(ring.ravel(), None, 64), 1
     )
-    level = np.bincount(ring.ravel(), wanted.ravel(), 64) / np.maximum(np.bincount(ring.ravel(), None, 64), 1)
-    factor = np.exp(0.5 * level) / np.sqrt(np.maximum(power, 1e-30))
+    ring_power = np.bincount(ring.ravel(), log_power.ravel(), 64) / np.maximum(np.bincount(ring.ravel(), None, 64), 1)
+    factor = np.exp(0.5 * ring_power) / np.sqrt(np.maximum(power, 1e-30))
     return np.asarray(np.fft.irfft2(transform * factor[ring], field.shape))
 
 
 def _with_brightness(field: NDArray[np.float64], brightness: tuple[float, ...]) -> NDArray[np.float64]:
-    """Map the field so that its values have the quantiles measured."""
+    """Map the field so that its values have the measured quantiles."""
     return np.asarray(np.interp(field, np.quantile(field, _RANKS), brightness))
 
 
 @compiled
-def _frost(images, textures, place, stride, kept, added, out):  # type: ignore[no-untyped-def]
+def _frost(images, textures, crop, stride, kept, added, out):  # type: ignore[no-untyped-def]
     n, height, width, channels = images.shape
     wrap = textures.shape[1] - 1  # the side is a power of two
     for i in range(n):
-        texture = textures[place[i, 0]]
+        texture = textures[crop[i, 0]]
         for y in range(height):
-            row = texture[(place[i, 1] + y * stride) & wrap]
-            at = place[i, 2]
+            row = texture[(crop[i, 1] + y * stride) & wrap]
+            at = crop[i, 2]
             for x in range(width):
                 for c in range(channels):
                     out[i, y, x, c] = min(kept * images[i, y, x, c] + added * row[at, c], np.float32(1))

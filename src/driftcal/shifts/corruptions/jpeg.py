@@ -1,6 +1,6 @@
-"""JPEG compression without the file: the losses of the codec, none of its bits.
+"""JPEG compression without a file: only the losses of the codec.
 
-Only rounding and subsampling lose anything: colours to 8-bit YCbCr, chroma halved, 8 x 8 cosine transform rounded to
+Rounding and subsampling are what loses information: colours to 8-bit YCbCr, chroma halved, 8 x 8 cosine transform rounded to
 the quantisation tables of Annex K (ITU-T T.81) scaled to the quality as libjpeg does, and back with smooth upsampling.
 """
 
@@ -27,7 +27,7 @@ _CHROMA = (
 
 
 def jpeg_compression(images: Images, out: Images, keys: Keys, quality: float) -> None:
-    """What is left of an image after JPEG at this quality (chroma 4:2:0)."""
+    """The image after JPEG at this quality (chroma 4:2:0)."""
     luma, chroma = _table(_LUMA, int(quality)), _table(_CHROMA, int(quality))
     (_colour if images.shape[3] == 3 else _grey)(images, luma, chroma, _cosines(), out)
 

@@ -113,7 +113,7 @@ SMALL_SIDE = 85
 
 
 def table_for(height: int, width: int) -> str:
-    """The parameter set made for the size nearer to this one.
+    """The parameter set whose image size is nearer to this one.
 
     >>> table_for(32, 32), table_for(224, 224), table_for(64, 512)
     ('cifar10-c', 'imagenet-c', 'cifar10-c')
@@ -122,5 +122,5 @@ def table_for(height: int, width: int) -> str:
 
 
 def parameters(name: str, severity: int, table: str) -> tuple[float, ...]:
-    """What corruption `name` takes at `severity` 1 to 5 in the parameter set `table`."""
+    """The parameters of corruption `name` at `severity` 1 to 5 in the set `table`."""
     return tuple(float(value) for value in TABLES[table][name][severity - 1])

@@ -1,6 +1,6 @@
 """Spatter: drops of water, or of mud, on the lens.
 
-The published recipe shades water by the distance to the drops' edges, found with Canny's detector. The steps below
+The published code shades water by the distance to the edges of the drops, which Canny's detector finds. The steps below
 follow it on 8-bit values: gradient, thinned edges, distance, equalised histogram, relief.
 """
 
@@ -19,7 +19,7 @@ _MUD = np.array([63, 42, 20], np.float32) / np.float32(255)
 _LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 
 _WEAK, _STRONG = 50, 150  # Canny's thresholds on |dx| + |dy|
-_FAR = np.float32(20)  # distances beyond this look the same
+_MAX_DISTANCE = np.float32(20)
 
 
 def spatter(
@@ -73,13 +73,13 @@ def _spatter(images, keys, mean, deviation, half, threshold, colour, strength, e
 
 @compiled
 def _water(liquid, threshold, strength, middle):  # type: ignore[no-untyped-def]
-    """Turn the height of the liquid into how much of the water's colour each pixel gets, in place."""
+    """Turn the amount of liquid at each pixel into the share of the water's colour there, in place."""
     height, width = liquid.shape
-    level = np.zeros((height, width), np.int32)
+    intensity = np.zeros((height, width), np.int32)
     for y in range(height):
         for x in range(width):
-            level[y, x] = min(int(liquid[y, x] * 255), 255) if liquid[y, x] >= threshold else 0
-    distance = _distance(_edges(level))
+            intensity[y, x] = min(int(liquid[y, x] * 255), 255) if liquid[y, x] >= threshold else 0
+    distance = _distance(_edges(intensity))
     shade = _equalised(_box(distance))
     relief = np.empty((height, width), np.float32)
     for y in range(height):
@@ -93,7 +93,7 @@ def _water(liquid, threshold, strength, middle):  # type: ignore[no-untyped-def]
     highest = np.float32(0)
     for y in range(height):
         for x in range(width):
-            liquid[y, x] = level[y, x] * relief[y, x]
+            liquid[y, x] = intensity[y, x] * relief[y, x]
             highest = max(highest, liquid[y, x])
     if highest > 0:
         for y in range(height):
@@ -102,39 +102,39 @@ def _water(liquid, threshold, strength, middle):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _edges(level):  # type: ignore[no-untyped-def]
+def _edges(plane):  # type: ignore[no-untyped-def]
     """Canny 1986: 2 where the gradient is the largest across the edge and connected to a strong one."""
-    height, width = level.shape
+    height, width = plane.shape
     dx, dy = np.zeros((height, width), np.int32), np.zeros((height, width), np.int32)
     size = np.zeros((height + 2, width + 2), np.int32)
     for y in range(height):
-        up, down = level[max(y - 1, 0)], level[min(y + 1, height - 1)]
-        row = level[y]
+        up, down = plane[max(y - 1, 0)], plane[min(y + 1, height - 1)]
+        row = plane[y]
         for x in range(width):
             a, b = max(x - 1, 0), min(x + 1, width - 1)
             dx[y, x] = up[b] + 2 * row[b] + down[b] - up[a] - 2 * row[a] - down[a]
             dy[y, x] = down[a] + 2 * down[x] + down[b] - up[a] - 2 * up[x] - up[b]
             size[y + 1, x + 1] = abs(dx[y, x]) + abs(dy[y, x])
-    found = np.zeros((height + 2, width + 2), np.int8)  # 1 weak, 2 strong or connected to it
+    edges = np.zeros((height + 2, width + 2), np.int8)  # 1 weak, 2 strong or connected to it
     stack = np.empty((height * width, 2), np.int32)
     top = 0
     for y in range(height):
         for x in range(width):
-            here = size[y + 1, x + 1]
-            if here <= _WEAK:
+            magnitude = size[y + 1, x + 1]
+            if magnitude <= _WEAK:
                 continue
             across, along = abs(dx[y, x]), abs(dy[y, x])
             if along < 0.41421356 * across:  # tan 22.5°
-                peak = here > size[y + 1, x] and here >= size[y + 1, x + 2]
+                peak = magnitude > size[y + 1, x] and magnitude >= size[y + 1, x + 2]
             elif along > 2.41421356 * across:
-                peak = here > size[y, x + 1] and here >= size[y + 2, x + 1]
+                peak = magnitude > size[y, x + 1] and magnitude >= size[y + 2, x + 1]
             else:
                 s = -1 if (dx[y, x] < 0) != (dy[y, x] < 0) else 1
-                peak = here > size[y, x + 1 - s] and here > size[y + 2, x + 1 + s]
+                peak = magnitude > size[y, x + 1 - s] and magnitude > size[y + 2, x + 1 + s]
             if peak:
-                found[y + 1, x + 1] = 1
-                if here > _STRONG:
-                    found[y + 1, x + 1] = 2
+                edges[y + 1, x + 1] = 1
+                if magnitude > _STRONG:
+                    edges[y + 1, x + 1] = 2
                     stack[top, 0], stack[top, 1] = y + 1, x + 1
                     top += 1
     while top > 0:
@@ -142,11 +142,11 @@ def _edges(level):  # type: ignore[no-untyped-def]
         y, x = stack[top, 0], stack[top, 1]
         for v in range(y - 1, y + 2):
             for u in range(x - 1, x + 2):
-                if found[v, u] == 1:
-                    found[v, u] = 2
+                if edges[v, u] == 1:
+                    edges[v, u] = 2
                     stack[top, 0], stack[top, 1] = v, u
                     top += 1
-    return found[1 : height + 1, 1 : width + 1]
+    return edges[1 : height + 1, 1 : width + 1]
 
 
 @compiled
@@ -154,7 +154,7 @@ def _distance(edges):  # type: ignore[no-untyped-def]
     """Distance to the nearest edge, at most 20, by steps of 1, 1.4 and 2.1969 (Borgefors 1986), two sweeps."""
     height, width = edges.shape
     a, b, c = np.float32(1), np.float32(1.4), np.float32(2.1969)
-    d = np.full((height + 4, width + 4), _FAR, np.float32)
+    d = np.full((height + 4, width + 4), _MAX_DISTANCE, np.float32)
     for y in range(2, height + 2):
         for x in range(2, width + 2):
             if edges[y - 2, x - 2] == 2:
@@ -163,7 +163,7 @@ def _distance(edges):  # type: ignore[no-untyped-def]
             near = min(d[y - 1, x], d[y, x - 1]) + a
             near = min(near, min(d[y - 1, x - 1], d[y - 1, x + 1]) + b)
             knight = min(min(d[y - 2, x - 1], d[y - 2, x + 1]), min(d[y - 1, x - 2], d[y - 1, x + 2]))
-            d[y, x] = min(min(near, knight + c), _FAR)
+            d[y, x] = min(min(near, knight + c), _MAX_DISTANCE)
     for y in range(height + 1, 1, -1):
         for x in range(width + 1, 1, -1):
             near = min(d[y + 1, x], d[y, x + 1]) + a
@@ -179,10 +179,10 @@ def _box(plane):  # type: ignore[no-untyped-def]
     height, width = plane.shape
     out, line = np.empty((height, width), np.float32), np.empty(width, np.float32)
     for y in range(height):
-        up, here = plane[abs(y - 1)], plane[y]
+        up, middle = plane[abs(y - 1)], plane[y]
         down = plane[min(y + 1, 2 * (height - 1) - (y + 1))]
         for x in range(width):
-            line[x] = (up[x] + here[x] + down[x]) / np.float32(9)
+            line[x] = (up[x] + middle[x] + down[x]) / np.float32(9)
         for x in range(1, width - 1):
             out[y, x] = line[x - 1] + line[x] + line[x + 1]
         out[y, 0] = line[0] + 2 * line[1]
@@ -192,7 +192,7 @@ def _box(plane):  # type: ignore[no-untyped-def]
 
 @compiled
 def _equalised(plane):  # type: ignore[no-untyped-def]
-    """Whole distances 0..20 spread over 0..255 so that each is as frequent as its share."""
+    """Histogram equalisation of whole distances 0..20 to 0..255."""
     count = np.zeros(32, np.int64)
     for y in range(plane.shape[0]):
         for x in range(plane.shape[1]):
@@ -201,10 +201,10 @@ def _equalised(plane):  # type: ignore[no-untyped-def]
     while count[lowest] == 0:
         lowest += 1
     others = plane.size - count[lowest]
-    table, seen = np.zeros(32, np.float32), 0
+    table, cumulative = np.zeros(32, np.float32), 0
     for v in range(lowest, 32):
-        seen += count[v] if v > lowest else 0
-        table[v] = np.floor(seen * 255.0 / others + 0.5) if others > 0 else np.float32(v)
+        cumulative += count[v] if v > lowest else 0
+        table[v] = np.floor(cumulative * 255.0 / others + 0.5) if others > 0 else np.float32(v)
     out = np.empty(plane.shape, np.float32)
     for y in range(plane.shape[0]):
         for x in range(plane.shape[1]):

@@ -89,9 +89,9 @@ def _cloud(key, size, decay, cloud):  # type: ignore[no-untyped-def]
             for x in range(0, size, step):
                 centre = cloud[y + half, x + half]
                 above, before = cloud[(y - half) & wrap, x + half], cloud[y + half, (x - half) & wrap]
-                here, down, right = cloud[y, x], cloud[(y + step) & wrap, x], cloud[y, (x + step) & wrap]
-                cloud[y, x + half] = (centre + above + here + right) / 4 + reach * (2 * uniform(key, counter) - 1)
-                cloud[y + half, x] = (centre + before + here + down) / 4 + reach * (2 * uniform(key, counter + 1) - 1)
+                corner, down, right = cloud[y, x], cloud[(y + step) & wrap, x], cloud[y, (x + step) & wrap]
+                cloud[y, x + half] = (centre + above + corner + right) / 4 + reach * (2 * uniform(key, counter) - 1)
+                cloud[y + half, x] = (centre + before + corner + down) / 4 + reach * (2 * uniform(key, counter + 1) - 1)
                 counter += 2
         step = half
         swing /= decay

@@ -1,17 +1,19 @@
-"""Drifts of feature matrices, to test under: none of them is the noise that tuning uses."""
+"""Seven drifts of feature tables, to test under: none of them is the noise that tuning uses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from driftcal.core.images import as_indices, as_step
-from driftcal.errors import InputError, NotFittedError
+from driftcal.errors import NotFittedError
 from driftcal.shifts.shift import sample_keys
-from driftcal.shifts.tabular.noise import TabularNoise, as_matrix, as_numbers, uniforms
+from driftcal.shifts.tabular.noise import TabularNoise, check_width, uniforms
+from driftcal.shifts.tabular.table import categories_of, codes_of, open_table
 from driftcal.types import AnyArray, Array, Float64
 
 #: name -> what its levels 1 to 5 do: standard deviations, factors, or shares.
@@ -24,21 +26,25 @@ DRIFTS: dict[str, tuple[float, ...]] = {
     "feature_shuffled": (0.1, 0.2, 0.3, 0.45, 0.6),
     "feature_outliers": (0.01, 0.02, 0.05, 0.1, 0.2),
 }
-#: How far off an outlier is, in standard deviations.
-_FAR = 6.0
-#: Values that are remembered of each column, to draw from.
-_REMEMBERED = 1000
+#: Distance of an outlier, in standard deviations.
+_OUTLIER_DISTANCE = 6.0
+#: At most so many values of each column are stored to draw from.
+_MAX_VALUES = 1000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FeatureDrift:
-    """One way in which feature matrices drift, in the units of the data it was fitted on.
+    """One drift of feature tables, in the units of the data it was fitted on.
 
-    ``feature_offset`` moves each column by so many standard deviations, up or down as the seed says; ``feature_spread`` and
-    ``feature_shrink`` multiply its distance from the mean; ``feature_missing`` replaces a share of the entries and ``feature_dead``
-    a share of the columns by the mean, the commonest value of a categorical one; ``feature_shuffled`` replaces a share of the
-    entries by others of their column; ``feature_outliers`` throws a share of them far off. Categorical columns keep their
-    values where numbers are moved. NaN stays. A share of a higher level holds that of a lower one.
+    ``feature_offset`` moves each column by so many standard deviations; the seed says whether up or down.
+    ``feature_spread`` and ``feature_shrink`` multiply the distance from the mean.
+    ``feature_missing`` replaces a share of the entries, and ``feature_dead`` a share of the columns, by the mean, or by the
+    most frequent value of a categorical column.
+    ``feature_shuffled`` replaces a share of the entries by others of their column.
+    ``feature_outliers`` moves a share of the entries by six standard deviations.
+
+    Categorical columns stay where numbers are moved. Missing values stay. The entries that a level changes are among those
+    that a higher level changes. A pandas data frame keeps its columns, index and dtypes, as for :class:`TabularNoise`.
 
     >>> import numpy as np
     >>> features = np.column_stack([np.arange(6.0), np.arange(6) % 2])
@@ -51,52 +57,66 @@ class FeatureDrift:
 
     name: str
     scale: Float64 | None = None
+    #: Mean of each column; for a categorical column its most frequent value, as a number or a code.
     centre: Float64 | None = None
-    #: of each column, values in order to draw from, (values, columns)
-    values: Float64 | None = None
+    #: Sorted values of each column to draw from: (values, columns), or an array per column where some are not numbers.
+    values: Float64 | tuple[Array, ...] | None = None
     levels: ClassVar[tuple[int, ...]] = tuple(range(6))
 
-    def fit(self, features: AnyArray, *, categorical: Sequence[int] = ()) -> FeatureDrift:
-        """The same drift in the units of these features."""
-        known = TabularNoise().fit(features, categorical=categorical)
-        array, centre = as_matrix(features), np.asarray(known.centre).copy()
-        places = np.linspace(0, 1, min(_REMEMBERED, len(array)))
-        values = np.empty((len(places), array.shape[1]))
-        for j in range(array.shape[1]):
-            column = as_numbers(array[:, j], j)
-            column = column[~np.isnan(column)]
-            values[:, j] = np.quantile(column, places, method="nearest") if len(column) else np.nan
-        for j, _ in known.columns:
-            found, counts = np.unique(values[:, j], return_counts=True)
-            centre[j] = found[counts.argmax()]
-        return replace(self, scale=known.scale, centre=centre, values=values)
+    def fit(self, features: AnyArray, *, categorical: Sequence[int | str] = ()) -> FeatureDrift:
+        """The same drift in the units of these features.
 
-    def __call__(self, inputs: AnyArray, level: Any, *, seed: int = 0, indices: AnyArray | None = None) -> Array:
-        """The drifted features; a new matrix of the same type (float64 for whole numbers)."""
+        `categorical` holds numbers of columns, for a data frame also names.
+        """
+        table = open_table(features)
+        noise = TabularNoise().fit(features, categorical=categorical)
+        category_values = dict(noise.columns)
+        columns, centre = [], np.asarray(noise.centre).copy()
+        for j in range(table.n_features):
+            values = category_values[j] if j in category_values else table.numbers(j)
+            columns.append(_evenly_chosen(values, table.n_samples))
+            if j in category_values:
+                numbers, counts = np.unique(_as_numbers(columns[j]), return_counts=True)
+                centre[j] = numbers[counts.argmax()]
+        are_numbers = all(column.dtype != object for column in columns)
+        drawn_from: Any = np.stack(columns, axis=1) if are_numbers else tuple(columns)
+        return replace(self, scale=noise.scale, centre=centre, values=drawn_from)
+
+    def __call__(self, inputs: AnyArray, level: Any, *, seed: int = 0, indices: AnyArray | None = None) -> Any:
+        """The drifted features: a new data frame, or a new matrix of the same type (float64 for whole numbers)."""
         step = as_step(level, self.levels, self.name)
-        if self.scale is None or self.centre is None or self.values is None:
+        if self.scale is None:
             raise NotFittedError(
-                f"the shift {self.name!r} does not know the features' scales yet. Learn them: get_shift({self.name!r}).fit(x)."
+                f"the shift {self.name!r} must be fitted on features before it is used; it is not. "
+                f"Fit it: get_shift({self.name!r}).fit(x)."
             )
-        array = as_matrix(inputs)
-        n, width = array.shape
-        if width != len(self.scale):
-            raise InputError(
-                f"inputs must have the {len(self.scale)} features the scales were learnt on; got {width}. Fit again."
-            )
-        out = np.array(array, np.float32 if array.dtype == np.float32 else np.float64)
-        if step == 0 or n == 0:
-            return out
-        keys = sample_keys(self.name, seed, as_indices(indices, n))
-        # one draw for all rows: which columns go up, which go dead
-        columns = uniforms(sample_keys(f"{self.name} columns", seed, np.zeros(1, np.int64)), 0, width)[0]
-        drifted = self._drifted(out.astype(np.float64), DRIFTS[self.name][step - 1], keys, columns)
-        return np.where(np.isnan(out), out, drifted).astype(out.dtype)
+        table = open_table(inputs)
+        check_width(table, len(self.scale))
+        x = table.to_numbers(self._categories)
+        if step == 0 or table.n_samples == 0:
+            return table.with_numbers(x, x, self._categories)
+        keys = sample_keys(self.name, seed, as_indices(indices, table.n_samples))
+        # one draw for all samples: which columns go up, which go dead
+        columns = uniforms(sample_keys(f"{self.name} columns", seed, np.zeros(1, np.int64)), 0, table.n_features)[0]
+        drifted = self._drifted(x, DRIFTS[self.name][step - 1], keys, columns)
+        return table.with_numbers(x, np.where(np.isnan(x), x, drifted), self._categories)
+
+    @cached_property
+    def _categories(self) -> dict[int, Array]:
+        if not isinstance(self.values, tuple):
+            return {}
+        return {j: categories_of(column) for j, column in enumerate(self.values) if column.dtype == object}
+
+    @cached_property
+    def _numbers_to_draw(self) -> Float64:
+        """`values` as numbers and codes, (values, columns)."""
+        if not isinstance(self.values, tuple):
+            return np.asarray(self.values)
+        return np.stack([_as_numbers(column) for column in self.values], axis=1)
 
     def _drifted(self, x: Float64, amount: float, keys: Array, columns: Float64) -> Float64:
         assert self.scale is not None
         assert self.centre is not None
-        assert self.values is not None
         kind, width = self.name.removeprefix("feature_"), x.shape[1]
         if kind == "offset":
             return x + amount * self.scale * np.where(columns < 0.5, -1.0, 1.0)
@@ -105,20 +125,20 @@ class FeatureDrift:
         if kind == "dead":
             dead = columns.argsort().argsort() < max(1, round(amount * width))
             return np.where(dead, self.centre, x)
-        drawn = uniforms(keys, 0, 2 * width)
-        hit, other = drawn[:, :width] < amount, drawn[:, width:]
+        draws = uniforms(keys, 0, 2 * width)
+        changed, second_draw = draws[:, :width] < amount, draws[:, width:]
         if kind == "missing":
-            return np.where(hit, self.centre, x)
+            return np.where(changed, self.centre, x)
         if kind == "shuffled":
-            chosen = (other * len(self.values)).astype(np.int64)
-            return np.where(hit, np.take_along_axis(self.values, chosen, axis=0), x)
-        return np.where(hit, x + _FAR * self.scale * np.where(other < 0.5, -1.0, 1.0), x)
+            chosen = (second_draw * len(self._numbers_to_draw)).astype(np.int64)
+            return np.where(changed, np.take_along_axis(self._numbers_to_draw, chosen, axis=0), x)
+        return np.where(changed, x + _OUTLIER_DISTANCE * self.scale * np.where(second_draw < 0.5, -1.0, 1.0), x)
 
     def label(self, level: float) -> str:
-        """What a level means, in words."""
+        """What a level means: a factor, standard deviations or a share."""
         step = as_step(level, self.levels, self.name)
         if step == 0:
-            return "as it is"
+            return "clean"
         amount = DRIFTS[self.name][step - 1]
         if self.name in ("feature_spread", "feature_shrink"):
             return f"×{amount:g}"
@@ -127,3 +147,19 @@ class FeatureDrift:
     def __repr__(self) -> str:
         fitted = "" if self.scale is None else f", fitted on {len(self.scale)} features"
         return f"FeatureDrift({self.name!r}{fitted})"
+
+
+def _evenly_chosen(values: Array, n_samples: int) -> Array:
+    """At most `_MAX_VALUES` of a column's values, evenly spaced in their order."""
+    quantiles = np.linspace(0, 1, min(_MAX_VALUES, n_samples))
+    numbers = _as_numbers(values)
+    numbers = numbers[~np.isnan(numbers)]
+    if not len(numbers):
+        return np.full(len(quantiles), np.nan, values.dtype if values.dtype == object else np.float64)
+    chosen = np.quantile(numbers, quantiles, method="nearest")
+    return chosen if values.dtype.kind in "iufb" else categories_of(values)[chosen.astype(np.int64)]
+
+
+def _as_numbers(values: Array) -> Float64:
+    """Numbers as they are, sorted categories as codes."""
+    return values.astype(np.float64) if values.dtype.kind in "iufb" else codes_of(values, categories_of(values))

@@ -1,9 +1,10 @@
-"""Noise for feature matrices: what Gaussian noise is to images."""
+"""Noise for feature tables: what Gaussian noise is to images."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,19 +12,31 @@ import numpy as np
 from driftcal.core.images import as_indices, as_strength
 from driftcal.errors import InputError, NotFittedError
 from driftcal.shifts.shift import sample_keys
+from driftcal.shifts.tabular.table import (
+    FeatureTable,
+    categorical_positions,
+    categories_of,
+    codes_of,
+    open_table,
+    sorted_values,
+)
 from driftcal.types import AnyArray, Array, Float64
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TabularNoise:
-    """x + sqrt(level) * scale * N(0, 1), drawn together again so that a feature keeps its mean and its variance.
+    """centre + (x - centre + sqrt(level) * scale * N(0, 1)) / sqrt(1 + level): a feature keeps its mean and variance.
 
-    Mean and scale of each feature, its standard deviation, come from the validation set. Without drawing together, noise that
-    makes a linear model guess would make its logits hundreds of times larger, and a temperature for those ruins all others.
+    Centre and scale of each feature are its mean and standard deviation on the validation set. Without the division, noise
+    that brings a linear model to chance would make its logits hundreds of times larger. The temperature for those would ruin
+    all other levels.
 
-    A categorical column, named by its index, is resampled instead: with probability level / (1 + level), the share
-    of noise in the variance of the other columns, the entry is replaced by one drawn from the validation column.
-    NaN (a missing value) stays. Constant columns stay. Nothing is clipped.
+    A categorical column is resampled: with probability level / (1 + level), the share of noise in the variance of the other
+    columns, an entry is replaced by one drawn from the validation column. Missing values and constant columns stay. Nothing
+    is clipped.
+
+    Features are a matrix or a pandas data frame. A frame keeps its columns, index and dtypes: whole numbers are rounded,
+    and columns of dtype category, object, string or bool are categorical by themselves.
 
     >>> import numpy as np
     >>> features = np.column_stack([np.arange(6.0), np.arange(6) % 2])
@@ -38,85 +51,82 @@ class TabularNoise:
 
     scale: Float64 | None = None
     centre: Float64 | None = None
+    #: (number, sorted values to draw from) of each categorical column
     columns: tuple[tuple[int, Array], ...] = ()
     name: ClassVar[str] = "tabular_noise"
     levels: ClassVar[None] = None
 
-    def fit(self, features: AnyArray, *, categorical: Sequence[int] = ()) -> TabularNoise:
-        """The same shift with scales and categories learnt from the (validation) matrix."""
-        array = as_matrix(features)
-        width = array.shape[1]
-        if len(array) == 0:
-            raise InputError("features must have at least one row to learn scales from; got none.")
-        wrong = [c for c in categorical if isinstance(c, bool) or not -width <= c < width]
-        if wrong:
-            raise InputError(
-                f"categorical must hold column numbers of {width} features; got {wrong[0]!r}. Count from 0."
-            )
-        named = sorted({int(c) % width for c in categorical})
-        scale, centre = np.zeros(width), np.zeros(width)
-        for j in range(width):
-            if j not in named:
-                values = as_numbers(array[:, j], j)
-                known = values[~np.isnan(values)]
-                if len(known) and not np.isfinite(known).all():
-                    raise InputError(f"features must be finite or NaN; column {j} holds inf. Replace it.")
-                if len(known):
-                    scale[j], centre[j] = known.std(), known.mean()
-        return TabularNoise(scale, centre, tuple((c, np.sort(array[:, c])) for c in named))
+    def fit(self, features: AnyArray, *, categorical: Sequence[int | str] = ()) -> TabularNoise:
+        """The same shift with scales and categories of these (validation) features.
 
-    def __call__(self, inputs: AnyArray, level: Any, *, seed: int = 0, indices: AnyArray | None = None) -> Array:
-        """The features with noise; a new matrix of the same type (float64 for whole numbers)."""
+        `categorical` holds numbers of columns, for a data frame also names.
+        """
+        table = open_table(features)
+        if table.n_samples == 0:
+            raise InputError("features must have at least one row to learn scales from; got none.")
+        positions = categorical_positions(table, categorical)
+        scale, centre = np.zeros(table.n_features), np.zeros(table.n_features)
+        for j in range(table.n_features):
+            if j not in positions:
+                numbers = table.numbers(j)
+                numbers = numbers[~np.isnan(numbers)]
+                if len(numbers) and not np.isfinite(numbers).all():
+                    raise InputError(
+                        f"features must be finite or NaN; column {table.column_name(j)} holds inf. Replace it."
+                    )
+                if len(numbers):
+                    scale[j], centre[j] = numbers.std(), numbers.mean()
+        return TabularNoise(scale, centre, tuple((j, sorted_values(table.values(j))) for j in positions))
+
+    def __call__(self, inputs: AnyArray, level: Any, *, seed: int = 0, indices: AnyArray | None = None) -> Any:
+        """The features with noise: a new data frame, or a new matrix of the same type (float64 for whole numbers)."""
         strength = as_strength(level, self.name)
         if self.scale is None or self.centre is None:
             raise NotFittedError(
-                "the shift 'tabular_noise' does not know the features' scales yet. "
-                "Learn them on the validation set: get_shift('tabular_noise').fit(x_val, categorical=[...])."
+                "the shift 'tabular_noise' must be fitted on features before it is used; it is not. "
+                "Fit it on the validation set: get_shift('tabular_noise').fit(x_val, categorical=[...])."
             )
-        array = as_matrix(inputs)
-        n, width = array.shape
-        if width != len(self.scale):
-            raise InputError(
-                f"inputs must have the {len(self.scale)} features the scales were learnt on; got {width}. Fit again."
-            )
-        out = array.astype(np.float64) if array.dtype.kind in "iub" else array.copy()
-        keys = sample_keys(self.name, seed, as_indices(indices, n))
-        if strength == 0 or n == 0:
-            return out
-        noise = _normals(keys, width) * (np.sqrt(strength) * self.scale)
-        for j in np.flatnonzero(self.scale):
-            away = as_numbers(array[:, j], int(j)) - self.centre[j]
-            out[:, j] = self.centre[j] + (away + noise[:, j]) / np.sqrt(1 + strength)
-        drawn = uniforms(keys, width, 2 * len(self.columns))
-        for c, (column, values) in enumerate(self.columns):
-            hit = drawn[:, 2 * c] < strength / (1 + strength)
-            out[hit, column] = values[(drawn[hit, 2 * c + 1] * len(values)).astype(np.int64)]
-        return out
+        table = open_table(inputs)
+        check_width(table, len(self.scale))
+        keys = sample_keys(self.name, seed, as_indices(indices, table.n_samples))
+        x = table.to_numbers(self._categories)
+        if strength == 0 or table.n_samples == 0:
+            return table.with_numbers(x, x, self._categories)
+        noise = _normals(keys, table.n_features) * (np.sqrt(strength) * self.scale)
+        noisy = x.copy()
+        for j in np.flatnonzero(self.scale).tolist():
+            noisy[:, j] = self.centre[j] + (x[:, j] - self.centre[j] + noise[:, j]) / np.sqrt(1 + strength)
+        draws = uniforms(keys, table.n_features, 2 * len(self._numbers_to_draw))
+        for c, (j, numbers) in enumerate(self._numbers_to_draw):
+            resampled = (draws[:, 2 * c] < strength / (1 + strength)) & ~np.isnan(x[:, j])
+            if len(numbers):
+                noisy[resampled, j] = numbers[(draws[resampled, 2 * c + 1] * len(numbers)).astype(np.int64)]
+        return table.with_numbers(x, noisy, self._categories)
+
+    @cached_property
+    def _categories(self) -> dict[int, Array]:
+        return {j: categories_of(values) for j, values in self.columns if values.dtype.kind not in "iufb"}
+
+    @cached_property
+    def _numbers_to_draw(self) -> list[tuple[int, Float64]]:
+        """`columns` as numbers and codes."""
+        return [
+            (j, codes_of(values, self._categories[j]) if j in self._categories else values.astype(np.float64))
+            for j, values in self.columns
+        ]
 
     def __repr__(self) -> str:
         if self.scale is None:
             return "TabularNoise()"
-        return f"TabularNoise({len(self.scale)} features, categorical {[c for c, _ in self.columns]})"
+        return f"TabularNoise({len(self.scale)} features, categorical {[j for j, _ in self.columns]})"
 
 
-def as_matrix(features: AnyArray) -> Array:
-    """Features as a matrix."""
-    array = np.asarray(features)
-    if array.ndim != 2:
+def check_width(table: FeatureTable, n_features: int) -> None:
+    """Refuse a table with another number of columns than a shift was fitted on."""
+    if table.n_features != n_features:
         raise InputError(
-            f"features must be a matrix (n, features); got shape {array.shape}. One row? Use features[None]."
+            f"inputs must have the {n_features} features that the shift was fitted on; got {table.n_features}. Fit again."
         )
-    return array
-
-
-def as_numbers(column: Array, j: int) -> Float64:
-    """Column j as numbers."""
-    try:
-        return column.astype(np.float64)
-    except (TypeError, ValueError):
-        raise InputError(
-            f"features must be numbers; column {j} holds {column[0]!r}. Is it a category? Name it: categorical=[{j}]."
-        ) from None
 
 
 def _normals(keys: Array, count: int) -> Float64:
@@ -124,7 +134,7 @@ def _normals(keys: Array, count: int) -> Float64:
 
     from driftcal.core.random import first_uniforms
 
-    # the middle of each of 2^53 cells, so that 0 and 1 cannot occur
+    # the middle of each of 2^53 intervals, so that 0 and 1 cannot occur
     return np.asarray(ndtri(first_uniforms(keys, count) + 2.0**-54))
 
 

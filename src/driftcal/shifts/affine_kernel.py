@@ -1,4 +1,4 @@
-"""The loop behind the affine shifts: one lookup table for all images of a batch."""
+"""The kernel of the affine shifts: one lookup table for all images of a batch."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from driftcal.shifts.corruptions.filters import compiled
 from driftcal.types import Images
 
 
-def resample(images: Images, table: tuple[Any, ...], out: Images) -> None:
-    """Fill `out` with bilinear values: where the upper left neighbour is, and the weights of the four."""
+def interpolate(images: Images, table: tuple[Any, ...], out: Images) -> None:
+    """Fill `out` with bilinear values; `table` holds the upper left neighbour and four weights of each output pixel."""
     n, _, width, channels = images.shape
-    kernel = _resample_rgb if channels == 3 else _resample_grey
+    kernel = _interpolate_rgb if channels == 3 else _interpolate_grey
     kernel(images.reshape(n, -1), width * channels, *table, out.reshape(n, -1))
 
 
 @compiled
-def _resample_grey(images, line, start, weights, out):  # type: ignore[no-untyped-def]
+def _interpolate_grey(images, line, start, weights, out):  # type: ignore[no-untyped-def]
     for i in range(images.shape[0]):
         image, target = images[i], out[i]
         for p in range(start.shape[0]):
@@ -29,7 +29,7 @@ def _resample_grey(images, line, start, weights, out):  # type: ignore[no-untype
 
 
 @compiled
-def _resample_rgb(images, line, start, weights, out):  # type: ignore[no-untyped-def]
+def _interpolate_rgb(images, line, start, weights, out):  # type: ignore[no-untyped-def]
     for i in range(images.shape[0]):
         image, target = images[i], out[i]
         for p in range(start.shape[0]):
