@@ -149,6 +149,15 @@ def test_digests_are_those_of_version_0_1(kind: str, computed: dict[str, dict[st
     assert {name: computed[kind][name] for name in stored} == stored
 
 
+def test_the_key_of_clean_samples_does_not_depend_on_the_shift() -> None:
+    model = open_model(lambda batch: batch.reshape(len(batch), -1)[:, :3] * 4 - 1, batch_size=4)
+    collector = Collector(model, driftcal.open_source((IMAGES, LABELS)), seed=7)
+    shifts = [get_shift("gaussian"), get_shift("gaussian", clip=False), get_shift("fog"), get_shift("h_mixture")]
+    assert len({collector.key(shift, 0).digest for shift in shifts}) == 1
+    assert len({collector.features_key(shift, 0, ["1"]).digest for shift in shifts}) == 1
+    assert collector.key(shifts[0], 0).shift == "none"
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
         FILE.write_text(json.dumps(digests(Path(made)), indent=1, sort_keys=True) + "\n")

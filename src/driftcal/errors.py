@@ -15,7 +15,7 @@
     │   └── NoFiniteOptimum              the optimum lies at T -> 0 or T -> infinity
     ├── WouldBeWorse (RuntimeError)      a recalibration that does not hold on held-out rows
     ├── ArtefactError (ValueError)       a file that is foreign, truncated, altered or too new
-    ├── StoreError (RuntimeError)        a store of logits that cannot be read or written
+    ├── CacheError (RuntimeError)        a cache of logits that cannot be read or written
     ├── ModelError (RuntimeError)        a model that cannot be opened or answers with the wrong thing
     ├── DataError (RuntimeError)         a data set that is missing, damaged or cannot be fetched
     ├── EngineError (RuntimeError)       workers that cannot be had
@@ -97,8 +97,8 @@ class ArtefactError(DriftcalError, ValueError):
     """A file that is not an intact driftcal artefact."""
 
 
-class StoreError(DriftcalError, RuntimeError):
-    """A store of logits that cannot be read or written."""
+class CacheError(DriftcalError, RuntimeError):
+    """A cache of logits that cannot be read or written."""
 
 
 class ModelError(DriftcalError, RuntimeError):

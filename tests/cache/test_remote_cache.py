@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from driftcal.cache import CacheKey, LogitCache
-from driftcal.errors import StoreError
+from driftcal.errors import CacheError
 from driftcal.io import paths
 
 KEY = CacheKey("m", "s", shift="gaussian", level=0.1, batch_size=4)
@@ -36,7 +36,7 @@ def test_a_remote_cache_holds_the_same_bytes(tmp_path, url):
     reopened = LogitCache(url)
     np.testing.assert_array_equal(reopened.get(KEY).logits, LOGITS)
     assert list(reopened.keys()) == [KEY]
-    assert reopened.describe() == local.describe()
+    assert reopened.metadata() == local.metadata()
     assert paths.list_folder(reopened.path / "parts") == []
 
 
@@ -53,7 +53,7 @@ def test_damaged_and_missing_remote_samples_are_computed_again(url):
     cache = LogitCache(url)
     fill(cache, [(0, 8)])
     assert LogitCache(url).missing(KEY, 20) == [(8, 20)]
-    with pytest.raises(StoreError, match=r"rows 8\.\.19 of 20"):
+    with pytest.raises(CacheError, match=r"samples 8\.\.19 of 20"):
         cache.finish(KEY, 20)
     part = paths.list_folder(cache._parts_folder(KEY))[0]
     content = bytearray(part.read_bytes())
@@ -71,10 +71,10 @@ def test_samples_are_read_by_range(tmp_path, url, where, monkeypatch):
     n_bytes = []
     read_range = paths.read_range
     monkeypatch.setattr(paths, "read_range", lambda path, a, b: n_bytes.append(b - a) or read_range(path, a, b))
-    np.testing.assert_array_equal(cache.read_rows(KEY, "logits", 3, 7), LOGITS[3:7])
-    np.testing.assert_array_equal(cache.read_rows(KEY, "labels", 18, 99), LABELS[18:])
+    np.testing.assert_array_equal(cache.read_samples(KEY, "logits", 3, 7), LOGITS[3:7])
+    np.testing.assert_array_equal(cache.read_samples(KEY, "labels", 18, 99), LABELS[18:])
     if where == "remote":
         assert 4 * 5 * 4 in n_bytes
         assert 2 * 8 in n_bytes
-    with pytest.raises(StoreError, match="Collect them first"):
-        cache.read_rows(CacheKey("m", "other"), "logits", 0, 1)
+    with pytest.raises(CacheError, match="Collect them first"):
+        cache.read_samples(CacheKey("m", "other"), "logits", 0, 1)

@@ -1,19 +1,20 @@
-"""Logits on disk or on any fsspec URL: one safetensors file per condition, named by what produced it.
+"""Stored logits, on disk or at any fsspec URL: one safetensors file per condition, named by the digest of its key.
 
 ::
 
-    store/
-      store.json                       what this folder is
-      logits/<sha256 of key>.safetensors     one finished condition
-      parts/<sha256 of key>/<start>-<stop>.safetensors     rows of one that is still being collected
+    cache/
+      store.json                                           format and version
+      logits/<sha256 of key>.safetensors                   one finished condition
+      parts/<sha256 of key>/<start>-<stop>.safetensors     samples of one that is still being computed
 
-A file is whole or absent, carries its key and a digest of its rows, and counts as missing when either does not fit. So
-a killed writer, a second process or a damaged disk cost time, never a wrong number.
+A file is complete or absent. It carries its key and a digest of its arrays, and counts as missing if either does not fit. So
+killed processes, concurrent processes and damaged disks cost time, but never give a wrong number.
 """
 
 from __future__ import annotations
 
-from driftcal.cache.key import CacheEntry, CacheKey
-from driftcal.cache.store import LogitCache
+from driftcal.cache.entry import CacheEntry
+from driftcal.cache.key import CacheKey
+from driftcal.cache.logit_cache import LogitCache
 
 __all__ = ["CacheEntry", "CacheKey", "LogitCache"]

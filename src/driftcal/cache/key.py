@@ -1,4 +1,4 @@
-"""What decides a row of logits, and the rows that were decided."""
+"""The key of stored logits: everything that decides them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from driftcal.errors import StoreError
+from driftcal.errors import CacheError
 from driftcal.io.fingerprint import canonical_json, sha256_bytes
-from driftcal.types import Array, Indices, Labels, Logits
 
 
 @dataclass(frozen=True, eq=False)
 class CacheKey:
-    """Everything that decides a row of logits. Two keys are equal when their canonical JSON is.
+    """Everything that decides the logits of one condition. Two keys are equal if their canonical JSON texts are.
 
-    `model` and `source` are fingerprints; `extra` holds whatever else changes the numbers (clipping, a suite's options).
+    Parameters
+    ----------
+    model, source
+        Fingerprints.
+    split
+        A name of the samples, if the fingerprint of the source does not tell them apart.
+    shift, level
+        The condition; clean samples have the shift ``"none"`` and the level 0.
+    seed
+        The seed of the shift.
+    batch_size
+        Samples per call of the model. Outputs of some models depend on it in the last digits.
+    extra
+        Whatever else changes the logits, such as the options of a shift.
 
     >>> CacheKey("m", "s", level=1) == CacheKey("m", "s", level=1.0)
     True
@@ -33,7 +45,7 @@ class CacheKey:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The key as plain JSON values."""
+        """The key as JSON values."""
         level = self.level if isinstance(self.level, str) else float(self.level)
         return {
             "model": str(self.model), "source": str(self.source), "split": str(self.split), "shift": str(self.shift),
@@ -47,15 +59,15 @@ class CacheKey:
 
     @property
     def canonical(self) -> str:
-        """The one JSON text of this key."""
+        """The canonical JSON text of this key."""
         try:
             return canonical_json(self.to_dict())
         except (TypeError, ValueError) as error:
-            raise StoreError(f"a key must hold plain JSON values (text, finite numbers, lists); {error}") from error
+            raise CacheError(f"a key must hold plain JSON values (text, finite numbers, lists); {error}") from error
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON: the name of the file."""
+        """SHA-256 of the canonical JSON text: the name of the file."""
         return sha256_bytes(self.canonical.encode())
 
     def __eq__(self, other: object) -> bool:
@@ -63,30 +75,3 @@ class CacheKey:
 
     def __hash__(self) -> int:
         return hash(self.canonical)
-
-
-@dataclass(frozen=True, eq=False)
-class CacheEntry:
-    """The rows of one condition; arrays are memory maps, so opening one costs nothing but its check."""
-
-    key: CacheKey
-    arrays: Mapping[str, Array]
-    digest: str
-
-    @property
-    def logits(self) -> Logits:
-        """(n, C) as the model gave them."""
-        return self.arrays["logits"]
-
-    @property
-    def labels(self) -> Labels:
-        """int64 (n,); -1 where there is no right answer among the classes."""
-        return self.arrays["labels"]
-
-    @property
-    def indices(self) -> Indices:
-        """int64 (n,): position of each sample in its data set."""
-        return self.arrays["indices"]
-
-    def __len__(self) -> int:
-        return len(self.arrays["logits"])

@@ -47,7 +47,7 @@ class StoredLogits:
         return self.shape[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        logits = self.cache.read_rows(self.key, "logits", 0, len(self))
+        logits = self.cache.read_samples(self.key, "logits", 0, len(self))
         return np.array(logits, dtype) if dtype is not None and dtype != logits.dtype else np.asarray(logits)
 
     def __getitem__(self, samples: Any) -> Array:
@@ -98,7 +98,7 @@ class StoredSamples:
         if segment.selected is not None:
             selected = segment.selected[low:high]
             first, last = int(selected.min()), int(selected.max()) + 1
-        arrays = [self.cache.read_rows(segment.key, name, first, last) for name in ("logits", "labels")]
+        arrays = [self.cache.read_samples(segment.key, name, first, last) for name in ("logits", "labels")]
         if selected is not None:
             arrays = [array[selected - first] for array in arrays]
         logits, labels = arrays
@@ -318,4 +318,4 @@ class _ConditionTask:
 
 def _condition_task(request: Any, task: _ConditionTask, report: Any) -> Any:
     name, cache, options = request
-    return named_function(name)(cache.read_rows(task.key, "logits", 0, task.n_samples), **options)
+    return named_function(name)(cache.read_samples(task.key, "logits", 0, task.n_samples), **options)

@@ -19,7 +19,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if place.name == "results.json" or (place / "results.json").is_file():
         return _run(Results.load(place))
     if (place / "store.json").is_file():
-        return {"kind": "store", "conditions": LogitCache(place).describe()}
+        return {"kind": "store", "conditions": LogitCache(place).metadata()}
     if place.is_dir():
         raise ArtefactError(
             f"{str(place)!r} must be a calibrator file, a run folder with results.json or a store with store.json; it is another folder."
