@@ -22,7 +22,7 @@ def test_demo_ends_with_a_report(away, run):
     assert ran.out.splitlines()[-1] == "out/report.html"
     assert "<html" in Path("out/report.html").read_text()
     assert "IRM" in ran.out
-    assert "gains under drift" in ran.out
+    assert "÷ TS" in ran.out
     results = Results.load("out")
     names = [info.name for info in results.calibrators]
     chosen = dict.fromkeys(

@@ -79,12 +79,10 @@ def test_nasty_class_names_and_groups(here, run):
 
 def test_markup_in_tables_is_text(capsys):
     from driftcal.cli.console import Talk
-    from driftcal.cli.tables import _add, _table
+    from driftcal.report.table import Table, to_terminal
 
-    table = _table("name", "number")
-    for name in NASTY:
-        _add(table, name, "1")
-    Talk().give({}, table, "[red]x[/red]")
+    table = Table("t", "", {"name": "name", "number": "number"}, [{"name": name, "number": 1} for name in NASTY])
+    Talk().give({}, to_terminal(table), "[red]x[/red]")
     out = capsys.readouterr().out
     for name in NASTY:
         assert printable(name) in out

@@ -38,7 +38,7 @@ def test_before_and_after_and_where_both_files_are(files, run):
     assert ran.code == 0, ran.err
     assert ran.out.strip() == "cal-2.safetensors"
     for words in (
-        "300 held-out rows",
+        "300 held-out samples",
         "before",
         "after",
         "ECE",

@@ -223,7 +223,7 @@ def test_categorical_columns_of_a_data_frame_have_names():
     frame = pandas.DataFrame(TABLE, columns=["size", "colour", "shop"])
     assert open_source((frame, [0, 1, 0, 1]), categorical=["shop", "size"]).categorical == (0, 2)
     assert open_source((frame, [0, 1, 0, 1]), categorical="shop").categorical == (2,)
-    with pytest.raises(UnknownName, match="no column 'color'; did you mean 'colour'"):
+    with pytest.raises(InputError, match=r"from 0 to 2, or names among size, colour, shop; it holds 'color'"):
         open_source((frame, [0, 1, 0, 1]), categorical=["color"])
     frame["colour"] = ["red", "blue", "red", "red"]
     with pytest.raises(ImagesError, match="Convert columns of text to numbers"):
@@ -232,9 +232,9 @@ def test_categorical_columns_of_a_data_frame_have_names():
 
 def test_wrong_categorical_columns_are_refused():
     for columns, match in (
-        ([3], "of 3 features; got 3"),
-        ([True], "got True"),
-        (["shop"], "got 'shop'"),
+        ([3], "it holds 3"),
+        ([True], "it holds True"),
+        (["shop"], "column numbers from 0 to 2; it"),
     ):
         with pytest.raises(InputError, match=match):
             from_arrays(TABLE, [0, 1, 0, 1], categorical=columns)

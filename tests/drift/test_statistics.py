@@ -28,18 +28,18 @@ def test_statistics_are_those_of_their_definitions(temperature):
         assert statistics.window_statistic(name, z, temperature) == pytest.approx(values.mean())
         mean = statistics.data_statistic(name, data, temperature)
         assert mean == pytest.approx(np.average(values, weights=weights))
-        found, correct, found_weights = statistics.statistic_and_correctness(name, data, temperature)
-        np.testing.assert_allclose(found, values, rtol=1e-12, atol=1e-14)
+        computed, correct, sample_weights = statistics.statistic_and_correctness(name, data, temperature)
+        np.testing.assert_allclose(computed, values, rtol=1e-12, atol=1e-14)
         assert correct.all()
-        np.testing.assert_array_equal(found_weights, weights)
+        np.testing.assert_array_equal(sample_weights, weights)
 
 
 def test_statistics_of_masked_tied_and_huge_logits_are_finite_and_ignore_a_constant():
     z = np.array([[0.0, 0.0, -np.inf], [1e4, -1e4, 0.0], [5.0, -np.inf, -np.inf]])
-    found = statistics.sample_statistics(z)
-    assert np.isfinite(found).all()
-    np.testing.assert_allclose(found[0], [0.5, -np.log(2), 0.0, np.log(2)], atol=1e-12)
-    np.testing.assert_allclose(statistics.sample_statistics(z + 64.0), found, rtol=1e-12, atol=1e-12)
+    computed = statistics.sample_statistics(z)
+    assert np.isfinite(computed).all()
+    np.testing.assert_allclose(computed[0], [0.5, -np.log(2), 0.0, np.log(2)], atol=1e-12)
+    np.testing.assert_allclose(statistics.sample_statistics(z + 64.0), computed, rtol=1e-12, atol=1e-12)
 
 
 def test_an_unknown_statistic_names_its_neighbours_and_names_of_0_1_are_known():

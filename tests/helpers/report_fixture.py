@@ -1,4 +1,4 @@
-"""Results as an evaluation records them, made from scikit-learn's digits: what the tests of the report draw."""
+"""Results as an evaluation records them, made from scikit-learn's digits: input of the report's tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from driftcal.calibrators import make_calibrator
 from driftcal.metrics import evaluate
-from driftcal.pipeline.results import POOLED, CalibratorInfo, ResultRow, Results, ShiftInfo
+from driftcal.pipeline.results import CLEAN_SAMPLES, POOLED, CalibratorInfo, ResultRow, Results, ShiftInfo
 from driftcal.shifts import get_shift
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -46,17 +46,17 @@ def _evaluated() -> Results:
         return model.decision_function(shifted.reshape(len(part), -1))
 
     epsilons = np.linspace(0, 1, 6) ** 2
-    ladder = [logits(validation, "gaussian", float(e)) for e in epsilons]
-    accuracies = [float((z.argmax(1) == labels[validation]).mean()) for z in ladder]
+    level_logits = [logits(validation, "gaussian", float(e)) for e in epsilons]
+    accuracies = [float((z.argmax(1) == labels[validation]).mean()) for z in level_logits]
     infos, fitted = [CalibratorInfo("base", "Base", "base", "nothing", True)], {"base": make_calibrator("base")}
-    fitted["base"].fit(ladder[0], labels[validation])
+    fitted["base"].fit(level_logits[0], labels[validation])
     for method in _METHODS:
         keeps = method in ("ts", "ets", "irm")
-        fitted[method] = make_calibrator(method).fit(ladder[0], labels[validation])
+        fitted[method] = make_calibrator(method).fit(level_logits[0], labels[validation])
         fitted[f"{method}-p"] = make_calibrator(method).fit(
-            np.concatenate(ladder), np.tile(labels[validation], len(ladder))
+            np.concatenate(level_logits), np.tile(labels[validation], len(level_logits))
         )
-        infos.append(CalibratorInfo(method, _LABELS[method], method, "clean rows", keeps))
+        infos.append(CalibratorInfo(method, _LABELS[method], method, CLEAN_SAMPLES, keeps))
         infos.append(CalibratorInfo(f"{method}-p", f"{_LABELS[method]}-P", method, "gaussian", keeps))
 
     y = labels[test]
@@ -65,18 +65,18 @@ def _evaluated() -> Results:
     for shift in _SHIFTS:
         shifted = {level: logits(test, shift, level) for level in _LEVELS}
         for info in infos:
-            found = {level: fitted[info.name].predict_log_proba(z) for level, z in shifted.items()}
+            log_probs = {level: fitted[info.name].predict_log_proba(z) for level, z in shifted.items()}
             for group, members in groups.items():
                 for level in (*_LEVELS, POOLED):
                     chosen = _LEVELS if level == POOLED else (level,)
-                    stack = np.concatenate([found[lv][members] for lv in chosen])
+                    stack = np.concatenate([log_probs[lv][members] for lv in chosen])
                     truth = np.tile(y[members], len(chosen))
                     rows.append(_row(info.name, shift, level, group, stack, truth, _DRAWS if group is None else 0))
     return Results(
         suite="affine",
         n_bins=15,
         calibrators=tuple(infos),
-        shifts=tuple(ShiftInfo(name, _LEVELS, _words(name, _LEVELS)) for name in _SHIFTS),
+        shifts=tuple(ShiftInfo(name, _LEVELS, _level_labels(name, _LEVELS)) for name in _SHIFTS),
         rows=tuple(rows),
         perturbation={
             "shift": "gaussian",
@@ -90,17 +90,17 @@ def _evaluated() -> Results:
             "notes": ["Accuracy fell steadily with the noise."],
         },
         metadata={
-            "title": "Digits under affine drift",
+            "title": "Digits under affine shifts",
             "seed": 0,
             "command": "driftcal evaluate digits.onnx irm.safetensors test.npz --suite affine --seed 0 -o run/",
             "model": {"name": "digits.onnx", "framework": "onnx", "fingerprint": "3f" * 32, "classes": 10},
             "data": {
-                "validation": {"name": "val.npz", "rows": 600, "classes": 10, "fingerprint": "a1" * 32},
-                "test": {"name": "test.npz", "rows": len(y), "classes": 10, "fingerprint": "b2" * 32},
+                "validation": {"name": "val.npz", "samples": 600, "classes": 10, "fingerprint": "a1" * 32},
+                "test": {"name": "test.npz", "samples": len(y), "classes": 10, "fingerprint": "b2" * 32},
             },
             "versions": {"driftcal": "0.1.0", "python": "3.11.9", "numpy": np.__version__},
             "method": f"{_METHODS[-1]}-p",
-            "explanation": "IRM keeps every prediction and had the lowest error over the ladder in cross-validation.",
+            "explanation": "IRM keeps every prediction and had the lowest error over the perturbation levels in cross-validation.",
             "class_names": [f"digit {k}" for k in range(10)],
         },
     )
@@ -142,7 +142,7 @@ def hostile_results() -> Results:
     )
 
 
-def _words(name: str, levels: tuple[int, ...]) -> tuple[str, ...]:
+def _level_labels(name: str, levels: tuple[int, ...]) -> tuple[str, ...]:
     forms = {"rot": "{}°", "she": "{}°", "xys": "{} px", "xsh": "{} px", "ysh": "{} px"}
     scale = 2 if name.endswith("shift") else 10
     if name.endswith("zoom"):
@@ -151,22 +151,22 @@ def _words(name: str, levels: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def _row(name: str, shift: str, level: float | str, group: str | None, log_probs: Any, y: Any, draws: int) -> ResultRow:
-    seen = evaluate(y, log_probs, intervals=draws > 0, n_resamples=max(draws, 2), classes=range(10))
-    statistics = seen.statistics
+    evaluation = evaluate(y, log_probs, intervals=draws > 0, n_resamples=max(draws, 2), classes=range(10))
+    statistics = evaluation.statistics
     return ResultRow(
         calibrator=name,
         shift=shift,
         level=level,
-        n_samples=seen.n_samples,
-        null_ece=seen.null_ece,
+        n_samples=evaluation.n_samples,
+        null_ece=evaluation.null_ece,
         confidence=statistics.confidence,
-        clipped=seen.n_clipped,
+        clipped=evaluation.n_clipped,
         bins={
             "weight": statistics.bin_weight.tolist(),
             "confidence": statistics.bin_confidence.tolist(),
             "outcome": statistics.bin_outcome.tolist(),
         },
-        intervals={k: (i.low, i.high) for k, i in seen.intervals.items() if k in _METRICS},
+        intervals={k: (i.low, i.high) for k, i in evaluation.intervals.items() if k in _METRICS},
         group=group,
-        **{k: getattr(seen, k) for k in _METRICS},
+        **{k: getattr(evaluation, k) for k in _METRICS},
     )

@@ -26,9 +26,9 @@ def artefact(scenario, tmp_path_factory):
     return path
 
 
-def command(*words, capsys):
+def command(*arguments, capsys):
     with pytest.raises(SystemExit) as end:
-        main(["monitor", *map(str, words)])
+        main(["monitor", *map(str, arguments)])
     out = capsys.readouterr()
     return end.value.code or 0, out.out, out.err
 
@@ -38,7 +38,7 @@ def command(*words, capsys):
 def test_a_stopped_service_writes_its_state(scenario, artefact, tmp_path, stop):
     logits, _ = scenario.sample(60)
     state = tmp_path / "state.safetensors"
-    words = [
+    arguments = [
         sys.executable,
         "-m",
         "driftcal",
@@ -54,7 +54,7 @@ def test_a_stopped_service_writes_its_state(scenario, artefact, tmp_path, stop):
     number = getattr(signal, stop)
     ignored = signal.signal(number, signal.SIG_DFL)  # under nohup the command ignores SIGHUP, as it should
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(words, **pipes)
+    process = subprocess.Popen(arguments, **pipes)
     signal.signal(number, ignored)
     with process:
         process.stdin.write(data)
@@ -128,30 +128,30 @@ def test_a_state_continues_with_its_own_settings(scenario, artefact, tmp_path, c
     np.savez(tmp_path / "p.npz", probabilities=p, time=np.full(60, "2026-01-01", "datetime64[D]"))
     assert command(*continued, "--window-size", "60m", capsys=capsys)[0] == 0
     assert Monitor.load(state, artefact).n_samples == 60
-    for words in (("--score-type", "logits"), ("--window-size", "500"), ("--low-confidence", "0.3"), ("--estimator", "atc"), ("--false-alarm-rate", "0.1")):  # fmt: skip
-        code, _, err = command(*continued, *words, capsys=capsys)
+    for arguments in (("--score-type", "logits"), ("--window-size", "500"), ("--low-confidence", "0.3"), ("--estimator", "atc"), ("--false-alarm-rate", "0.1")):  # fmt: skip
+        code, _, err = command(*continued, *arguments, capsys=capsys)
         assert code == 2
-        assert words[0] in err
+        assert arguments[0] in err
         assert "must be that of the state" in err
     assert Monitor.load(state, artefact).n_samples == 60
 
 
 def test_a_count_of_samples_does_not_continue_as_time(scenario, artefact, tmp_path, capsys):
     np.save(tmp_path / "samples.npy", scenario.sample(60)[0])
-    words = (artefact, tmp_path / "samples.npy", "--state", tmp_path / "state.safetensors", "-q")
-    assert command(*words, "--window-size", "60", capsys=capsys)[0] == 0
-    code, _, err = command(*words, "--window-size", "60s", capsys=capsys)
+    arguments = (artefact, tmp_path / "samples.npy", "--state", tmp_path / "state.safetensors", "-q")
+    assert command(*arguments, "--window-size", "60", capsys=capsys)[0] == 0
+    code, _, err = command(*arguments, "--window-size", "60s", capsys=capsys)
     assert code == 2
     assert "must be that of the state, 60 samples; it is 60s" in err
 
 
 def test_a_missing_file_is_reported_before_the_first_is_read(scenario, artefact, tmp_path, capsys):
-    np.save(tmp_path / "there.npy", scenario.sample(60)[0])
+    np.save(tmp_path / "first.npy", scenario.sample(60)[0])
     state = tmp_path / "state.safetensors"
-    for wrong, fact in ((tmp_path / "nothere.npz", "there is no such file"), (tmp_path, "it is a folder")):
-        code, out, err = command(artefact, tmp_path / "there.npy", wrong, "--state", state, capsys=capsys)
+    for path, fact in ((tmp_path / "missing.npz", "there is no such file"), (tmp_path, "it is a folder")):
+        code, out, err = command(artefact, tmp_path / "first.npy", path, "--state", state, capsys=capsys)
         assert (code, out, err.count("\n")) == (1, "", 1)
-        assert f"{wrong} must be a file of samples; {fact}" in err
+        assert f"{path} must be a file of samples; {fact}" in err
         assert not state.exists()
 
 
@@ -165,8 +165,8 @@ def test_timeline_and_prometheus_name_the_classes(scenario, artefact, tmp_path, 
 
 
 def test_labels_may_be_missing_in_a_csv_file(scenario, artefact, tmp_path, capsys):
-    rows = "z0,z1,z2,label,id\n1,2,3,2.0,a\n1,2,3,,b\n1,2,3,eel,c\n"
-    (tmp_path / "samples.csv").write_text(rows)
+    text = "z0,z1,z2,label,id\n1,2,3,2.0,a\n1,2,3,,b\n1,2,3,eel,c\n"
+    (tmp_path / "samples.csv").write_text(text)
     _, out, _ = command(artefact, tmp_path / "samples.csv", "--json", capsys=capsys)
     summary = json.loads(out.splitlines()[-1])["summary"]
     assert (summary["labelled"]["n_samples"], summary["labelled"]["accuracy"], summary["rejected"]) == (2, 1.0, {})

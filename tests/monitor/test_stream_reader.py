@@ -35,8 +35,8 @@ def lines(*objects):
 
 def test_lines_are_samples(scenario):
     logits, y = scenario.sample(1200)
-    rows = [{"logits": row.tolist(), "label": int(label)} for row, label in zip(logits, y, strict=True)]
-    monitor, windows = monitor_stream(scenario, lines(*rows), window_size=500)
+    samples = [{"logits": row.tolist(), "label": int(label)} for row, label in zip(logits, y, strict=True)]
+    monitor, windows = monitor_stream(scenario, lines(*samples), window_size=500)
     plain = scenario.monitor(window_size=500)
     plain.update(logits, y=y)
     assert [w.to_dict() for w in windows] == [w.to_dict() for w in plain.windows()]
@@ -129,9 +129,9 @@ def test_a_line_at_the_limit(scenario):
     assert list(lines_of(io.BytesIO(b"x" * 200_000), max_line=1000)) == [None]
 
 
-def command(*words, capsys):
+def command(*arguments, capsys):
     with pytest.raises(SystemExit) as end:
-        main(["monitor", *map(str, words)])
+        main(["monitor", *map(str, arguments)])
     out = capsys.readouterr()
     return end.value.code or 0, out.out, out.err
 
@@ -141,22 +141,22 @@ def test_command_on_files(scenario, artefact, tmp_path, capsys):
     np.savez(tmp_path / "a.npz", logits=logits, y=y)
     np.save(tmp_path / "b.npy", logits)
     header = "z0,z1,z2,label,id\n"
-    rows = "".join(
+    body = "".join(
         f"{a!r},{b!r},{c!r},{label},{i}\n" for i, ((a, b, c), label) in enumerate(zip(logits.tolist(), y, strict=True))
     )
-    (tmp_path / "c.csv").write_text(header + rows + "1,2\n" + "x,y,z,0,q\n")
+    (tmp_path / "c.csv").write_text(header + body + "1,2\n" + "x,y,z,0,q\n")
     (tmp_path / "d.jsonl").write_bytes(lines({"logits": logits.tolist(), "label": y.tolist()}))
-    found = {}
+    printed = {}
     for name in ("a.npz", "b.npy", "c.csv", "d.jsonl"):
         code, out, err = command(artefact, tmp_path / name, "--json", "--quiet", capsys=capsys)
         assert (code, err) == (0, "")
-        found[name] = [json.loads(line) for line in out.splitlines()]
-    assert found["a.npz"] == found["d.jsonl"]
-    assert found["c.csv"][:2] == found["a.npz"][:2]
-    assert found["c.csv"][-1]["summary"]["rejected"] == {"not numbers": 1, "wrong number of columns": 1}
-    assert [w["state"] for w in found["b.npy"][:-1]] == ["drifting", "drifting"]
-    assert found["b.npy"][0]["labelled"] is None
-    assert found["a.npz"][0]["labelled"]["n_samples"] == 500
+        printed[name] = [json.loads(line) for line in out.splitlines()]
+    assert printed["a.npz"] == printed["d.jsonl"]
+    assert printed["c.csv"][:2] == printed["a.npz"][:2]
+    assert printed["c.csv"][-1]["summary"]["rejected"] == {"not numbers": 1, "wrong number of columns": 1}
+    assert [w["state"] for w in printed["b.npy"][:-1]] == ["drifting", "drifting"]
+    assert printed["b.npy"][0]["labelled"] is None
+    assert printed["a.npz"][0]["labelled"]["n_samples"] == 500
 
 
 def test_command_state_report_and_prometheus(scenario, artefact, tmp_path, capsys):
@@ -189,7 +189,7 @@ def test_command_state_report_and_prometheus(scenario, artefact, tmp_path, capsy
 def test_command_reads_a_pipe_with_bad_lines(scenario, artefact):
     logits, _ = scenario.sample(100)
     data = lines(*({"logits": row.tolist()} for row in logits)) + b'\xff{"half'
-    words = [
+    arguments = [
         sys.executable,
         "-c",
         "from driftcal.cli import main; main()",
@@ -198,7 +198,7 @@ def test_command_reads_a_pipe_with_bad_lines(scenario, artefact):
         "--json",
         "--quiet",
     ]
-    ran = subprocess.run(words, input=data, capture_output=True, timeout=120, check=False)
+    ran = subprocess.run(arguments, input=data, capture_output=True, timeout=120, check=False)
     assert ran.returncode == 0
     assert ran.stderr == b""
     window, summary = map(json.loads, ran.stdout.splitlines())
@@ -259,14 +259,14 @@ def test_a_window_of_time_ends_with_its_time_however_many_samples_it_holds(scena
 
 def test_windows_of_time_need_times(scenario, artefact, tmp_path, capsys):
     logits, _ = scenario.sample(60)
-    np.savez(tmp_path / "rows.npz", logits=logits)
-    _, out, _ = command(artefact, tmp_path / "rows.npz", "--window-size", "1h", "--json", capsys=capsys)
+    np.savez(tmp_path / "samples.npz", logits=logits)
+    _, out, _ = command(artefact, tmp_path / "samples.npz", "--window-size", "1h", "--json", capsys=capsys)
     reported = [json.loads(line) for line in out.splitlines()]
     assert len(reported) == 1
     assert reported[0]["summary"]["rejected"] == {"no time": 60}
-    words = [sys.executable, "-m", "driftcal", "monitor", str(artefact), "--window-size", "10d", "--json"]
+    arguments = [sys.executable, "-m", "driftcal", "monitor", str(artefact), "--window-size", "10d", "--json"]
     data = lines(*[{"logits": row.tolist()} for row in logits])
-    found = subprocess.run(words, input=data, capture_output=True, check=True).stdout.splitlines()
+    output = subprocess.run(arguments, input=data, capture_output=True, check=True).stdout.splitlines()
     # read in the same moment: one window, or two if ten days were just over
-    assert sum(json.loads(line)["n_samples"] for line in found[:-1]) == 60
-    assert json.loads(found[0])["begin"] > 1e9
+    assert sum(json.loads(line)["n_samples"] for line in output[:-1]) == 60
+    assert json.loads(output[0])["begin"] > 1e9

@@ -30,8 +30,8 @@ MISSING = (
 
 def executable(*names: str) -> str:
     for name in names:
-        if found := shutil.which(name):
-            return found
+        if path := shutil.which(name):
+            return path
     pytest.fail(MISSING.format(" or ".join(names)), pytrace=False)
 
 

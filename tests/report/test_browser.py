@@ -46,20 +46,24 @@ def test_opens_without_error_request_or_sideways_scrolling(visit, name, width):
 def test_headline_and_table_show_the_recorded_numbers(visit):
     browser = visit("plain")
     summary = {line.calibrator: line for line in digits_results().summary()}
-    assert f"{summary['irm-p'].mean_ece:.2f}" in find(browser, "h1").text
+    ratios = {line.calibrator: line for line in digits_results().ratios()}
+    assert f"{ratios['irm-p'].under_shift_to_ts:.2f} × that of temperature scaling" in find(browser, "h1").text
     rows = [[cell.text for cell in row.find_elements(By.TAG_NAME, "td")] for row in find(browser, "#summary tbody").find_elements(By.TAG_NAME, "tr")]  # fmt: skip
     assert len(rows) == 5
     shown = {row[0].splitlines()[0]: row for row in rows}
     assert f"{summary['base'].mean_ece:.3f}" in shown["Base"][2]
-    assert "floor" in shown["Base"][1]
+    assert "null ECE" in shown["Base"][1]
+    assert shown["Base"][4] == f"{ratios['base'].in_domain_to_ts:.2f}"
+    assert shown["Base"][5] == f"{ratios['base'].under_shift_to_ts:.2f}"
+    assert "per-sample" in shown["TS"][0]
     assert "[" in shown["Base"][1]
 
 
 def test_table_sorts_by_click_and_by_key(visit):
     browser = visit("plain")
 
-    def column(place: int) -> list[float]:
-        cells = browser.find_elements(By.CSS_SELECTOR, f"#summary tbody td:nth-child({place}) > span")
+    def column(position: int) -> list[float]:
+        cells = browser.find_elements(By.CSS_SELECTOR, f"#summary tbody td:nth-child({position}) > span")
         return [float(cell.text.split()[0]) for cell in cells]
 
     assert column(3) == sorted(column(3))
@@ -72,20 +76,20 @@ def test_table_sorts_by_click_and_by_key(visit):
 
 def test_selectors_change_the_charts(visit):
     browser = visit("plain")
-    seen = set()
+    captions = set()
     for metric in ("ece", "accuracy", "confidence", "entropy", "nll", "brier", "calibration_gap"):
         Select(find(browser, "#metric")).select_by_value(metric)
-        seen.add((find(browser, "#lines figcaption").text, find(browser, "#bars figcaption").text))
-    assert len(seen) == 7
+        captions.add((find(browser, "#lines figcaption").text, find(browser, "#bars figcaption").text))
+    assert len(captions) == 7
     Select(find(browser, "#shift")).select_by_visible_text("xyzoom")
     assert "xyzoom" in find(browser, "#lines figcaption").text
     assert "×0.5" in texts(browser, "#lines svg text")
     lines = len(browser.find_elements(By.CSS_SELECTOR, "#lines path.curve"))
-    browser.find_elements(By.CSS_SELECTOR, "#chips input")[1].click()
+    browser.find_elements(By.CSS_SELECTOR, "#chips input")[2].click()  # TS-P
     assert len(browser.find_elements(By.CSS_SELECTOR, "#lines path.curve")) == lines + 1
     assert len(browser.find_elements(By.CSS_SELECTOR, "#histograms figure")) == lines + 1
-    for place in range(5):
-        box = browser.find_elements(By.CSS_SELECTOR, "#chips input")[place]
+    for position in range(5):
+        box = browser.find_elements(By.CSS_SELECTOR, "#chips input")[position]
         if box.is_selected():
             box.click()
     assert not find(browser, "#lines").is_displayed()
@@ -99,7 +103,7 @@ def test_reliability_follows_calibrator_shift_and_level(visit):
     Select(find(browser, "#shift-one")).select_by_visible_text("rot_right")
     Select(find(browser, "#level")).select_by_visible_text("90°")
     row = digits_results().row("ts", "rot_right", 9)
-    caption = find(browser, "#drifted figcaption").text
+    caption = find(browser, "#shifted figcaption").text
     assert "rot_right, 90°: TS" in caption
     assert f"ECE {row.ece:.3f}" in caption
     assert "over-confident" in caption
@@ -118,9 +122,9 @@ def test_hovering_shows_values_with_intervals(visit):
     assert f"{row.ece:.3f}" in tip
     assert f"[{low:.3f}, {high:.3f}]" in tip
     assert "xyshift" in hover(browser, "#bars svg", 0.5, 0.45)
-    assert "said" in hover(browser, "#drifted svg", 0.9)
-    assert "share of rows" in hover(browser, "#histograms svg", 0.9)
-    assert "target" in hover(browser, "#ladder-chart svg", 0.5)
+    assert "accuracy" in hover(browser, "#shifted svg", 0.9)
+    assert "share of samples" in hover(browser, "#histograms svg", 0.9)
+    assert "target" in hover(browser, "#tuning-chart svg", 0.5)
     assert "in domain" in hover(browser, "#trade svg", 0.1, 0.1)
 
 
@@ -136,8 +140,8 @@ def test_a_tap_shows_values_too(visit):
 
 def test_everything_is_reached_and_read_by_keyboard(visit):
     browser = visit("plain")
-    charts = {f"{name} svg" for name in ("trade", "lines", "bars", "clean", "drifted", "ladder-chart")}
-    wanted = charts | {"theme", "shift", "metric", "calibrator", "shift-one", "level", "copy"}
+    charts = {f"{name} svg" for name in ("trade", "lines", "bars", "clean", "shifted", "tuning-chart")}
+    expected = charts | {"theme", "shift", "metric", "calibrator", "shift-one", "level", "copy"}
     reached = set()
     for _ in range(120):
         ActionChains(browser).send_keys(Keys.TAB).perform()
@@ -155,9 +159,9 @@ def test_everything_is_reached_and_read_by_keyboard(visit):
             assert hidden_text(browser, "#lines [aria-live]") != spoken
             element.send_keys(Keys.ESCAPE)
             assert not find(browser, "#lines .tip").is_displayed()
-        if wanted <= reached:
+        if expected <= reached:
             break
-    assert wanted <= reached
+    assert expected <= reached
 
 
 def test_every_chart_has_a_label_and_a_table(visit):
@@ -190,12 +194,12 @@ def test_groups_can_be_chosen(visit):
 def test_hostile_names_are_text_everywhere(visit):
     browser = visit("hostile")
     assert not browser.find_elements(By.CSS_SELECTOR, "img, main b, main script")
-    for selector in ("#summary", "#chips", "#shift", "#group", "#calibrator", "#ladder-lead"):
+    for selector in ("#summary", "#chips", "#shift", "#group", "#calibrator", "#tuning-lead"):
         assert HOSTILE in hidden_text(browser, selector) or BREAKOUT in hidden_text(browser, selector), selector
     assert HOSTILE in hidden_text(browser, "#provenance")
     assert HOSTILE in browser.title
-    for place in range(len(browser.find_elements(By.CSS_SELECTOR, "#group option"))):
-        Select(find(browser, "#group")).select_by_index(place)
+    for position in range(len(browser.find_elements(By.CSS_SELECTOR, "#group option"))):
+        Select(find(browser, "#group")).select_by_index(position)
     assert HOSTILE in hover(browser, "#lines svg", 0.98)
     assert browser.execute_script("return document.querySelectorAll('script').length") == 2
 
@@ -204,10 +208,10 @@ def test_policy_blocks_what_might_be_smuggled_in(browser, pages):
     browser.get(pages["plain"].as_uri())
     blocked = browser.execute_async_script(
         """
-        const done = arguments[0], seen = [];
+        const done = arguments[0], violations = [];
         addEventListener("securitypolicyviolation", event => {
-          seen.push(event.effectiveDirective);
-          if (seen.length === 3) done(seen.sort());
+          violations.push(event.effectiveDirective);
+          if (violations.length === 3) done(violations.sort());
         });
         const image = document.createElement("img"), script = document.createElement("script");
         image.src = "https://127.0.0.1:9/pixel.png";

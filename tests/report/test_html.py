@@ -1,4 +1,4 @@
-"""The report without a browser: nothing escapes its quotes, nothing is lost, the same results give the same bytes."""
+"""The report without a browser: names are text, no number is lost, the same results give the same bytes."""
 
 import base64
 import hashlib
@@ -15,12 +15,11 @@ from report_fixture import BREAKOUT, HOSTILE, digits_results, hostile_results
 
 import driftcal
 from driftcal.errors import ArtefactError
-from driftcal.pipeline.results import METRICS, POOLED, Results
+from driftcal.pipeline.results import METRICS, Results
 from driftcal.report import write_html
 from driftcal.report.html import json_block, to_html
-from driftcal.report.numbers import find_featured, find_twin, lines_of, page_data
+from driftcal.report.page_data import page_data
 from driftcal.report.table import escape_html
-from driftcal.report.text import GLOSSARY, tell
 
 ASSETS = resources.files("driftcal.report") / "assets"
 SCRIPTS = ("charts.js", "page.js")
@@ -56,11 +55,11 @@ def data_of(page: str) -> dict:
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
 
 
-# ---- one file, sealed ----
+# ---- one file that loads nothing ----
 
 
 @given(st.recursive(st.text() | st.sampled_from([HOSTILE, BREAKOUT, "]]>", "\u2028\u2029", "<!--<script>"]), st.lists))
-def test_json_block_comes_back_and_cannot_end_its_element(value):
+def test_a_json_block_can_be_read_back_and_cannot_end_its_element(value):
     block = json_block(value)
     assert json.loads(block) == value
     assert not set("<>&\u2028\u2029") & set(block)
@@ -161,9 +160,9 @@ def test_page_holds_every_number_of_the_results():
             assert short["i"][str(METRICS.index(metric))] == pytest.approx(pair, rel=1e-5)
 
 
-def test_a_great_many_groups_leave_the_page_light(monkeypatch):
+def test_rows_of_many_groups_come_without_bins(monkeypatch):
     results = digits_results(grouped=True)
-    monkeypatch.setattr("driftcal.report.numbers._MOST_ROWS", 100)
+    monkeypatch.setattr("driftcal.report.page_data._MAX_ROWS", 100)
     for short, row in zip(page_data(results)["rows"], results.rows, strict=True):
         assert bool(short["b"]) == (row.group is None)
 
@@ -176,7 +175,7 @@ def test_what_is_missing_is_left_out():
     page = Page(to_html(bare)).all_text()
     assert "None" not in page
     assert "Seed" not in page
-    assert "Beyond chance" not in page
+    assert "do not overlap" not in page
     for about in ({"model": None, "data": {"test": None}, "versions": {}}, {"model": "net.onnx", "seed": 0}):
         assert "None" not in Page(to_html(replace(bare, metadata=about))).all_text()
     empty = replace(bare, rows=(), calibrators=(), shifts=())
@@ -184,80 +183,9 @@ def test_what_is_missing_is_left_out():
 
 
 def test_calibrators_differ_in_more_than_colour():
-    looks = [(c["colour"], c["style"]) for c in page_data(digits_results())["calibrators"]]
-    assert len(set(looks)) == len(looks)
+    styles = [(c["colour"], c["style"]) for c in page_data(digits_results())["calibrators"]]
+    assert len(set(styles)) == len(styles)
     assert page_data(digits_results())["calibrators"][0]["colour"] == 0
-
-
-def test_featured_is_what_was_chosen_else_the_best_under_drift():
-    lines = lines_of(digits_results())
-    assert find_featured(lines, "ts").info.name == "ts-p"
-    assert find_featured(lines, "TS-P").info.name == "ts-p"
-    best = min((line for line in lines if line.info.name.endswith("-p")), key=lambda line: line.summary.mean_ece)
-    assert find_featured(lines) is best
-    assert find_featured(lines, "unheard of") is best
-    assert find_twin(lines, best).info.name == best.info.name.removesuffix("-p")
-
-
-# ---- the words ----
-
-
-def with_ece(results: Results, values: dict[str, tuple[float, float]]) -> Results:
-    """The results with other ECEs (in domain, under drift) for some calibrators."""
-
-    def changed(row):
-        if row.calibrator not in values:
-            return row
-        ece = values[row.calibrator][row.level == POOLED]
-        return replace(row, ece=ece, intervals={"ece": (ece - 0.01, ece + 0.01)})
-
-    return replace(results, rows=tuple(map(changed, results.rows)), metadata={"method": "irm-p"})
-
-
-@pytest.mark.parametrize(
-    ("base", "plain", "tuned", "says"),
-    [
-        (
-            (0.02, 0.21),
-            (0.01, 0.15),
-            (0.03, 0.05),
-            "Under drift, IRM-P states confidence that is off by 0.05 on average; without calibration it is 0.21. "
-            "The price in domain: 0.03 instead of 0.01 with IRM.",
-        ),
-        ((0.02, 0.21), (0.04, 0.15), (0.03, 0.05), "In domain it is better too: 0.03 instead of 0.04 with IRM."),
-        ((0.02, 0.21), (0.03, 0.15), (0.03, 0.05), "In domain it costs nothing: 0.030, as with IRM."),
-        ((0.02, 0.05), (0.01, 0.15), (0.03, 0.21), "does not help: its confidence is off by 0.21 on average"),
-        ((0.02, 0.21), (0.01, 0.21), (0.03, 0.21), "changes nothing that shows"),
-    ],
-)
-def test_headline_is_honest(base, plain, tuned, says):
-    story = tell(with_ece(digits_results(), {"base": base, "irm": plain, "irm-p": tuned}))
-    assert says in story.headline
-    worse = tuned[1] > base[1]
-    same = tuned[1] == base[1]
-    assert f"better on {0 if worse or same else 3} of 3 shifts and worse on {3 if worse else 0}." in " ".join(
-        story.notes
-    )
-    assert [line.info.name for line in story.cards] == ["base", "irm", "irm-p"]
-
-
-def test_a_gain_within_chance_is_not_sold_as_one():
-    results = with_ece(digits_results(), {"base": (0.02, 0.21), "irm": (0.01, 0.2), "irm-p": (0.03, 0.2)})
-    assert "not beyond chance" in tell(results).headline
-
-
-def test_headline_without_a_base_or_with_nothing_else():
-    results = digits_results()
-    only = replace(results, calibrators=results.calibrators[:1])
-    assert tell(only).headline.startswith("Under drift, without calibration, the model states confidence")
-    assert (
-        "IRM-P states confidence that is off by" in tell(replace(results, calibrators=results.calibrators[1:])).headline
-    )
-    assert tell(only).cards[0].info.name == "base"
-
-
-def test_every_term_of_the_page_is_in_the_glossary():
-    assert {"ECE", "Floor", "NLL", "Brier", "-P", "Entropy", "Interval"} <= set(GLOSSARY)
 
 
 # ---- colours ----
@@ -283,9 +211,9 @@ def test_colours_have_the_contrast_that_wcag_aa_asks_for():
             for name, value in re.findall(r"--(\w+): (#[0-9a-f]+)", block)
         }
         for ground in ("ground", "surface", "sunken"):
-            for ink in ("ink", "soft"):
-                assert contrast(colour[ink], colour[ground]) >= 4.5, (ink, ground)
+            for foreground in ("text", "soft"):
+                assert contrast(colour[foreground], colour[ground]) >= 4.5, (foreground, ground)
         assert contrast(colour["accent"], colour["surface"]) >= 4.5
-        assert contrast(colour["ink"], colour["mark"]) >= 4.5
+        assert contrast(colour["text"], colour["mark"]) >= 4.5
         for name in ("edge", "over", "under", *(f"s{i}" for i in range(9))):
             assert contrast(colour[name], colour["surface"]) >= 3, name

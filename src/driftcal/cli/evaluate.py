@@ -79,9 +79,10 @@ def evaluate(
         --validation val.npz --compare ts,ets,ir
     """
     from driftcal.calibrators import PAPER_CALIBRATORS
-    from driftcal.cli.tables import plan_lines, summary_table, summary_title
+    from driftcal.cli.tables import plan_lines, summary_table
     from driftcal.pipeline.plan import EvaluationRun
-    from driftcal.report.text import tell
+    from driftcal.report.headline import report_text
+    from driftcal.report.result_tables import headline_title
 
     talk = Talk(as_json, quiet)
     if compare and validation is None:
@@ -102,7 +103,7 @@ def evaluate(
         return
     with options.engine_of(engine_options) as engine, talk.progress("evaluate", plan.inputs) as bar:
         results = run.run(on_progress=bar, about={"command": context.obj}, engine=engine)
-    path, headline = results.save(output), tell(results).headline
+    path, headline = results.save(output), report_text(results).headline
     talk.give(
         {
             "results": str(path),
@@ -112,7 +113,7 @@ def evaluate(
         },
         Prose(headline),
         "",
-        summary_title(results),
+        headline_title(results),
         summary_table(results),
         str(path),
     )

@@ -28,7 +28,7 @@ def inspect(
       driftcal inspect run
       driftcal inspect run/store --json
     """
-    from driftcal.cli.tables import ladder_table
+    from driftcal.cli.tables import levels_table
     from driftcal.pipeline.inspect_file import describe, lines_of
 
     talk = Talk(as_json, quiet)
@@ -37,4 +37,4 @@ def inspect(
         talk.give({"kind": found["kind"], "path": str(path)}, f"{path}: {found['kind']}")
         return
     ladder = found.get("ladder")
-    talk.give(found, *lines_of(found), *([ladder_table(ladder)] if ladder else []))
+    talk.give(found, *lines_of(found), *([levels_table(ladder)] if ladder else []))

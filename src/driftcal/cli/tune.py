@@ -103,7 +103,7 @@ def tune(
       driftcal tune nets.resnet:make photos/ --weights w.safetensors --size 224 \\
         --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225 --dry-run
     """
-    from driftcal.cli.tables import ladder_table, plan_lines
+    from driftcal.cli.tables import levels_table, plan_lines
     from driftcal.data import open_source
     from driftcal.models import open_model
     from driftcal.pipeline.plan import TuningRun
@@ -130,7 +130,7 @@ def tune(
         tuned = run.run(on_progress=bar, engine=engine)
     path = tuned.save(output)
     if tuned.ladder is not None:
-        talk.show(ladder_table(tuned.ladder))
+        talk.show(levels_table(tuned.ladder))
     talk.say(tuned.explanation or f"{tuned.method.upper()} was tuned.")
     talk.give(
         {

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.errors import InputError, LogitsError, ProbabilitiesError, UnknownName, WeightsError
+from driftcal.errors import InputError, LogitsError, ProbabilitiesError, WeightsError
 from driftcal.types import AnyArray, Array, Logits, LogProbs, Probs, Weights
 
 #: How far from 1 the probabilities of a sample may sum: a softmax in float16 over 1,000 classes is off by up to this much.
@@ -238,18 +238,23 @@ def check_columns(
         )
 
 
-def column_index(column: Any, n_columns: int, names: Sequence[Any] | None = None) -> int:
-    """The number of a categorical column, which is a number (negative from the end) or, in a data frame, one of `names`.
+def column_indices(
+    columns: Sequence[int | str], n_columns: int, names: Sequence[str] | None = None, argument: str = "categorical"
+) -> tuple[int, ...]:
+    """The numbers of `columns` of a feature matrix, sorted; each is a number, negative from the end, or one of `names`.
 
-    >>> column_index(-1, 4), column_index("colour", 4, ["size", "colour", "weight", "shop"])
-    (3, 1)
+    >>> column_indices(["colour", -1], 4, ["size", "colour", "weight", "shop"])
+    (1, 3)
     """
-    if isinstance(column, str) and names is not None:
-        if column not in names:
-            raise UnknownName.of("column", column, map(str, names))
-        return list(names).index(column)
-    is_number = isinstance(column, int | np.integer) and not isinstance(column, bool)
-    if not is_number or not -n_columns <= column < n_columns:
-        way_out = "Count from 0." if names is None else "Count from 0, or use the names of columns."
-        raise InputError(f"categorical must hold column numbers of {n_columns} features; got {column!r}. {way_out}")
-    return int(column) % n_columns
+    allowed = f"column numbers from 0 to {n_columns - 1}" + (
+        f", or names among {', '.join(names[:10])}" if names else ""
+    )
+    indices = set()
+    for column in columns:
+        if isinstance(column, str) and names and column in names:
+            indices.add(list(names).index(column))
+        elif isinstance(column, int | np.integer) and not isinstance(column, bool) and -n_columns <= column < n_columns:
+            indices.add(int(column) % n_columns)
+        else:
+            raise InputError(f"{argument} must hold {allowed}; it holds {column!r}. Correct or remove it.")
+    return tuple(sorted(indices))

@@ -8,7 +8,7 @@ import numpy as np
 
 from driftcal.core.images import check_pixels
 from driftcal.core.labels import columns_and_names
-from driftcal.core.validation import as_array
+from driftcal.core.validation import as_array, column_names
 from driftcal.data.source import Source
 from driftcal.errors import ImagesError, LabelsError
 from driftcal.io.fingerprint import fingerprint
@@ -71,7 +71,7 @@ def from_arrays(
         content=lambda: fingerprint({"inputs": inputs}),
         all_groups=None if groups is None else as_array(groups, "groups"),
     )
-    return source.with_categorical(categorical, list(x.columns) if hasattr(x, "columns") else None)
+    return source.with_categorical(categorical, column_names(x))
 
 
 def _as_inputs(x: Array) -> Array:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driftcal.core.labels import NO_CLASS
-from driftcal.core.validation import column_index
+from driftcal.core.validation import column_indices
 from driftcal.errors import DataError, InputError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.types import Array, Indices, Labels
@@ -212,7 +212,7 @@ class Source:
         all_groups[self.indices] = values
         return replace(self, all_groups=all_groups)
 
-    def with_categorical(self, columns: Sequence[int | str], names: Sequence[Any] | None = None) -> Source:
+    def with_categorical(self, columns: Sequence[int | str], names: Sequence[str] | None = None) -> Source:
         """The same samples with `columns` of their features as categories; `names` are the names of all columns, if any.
 
         >>> source = Source("mine", lambda indices: np.zeros((len(indices), 3)), [0, 1], ("a", "b"), content=lambda: "")
@@ -226,8 +226,7 @@ class Source:
             raise InputError(
                 f"categorical needs features (n, columns); {self.name} holds images of shape {self.input_shape}. Leave it out."
             )
-        indices = {column_index(column, self.input_shape[0], names) for column in columns}
-        return replace(self, categorical=tuple(sorted(indices)))
+        return replace(self, categorical=column_indices(columns, self.input_shape[0], names))
 
     @property
     def has_class_names(self) -> bool:

@@ -14,6 +14,7 @@ from driftcal.errors import InputError, UnknownName
 from driftcal.pipeline.calibrated_model import CalibratedModel, as_source, as_store
 from driftcal.pipeline.collect import Collector, OnProgress
 from driftcal.pipeline.evaluate import Candidate
+from driftcal.pipeline.results import CLEAN_SAMPLES
 from driftcal.pipeline.tune import fit_on_levels, fit_or_identity, shift_for
 from driftcal.shifts.shift import Shift
 from driftcal.types import AnyArray
@@ -59,7 +60,7 @@ def compare_methods(
             found |= {name: candidate for name, candidate in own.items() if candidate.method == method}
             continue
         calibrator, words = fit_or_identity(method, *clean, t_max)
-        found[method] = Candidate(method, method, calibrator, "clean rows", [words] if words else [])
+        found[method] = Candidate(method, method, calibrator, CLEAN_SAMPLES, [words] if words else [])
         if tuned.ladder is not None:
             name = f"{method}-p"
             calibrator, words = fit_on_levels(method, parts, source.labels, t_max, tuned.about.get("clean_weight"))

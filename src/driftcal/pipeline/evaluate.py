@@ -23,7 +23,7 @@ from driftcal.metrics.sample_scores import WORST_NLL, SampleScores
 from driftcal.metrics.sorted_samples import SortedSamples
 from driftcal.metrics.statistics import Statistics
 from driftcal.pipeline.collect import Collector
-from driftcal.pipeline.results import POOLED, CalibratorInfo, ResultRow, Results, ShiftInfo
+from driftcal.pipeline.results import CLEAN_SAMPLES, POOLED, CalibratorInfo, ResultRow, Results, ShiftInfo
 from driftcal.shifts.shift import Shift
 from driftcal.types import Array, Float64, Labels
 
@@ -41,7 +41,7 @@ class Candidate:
     name: str
     method: str
     calibrator: Calibrator
-    tuned_on: str = "clean rows"
+    tuned_on: str = CLEAN_SAMPLES
     warnings: Sequence[str] = field(default=())
 
     @property

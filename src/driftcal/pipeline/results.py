@@ -104,6 +104,20 @@ class CalibratorSummary:
     mean_condition_ece: float
 
 
+@dataclass(frozen=True)
+class EceRatios:
+    """The ECE of a calibrator divided by that of two baselines; None if the results lack the baseline or its ECE is 0.
+
+    `in_domain_to_ts` and `under_shift_to_ts` divide by plain temperature scaling, tuned on clean samples.
+    `under_shift_to_best_p` divides by the calibrator with the suffix -P that has the lowest mean ECE under shift.
+    """
+
+    calibrator: str
+    in_domain_to_ts: float | None
+    under_shift_to_ts: float | None
+    under_shift_to_best_p: float | None
+
+
 @dataclass(frozen=True, repr=False)
 class Results:
     """All rows of an evaluation, what was evaluated and how to repeat it.
@@ -121,15 +135,25 @@ class Results:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """The headline table."""
-        width = max(len(info.label) for info in self.calibrators)
-        head = f"ECE with {self.n_bins} bins; {len(self.shifts)} shifts ({self.suite}), each pooled over its levels"
+        """The headline table: ECE, and in brackets its ratio to that of temperature scaling."""
+        width = max((len(info.label) for info in self.calibrators), default=0)
         labels = {info.name: info.label for info in self.calibrators}
-        return "\n".join([head, f"{'':{width}}  in domain  under shift  worst shift         accuracy", *(
-            f"{labels[line.calibrator]:{width}}  {line.in_domain_ece:9.3f}  {line.mean_ece:11.3f}  "
-            f"{f'{line.worst_ece:.3f} {line.worst_shift}':18}  {line.in_domain_accuracy:8.3f}"
-            for line in self.summary()
-        )])  # fmt: skip
+        lines = [
+            f"ECE with {self.n_bins} bins (divided by that of TS); {len(self.shifts)} shifts ({self.suite}), "
+            "each pooled over its levels",
+            f"{'':{width}}  {'in domain':15}  {'under shift':15}  worst shift",
+        ]
+        for line, ratios in zip(self.summary(), self.ratios(), strict=True):
+            in_domain, under_shift = (
+                f"{ece:.3f}" + (f" ({ratio:.2f})" if ratio is not None else "")
+                for ece, ratio in (
+                    (line.in_domain_ece, ratios.in_domain_to_ts),
+                    (line.mean_ece, ratios.under_shift_to_ts),
+                )
+            )
+            worst = f"{line.worst_ece:.3f} {line.worst_shift}"
+            lines.append(f"{labels[line.calibrator]:{width}}  {in_domain:15}  {under_shift:15}  {worst}")
+        return "\n".join(lines)
 
     def row(self, calibrator: str, shift: str, level: float | str = POOLED, group: str | None = None) -> ResultRow:
         """The row of one calibrator, shift, level and group."""
@@ -166,6 +190,10 @@ class Results:
             in_domain_accuracy=clean.accuracy,
             mean_condition_ece=_mean(row.ece for row in conditions or [clean]),
         )
+
+    def ratios(self, group: str | None = None) -> list[EceRatios]:
+        """A line per calibrator: its ECE divided by that of temperature scaling and of the best -P."""
+        return ece_ratios(self.calibrators, self.summary(group))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -219,6 +247,40 @@ class Results:
             perturbation=values["perturbation"],
             metadata=values["metadata"],
         )
+
+
+def find_temperature_scaling(calibrators: Sequence[CalibratorInfo]) -> CalibratorInfo | None:
+    """Plain temperature scaling: tuned on clean samples."""
+    return next((info for info in calibrators if (info.method, info.tuned_on) == ("ts", CLEAN_SAMPLES)), None)
+
+
+def find_best_p(calibrators: Sequence[CalibratorInfo], summary: Sequence[CalibratorSummary]) -> CalibratorInfo | None:
+    """The calibrator with the suffix -P (tuned on the perturbed validation set) that has the lowest ECE under shift."""
+    mean_ece = {line.calibrator: line.mean_ece for line in summary}
+    candidates = [info for info in calibrators if info.name.casefold().endswith("-p") and info.name in mean_ece]
+    return min(candidates, key=lambda info: mean_ece[info.name], default=None)
+
+
+def ece_ratios(calibrators: Sequence[CalibratorInfo], summary: Sequence[CalibratorSummary]) -> list[EceRatios]:
+    """The ratios of each line of a summary."""
+    lines = {line.calibrator: line for line in summary}
+    scaling, best_p = find_temperature_scaling(calibrators), find_best_p(calibrators, summary)
+    ts_line = lines.get(scaling.name) if scaling else None
+    best_p_line = lines.get(best_p.name) if best_p else None
+
+    def ratio(line: CalibratorSummary, baseline: CalibratorSummary | None, metric: str) -> float | None:
+        divisor = getattr(baseline, metric) if baseline is not None else 0.0
+        return float(getattr(line, metric) / divisor) if divisor else None
+
+    return [
+        EceRatios(
+            calibrator=line.calibrator,
+            in_domain_to_ts=ratio(line, ts_line, "in_domain_ece"),
+            under_shift_to_ts=ratio(line, ts_line, "mean_ece"),
+            under_shift_to_best_p=ratio(line, best_p_line, "mean_ece"),
+        )
+        for line in summary
+    ]
 
 
 def _from_version_1(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from driftcal.pipeline.results import CalibratorInfo, Results
-from driftcal.report.numbers import is_drift_tuned, is_uncalibrated
+from driftcal.report.comparison import is_tuned_on_shift, is_uncalibrated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,7 +78,7 @@ def series_style(info: CalibratorInfo, results: Results) -> dict[str, Any]:
         }
     methods = list(dict.fromkeys(i.method for i in results.calibrators if not is_uncalibrated(i)))
     number = methods.index(info.method) % len(COLOURS)
-    tuned = is_drift_tuned(info)
+    tuned = is_tuned_on_shift(info)
     colour = COLOURS[number]
     return {
         "color": colour,
@@ -99,7 +99,7 @@ def draw_bar(
 ) -> None:
     """One bar, filled or hatched."""
     style = series_style(info, results)
-    filled = is_drift_tuned(info) or is_uncalibrated(info)
+    filled = is_tuned_on_shift(info) or is_uncalibrated(info)
     ax.barh(
         position,
         value,

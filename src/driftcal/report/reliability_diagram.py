@@ -121,7 +121,7 @@ def draw_reliability(
 
 
 def _draw_gaps(ax: Axes, reliability: Reliability, filled: Array) -> None:
-    """Shading between confidence and outcome; bins of few samples are pale, because they say little."""
+    """Shading between confidence and outcome; bins of few samples are pale, because their accuracy is uncertain."""
     edges, over = reliability.edges, reliability.confidence > reliability.outcome
     bottom = np.fmin(reliability.outcome, reliability.confidence)
     height = np.fmax(reliability.outcome, reliability.confidence) - bottom

@@ -7,7 +7,7 @@ from typing import Any
 
 from driftcal.errors import UnknownName
 from driftcal.pipeline.results import METRICS, ResultRow, Results
-from driftcal.report.numbers import lines_by_group
+from driftcal.report.comparison import compare_by_group, form_text
 from driftcal.report.table import Table, Value
 
 #: What a table can hold.
@@ -16,16 +16,26 @@ CONTENTS = ("summary", "rows")
 _SUMMARY = {
     "group": "Group",
     "label": "Calibrator",
+    "form": "Form",
     "tuned_on": "Tuned on",
     "in_domain_ece": "ECE in domain",
-    "mean_ece": "ECE under drift",
+    "in_domain_to_ts": "÷ TS",
+    "mean_ece": "ECE under shift",
+    "under_shift_to_ts": "÷ TS",
+    "under_shift_to_best_p": "÷ best -P",
+    "mean_condition_ece": "ECE, single conditions",
     "worst_ece": "Worst ECE",
     "worst_shift": "Worst shift",
     "in_domain_accuracy": "Accuracy in domain",
-    "mean_accuracy": "Accuracy under drift",
-    "mean_nll": "NLL under drift",
-    "mean_brier": "Brier under drift",
+    "mean_accuracy": "Accuracy under shift",
+    "mean_nll": "NLL under shift",
+    "mean_brier": "Brier under shift",
 }
+#: The columns of the summary that a terminal shows.
+_HEADLINE = (
+    "group", "label", "form", "in_domain_ece", "in_domain_to_ts", "mean_ece", "under_shift_to_ts", "under_shift_to_best_p",
+    "worst_ece", "worst_shift", "in_domain_accuracy", "mean_accuracy",
+)  # fmt: skip
 _ROWS = {
     "group": "Group",
     "calibrator": "Calibrator",
@@ -40,7 +50,18 @@ _ROWS = {
     "nll": "NLL",
     "brier": "Brier",
 }
-_LOWEST = {"in_domain_ece", "mean_ece", "worst_ece", "mean_nll", "mean_brier", "ece", "nll", "brier"}
+_RATIOS = ("in_domain_to_ts", "under_shift_to_ts", "under_shift_to_best_p")
+_LOWEST = {
+    "in_domain_ece",
+    "mean_ece",
+    "mean_condition_ece",
+    "worst_ece",
+    "mean_nll",
+    "mean_brier",
+    "ece",
+    "nll",
+    "brier",
+}
 _HIGHEST = ("in_domain_accuracy", "mean_accuracy", "accuracy")
 
 
@@ -48,31 +69,53 @@ def result_table(results: Results, content: str = "summary") -> Table:
     """The summary by group, or every row with its intervals. Only calibrators on the same data are compared."""
     if content not in CONTENTS:
         raise UnknownName.of("table", content, CONTENTS)
-    every_row = content == "rows"
-    columns = {
-        key: text for key, text in (_ROWS if every_row else _SUMMARY).items() if key != "group" or results.groups
-    }
+    if content == "rows":
+        return _table(results, "rows", _ROWS, _every_row(results), within=("group", "shift", "level"))
+    return _table(results, "summary", _SUMMARY, _summary(results), within=("group",))
+
+
+def headline_table(results: Results) -> Table:
+    """The summary with the columns that fit a terminal: ECE, its ratios and accuracy."""
+    columns = {key: _SUMMARY[key] for key in _HEADLINE}
+    return _table(results, "summary", columns, _summary(results), within=("group",))
+
+
+def headline_title(results: Results) -> str:
+    """The line above the headline table."""
+    return (
+        f"{results.suite}: {len(results.shifts)} shifts, each pooled over its levels; ECE with {results.n_bins} bins. "
+        "÷ TS: divided by the ECE of temperature scaling."
+    )
+
+
+def _table(
+    results: Results, name: str, columns: dict[str, str], rows: list[dict[str, Value]], *, within: tuple[str, ...]
+) -> Table:
+    empty = {key for key in _RATIOS if all(row.get(key) is None for row in rows)}
+    shown = {key: text for key, text in columns.items() if key not in empty and (key != "group" or results.groups)}
     return Table(
-        name=content,
+        name=name,
         title="",
-        columns=columns,
-        rows=_every_row(results) if every_row else _summary(results),
-        compare=[key for key in columns if key in _LOWEST or key in _HIGHEST],
+        columns=shown,
+        rows=rows,
+        compare=[key for key in shown if key in _LOWEST or key in _HIGHEST],
         highest=_HIGHEST,
-        within=("group", "shift", "level") if every_row else ("group",),
-        formats={"level": "g"},
-        missing="all",
+        within=within,
+        formats={"level": "g", **dict.fromkeys(_RATIOS, ".2f")},
+        missing={"group": "all"},
     )
 
 
 def _summary(results: Results) -> list[dict[str, Value]]:
     records = []
-    for group, lines in lines_by_group(results).items():
+    for group, lines in compare_by_group(results).items():
         for line in lines:
             record: dict[str, Value] = {"group": group} if results.groups else {}
-            record |= {"calibrator": line.info.name, "label": line.info.label, "tuned_on": line.info.tuned_on}
-            record |= {key: value for key, value in asdict(line.summary).items() if key != "calibrator"}
-            record |= {"in_domain_ece_floor": line.in_domain_floor, "mean_ece_floor": line.mean_floor}
+            record |= {"calibrator": line.info.name, "label": line.info.label}
+            record |= {"form": form_text(line.info), "tuned_on": line.info.tuned_on}
+            values = {**asdict(line.summary), **asdict(line.ratios)}
+            record |= {key: value for key, value in values.items() if key != "calibrator"}
+            record |= {"in_domain_null_ece": line.in_domain_null_ece, "mean_null_ece": line.mean_null_ece}
             if line.in_domain_interval is not None:
                 record["in_domain_ece_low"], record["in_domain_ece_high"] = line.in_domain_interval
             records.append(record)
@@ -80,11 +123,11 @@ def _summary(results: Results) -> list[dict[str, Value]]:
 
 
 def _every_row(results: Results) -> list[dict[str, Value]]:
-    plain = [field.name for field in fields(ResultRow) if field.name not in ("bins", "intervals", "group")]
+    names = [field.name for field in fields(ResultRow) if field.name not in ("bins", "intervals", "group")]
     records = []
     for row in results.rows:
         record: dict[str, Any] = {"group": row.group} if results.groups else {}
-        record |= {name: getattr(row, name) for name in plain}
+        record |= {name: getattr(row, name) for name in names}
         for metric in METRICS:
             if metric in row.intervals:
                 record[f"{metric}_low"], record[f"{metric}_high"] = row.intervals[metric]

@@ -37,7 +37,7 @@ class Table:
     intervals : whether ``KEY_low`` and ``KEY_high`` are printed beside ``KEY``.
     digits : decimals of a float.
     formats : key -> format specification, where `digits` does not fit.
-    missing : how None is printed.
+    missing : key -> how None is printed, where a dash does not fit.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Table:
     intervals: bool = False
     digits: int = 3
     formats: Mapping[str, str] = field(default_factory=dict)
-    missing: str = "–"
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 def to_csv(table: Table) -> str:
@@ -164,7 +164,7 @@ def _cell(table: Table, row: Mapping[str, Value], key: str) -> str:
 
 def _printed(table: Table, key: str, value: Value) -> str:
     if value is None:
-        return table.missing
+        return table.missing.get(key, "–")
     if not isinstance(value, float):
         return str(value)
     return format(value, table.formats.get(key, f".{table.digits}f")).replace("-", "−")

@@ -31,7 +31,7 @@ _STYLE = """
 .timeline text { fill: var(--soft); } .timeline .grid { stroke: var(--line); } .timeline .axis { stroke: var(--edge); }
 .timeline .band { fill: var(--s1); opacity: 0.18; } .timeline .line { fill: none; stroke: var(--s1); stroke-width: 1.8; }
 .timeline .confidence { fill: none; stroke: var(--s0); stroke-width: 1.2; stroke-dasharray: 4 3; }
-.timeline .true { fill: var(--surface); stroke: var(--ink); stroke-width: 1.3; }
+.timeline .true { fill: var(--surface); stroke: var(--text); stroke-width: 1.3; }
 .states { display: flex; flex-wrap: wrap; gap: 1.25rem; padding: 0; list-style: none; font-size: 0.875rem; color: var(--soft); }
 .key { display: inline-block; width: 0.8rem; height: 0.8rem; margin-right: 0.4rem; border-radius: 2px; vertical-align: -1px; }
 """

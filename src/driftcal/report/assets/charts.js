@@ -1,5 +1,5 @@
 // A small chart module: lines, bars, reliability diagrams and histograms as SVG.
-// Text only ever enters through textContent. Every chart is one tab stop; arrow keys walk its values.
+// Text only ever enters through textContent. Every chart is one tab stop; arrow keys move through its values.
 const Charts = (() => {
   const SVG = "http://www.w3.org/2000/svg";
 
@@ -30,7 +30,7 @@ const Charts = (() => {
     return list.map(value => ({ at: value, label: value.toFixed(Math.min(digits, 6)) }));
   }
 
-  // Marker shapes by family of calibrators: told apart without colour.
+  // Marker shapes by method, so that methods differ without colour.
   const SHAPES = [
     [8, 0], [8, 0], [4, 45], [3, -90], [4, 0], [3, 90], [5, -90], [6, 0], [-5, -90],
   ];
@@ -46,11 +46,11 @@ const Charts = (() => {
     return `M${points.join("L")}Z`;
   }
   const DASHES = ["2 4", "6 5", null, "10 4 2 4"];
-  const look = series => `s${series.colour}${series.style < 2 && series.style !== 0 ? " hollow" : ""}`;
+  const plotStyle = series => `s${series.colour}${series.style < 2 && series.style !== 0 ? " hollow" : ""}`;
 
-  // The sign of a series beside its name: a bit of line with its marker.
+  // The key of a series beside its name: a piece of line with its marker.
   function swatch(series, line = true) {
-    return svg("svg", { width: 26, height: 14, viewBox: "0 0 26 14", "aria-hidden": "true", class: look(series) },
+    return svg("svg", { width: 26, height: 14, viewBox: "0 0 26 14", "aria-hidden": "true", class: plotStyle(series) },
       line ? svg("path", { class: "curve", d: "M1 7H25", "stroke-dasharray": DASHES[series.style] }) : null,
       svg("path", { class: "dot", d: marker(series.colour, 13, 7, 3.6) }));
   }
@@ -66,7 +66,7 @@ const Charts = (() => {
       const { node, stops, nearest } = draw(Math.max(220, Math.floor(width)));
       node.setAttribute("role", "img");
       node.setAttribute("tabindex", "0");
-      node.setAttribute("aria-label", `${label || title}. Arrow keys walk the values; the numbers follow as a table.`);
+      node.setAttribute("aria-label", `${label || title}. Arrow keys move through the values; a table with the numbers follows.`);
       plot.replaceChildren(node);
       interact(plot, node, stops, nearest);
     };
@@ -84,15 +84,15 @@ const Charts = (() => {
   function dataTable({ head, body }, title) {
     const line = (cells, tag) => html("tr", {}, ...cells.map((cell, i) => html(tag, { text: cell, scope: tag === "th" ? "col" : null })));
     return html("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table: ${title}` },
-      html("table", { class: "data" }, html("caption", { class: "unseen", text: title }),
+      html("table", { class: "data" }, html("caption", { class: "visually-hidden", text: title }),
         html("thead", {}, line(head, "th")), html("tbody", {}, ...body.map(cells => line(cells, "td")))));
   }
 
-  // One way for all charts: stops are places with words; pointer and arrow keys choose one.
+  // The same for all charts: stops are positions with text; pointer and arrow keys choose one.
   function interact(plot, node, stops, nearest) {
     if (!stops.length) return;
     const tip = html("div", { class: "tip", hidden: true });
-    const live = html("div", { class: "unseen", "aria-live": "polite" });
+    const live = html("div", { class: "visually-hidden", "aria-live": "polite" });
     const cursor = svg("g", { "pointer-events": "none" });
     node.insertBefore(cursor, node.firstChild);
     plot.append(tip, live);
@@ -176,13 +176,13 @@ const Charts = (() => {
       xAxis(node, box, x, spec.xs || ticks(x0, x1, width < 480 ? 4 : 8), spec.xLabel);
       for (const link of spec.links || []) node.append(svg("path", { class: `link s${link.colour}`, d: `M${x(link.from[0])} ${y(link.from[1])}L${x(link.to[0])} ${y(link.to[1])}` }));
       const layers = spec.series.map(series => {
-        const layer = svg("g", { class: look(series) }), seen = series.points.filter(p => known(p.y));
+        const layer = svg("g", { class: plotStyle(series) }), shown = series.points.filter(p => known(p.y));
         if (spec.joined !== false && series.line !== false) {
-          const fringe = seen.filter(p => known(p.low) && known(p.high));
-          if (fringe.length > 1) layer.append(svg("path", { class: "band", d: `M${[...fringe.map(p => [p.x, p.high]), ...fringe.reverse().map(p => [p.x, p.low])].map(([a, b]) => `${round(x(a))} ${round(y(b))}`).join("L")}Z` }));
-          layer.append(svg("path", { class: "curve", "stroke-dasharray": DASHES[series.style], d: `M${seen.map(p => `${round(x(p.x))} ${round(y(p.y))}`).join("L")}` }));
+          const band = shown.filter(p => known(p.low) && known(p.high));
+          if (band.length > 1) layer.append(svg("path", { class: "band", d: `M${[...band.map(p => [p.x, p.high]), ...band.reverse().map(p => [p.x, p.low])].map(([a, b]) => `${round(x(a))} ${round(y(b))}`).join("L")}Z` }));
+          layer.append(svg("path", { class: "curve", "stroke-dasharray": DASHES[series.style], d: `M${shown.map(p => `${round(x(p.x))} ${round(y(p.y))}`).join("L")}` }));
         }
-        for (const p of seen) {
+        for (const p of shown) {
           if (spec.whiskers && known(p.low)) layer.append(svg("path", { class: "whisker", d: `M${x(p.x)} ${y(p.low)}V${y(p.high)}` }));
           layer.append(svg("path", { class: "dot", d: marker(series.colour, x(p.x), y(p.y), series.size || (free ? 5 : 3.6)) }));
         }
@@ -195,8 +195,8 @@ const Charts = (() => {
         ? spec.series.map(s => ({ x: x(s.points[0].x), y: y(s.points[0].y), title: s.label, lines: s.points[0].lines,
             mark: () => svg("circle", { class: "spot", cx: x(s.points[0].x), cy: y(s.points[0].y), r: 13 }) }))
         : [...new Set(points.map(p => p.x))].sort((a, b) => a - b).map(at => {
-            const here = spec.series.flatMap(s => s.points.filter(p => p.x === at && known(p.y)).map(p => [s, p])).sort((a, b) => b[1].y - a[1].y);
-            return { x: x(at), y: (box.top + box.bottom) / 2, title: spec.titleOf(at), lines: here.map(([s, p]) => entry(s, p)),
+            const values = spec.series.flatMap(s => s.points.filter(p => p.x === at && known(p.y)).map(p => [s, p])).sort((a, b) => b[1].y - a[1].y);
+            return { x: x(at), y: (box.top + box.bottom) / 2, title: spec.titleOf(at), lines: values.map(([s, p]) => entry(s, p)),
               mark: () => svg("line", { class: "cursor", x1: x(at), x2: x(at), y1: box.top, y2: box.bottom }) };
           });
       return { node, stops, nearest: spec.joined === false ? byPoint : byX };
@@ -234,7 +234,7 @@ const Charts = (() => {
         node.append(svg("text", { class: "strong", x: box.left - 10, y: top + (pitch - 16) / 2 + 4, "text-anchor": "end", text: clip(row.label, Math.floor((left - 10) / 6.6)) }));
         row.bars.forEach((bar, k) => {
           if (!known(bar.y)) return;
-          const y = top + k * (thick + 2), layer = svg("g", { class: `bar ${look(bar.series)}` });
+          const y = top + k * (thick + 2), layer = svg("g", { class: `bar ${plotStyle(bar.series)}` });
           layer.append(svg("rect", { x: Math.min(x(0), x(bar.y)), y, width: Math.max(1, Math.abs(x(bar.y) - x(0))), height: thick, rx: 2 }));
           if (known(bar.low)) layer.append(svg("path", { class: "whisker", d: `M${x(bar.low)} ${y + thick / 2}H${x(bar.high)}M${x(bar.low)} ${y + 2}v${thick - 4}M${x(bar.high)} ${y + 2}v${thick - 4}` }));
           node.append(layer);
@@ -257,51 +257,51 @@ const Charts = (() => {
       const node = canvas(width, height), left = Math.round((width - side - 8) / 2) + 18, box = { left, right: left + side, top: 24, bottom: 24 + side };
       const x = scale(0, 1, box.left, box.right), y = scale(0, 1, box.bottom, box.top), list = ticks(0, 1, 5);
       yAxis(node, box, y, list);
-      node.append(svg("text", { x: box.left - 30, y: 11, text: "share right" }));
+      node.append(svg("text", { x: box.left - 30, y: 11, text: "accuracy" }));
       const most = Math.max(...spec.bins.map(b => b.weight), 1), foot = box.bottom + 8 + strip;
       const stops = spec.bins.map(bin => {
         const a = x(bin.low) + 1, w = Math.max(1, x(bin.high) - x(bin.low) - 2), over = bin.confidence > bin.outcome;
-        const weight = 0.16 + 0.5 * Math.sqrt(bin.weight / most); // bins of few rows are pale: they say little
+        const weight = 0.16 + 0.5 * Math.sqrt(bin.weight / most); // bins of few samples are pale
         node.append(svg("rect", { class: over ? "over" : "under", opacity: weight.toFixed(2), x: a, width: w, y: y(Math.max(bin.confidence, bin.outcome)), height: Math.abs(y(bin.confidence) - y(bin.outcome)) }));
         node.append(svg("line", { class: "hit", x1: a, x2: a + w, y1: y(bin.outcome), y2: y(bin.outcome) }));
         const tall = strip * 0.72 * bin.weight / most;
         node.append(svg("rect", { class: "box", x: a, width: w, y: foot - tall, height: Math.max(tall, 0.75) }));
         if (w > 17) node.append(svg("text", { class: "small", x: a + w / 2, y: foot - tall - 3, "text-anchor": "middle", text: short(bin.weight) }));
         return { x: a + w / 2, y: y(bin.outcome), title: `Confidence ${bin.low.toFixed(2)} to ${bin.high.toFixed(2)}`,
-          lines: [{ name: "said", value: bin.confidence.toFixed(3) }, { name: "right", value: bin.outcome.toFixed(3) }, { name: "rows", value: bin.weight.toLocaleString("en") }],
+          lines: [{ name: "confidence", value: bin.confidence.toFixed(3) }, { name: "accuracy", value: bin.outcome.toFixed(3) }, { name: "samples", value: bin.weight.toLocaleString("en") }],
           mark: () => svg("rect", { class: "spot", x: a - 1, width: w + 2, y: box.top, height: foot - box.top }) };
       });
       node.append(svg("path", { class: "ideal", d: `M${x(0)} ${y(0)}L${x(1)} ${y(1)}` }));
-      xAxis(node, { ...box, bottom: foot }, x, list, "stated confidence; grey: number of rows");
+      xAxis(node, { ...box, bottom: foot }, x, list, "confidence; grey: number of samples");
       return { node, stops, nearest: byX };
     };
     figure(host, { ...spec, draw });
   }
 
-  // bins as above; said and right are the means
+  // bins as above; confidence and accuracy are the means
   function histogram(host, spec) {
     const draw = width => {
       const height = 190, node = canvas(width, height), box = { left: 40, right: width - 12, top: 22, bottom: height - 42 };
       const total = spec.bins.reduce((sum, b) => sum + b.weight, 0) || 1, most = spec.most || 1;
       const x = scale(0, 1, box.left, box.right), y = scale(0, most, box.bottom, box.top);
       yAxis(node, box, y, ticks(0, most, 4).map(t => ({ at: t.at, label: `${Math.round(100 * t.at)} %` })));
-      const layer = svg("g", { class: `bar ${look(spec.series)}` });
+      const layer = svg("g", { class: `bar ${plotStyle(spec.series)}` });
       const stops = spec.bins.map(bin => {
         const share = bin.weight / total, a = x(bin.low) + 1, w = Math.max(1, x(bin.high) - x(bin.low) - 2);
         layer.append(svg("rect", { x: a, width: w, y: y(share), height: Math.max(0.75, box.bottom - y(share)), rx: 1.5 }));
         return { x: a + w / 2, y: y(share), title: `Confidence ${bin.low.toFixed(2)} to ${bin.high.toFixed(2)}`,
-          lines: [{ name: "share of rows", value: `${(100 * share).toFixed(1)} %` }, { name: "rows", value: bin.weight.toLocaleString("en") }, { name: "right", value: bin.outcome.toFixed(3) }],
+          lines: [{ name: "share of samples", value: `${(100 * share).toFixed(1)} %` }, { name: "samples", value: bin.weight.toLocaleString("en") }, { name: "accuracy", value: bin.outcome.toFixed(3) }],
           mark: () => svg("rect", { class: "spot", x: a - 1, width: w + 2, y: box.top, height: box.bottom - box.top }) };
       });
       node.append(layer);
-      const close = Math.abs(x(spec.said) - x(spec.right)) < 64;
-      for (const [value, name, dash, other] of [[spec.said, "said", null, spec.right], [spec.right, "right", "4 3", spec.said]]) {
+      const close = Math.abs(x(spec.confidence) - x(spec.accuracy)) < 110;
+      for (const [value, name, dash, other] of [[spec.confidence, "confidence", null, spec.accuracy], [spec.accuracy, "accuracy", "4 3", spec.confidence]]) {
         if (!known(value)) continue;
-        const anchor = close ? (value > other || (value === other && name === "said") ? "start" : "end") : "middle";
+        const anchor = close ? (value > other || (value === other && name === "confidence") ? "start" : "end") : "middle";
         node.append(svg("line", { class: "hit", x1: x(value), x2: x(value), y1: box.top - 4, y2: box.bottom, "stroke-dasharray": dash }),
-          svg("text", { class: "strong", x: Math.min(box.right - (anchor === "start" ? 30 : 0), Math.max(box.left + (anchor === "end" ? 30 : 14), x(value))), y: box.top - 8, "text-anchor": anchor, text: `${name} ${value.toFixed(2)}` }));
+          svg("text", { class: "strong", x: Math.min(box.right - (anchor === "start" ? 96 : 46), Math.max(box.left + (anchor === "end" ? 96 : 46), x(value))), y: box.top - 8, "text-anchor": anchor, text: `${name} ${value.toFixed(2)}` }));
       }
-      xAxis(node, box, x, ticks(0, 1, 5), "stated confidence");
+      xAxis(node, box, x, ticks(0, 1, 5), "confidence");
       return { node, stops, nearest: byX };
     };
     figure(host, { ...spec, draw });

@@ -1,16 +1,16 @@
-// The page: reads the recorded numbers, keeps what the reader chose, draws. It averages over shifts and measures nothing.
+// The page: reads the recorded numbers, keeps the reader's choices, draws. It averages over shifts and measures nothing.
 (() => {
   const { html, lines, bars, reliability, histogram, swatch, known } = Charts;
   const data = JSON.parse(document.getElementById("data").textContent);
   const by = id => document.getElementById(id);
   const POOLED = "all", MEAN = "mean";
-  const WORDS = {
-    ece: ["Calibration error (ECE)", "lower is better"], accuracy: ["Accuracy", "share of right answers"],
-    confidence: ["Mean confidence", "what the model says on average"], calibration_gap: ["Over-confidence (confidence − accuracy)", "0 is honest"],
-    entropy: ["Entropy", "0 is certain, higher is unsure"], nll: ["NLL", "lower is better"], brier: ["Brier score", "lower is better"],
-    mce: ["Largest error of a bin (MCE)", "lower is better"], debiased_ece: ["Debiased calibration error", "lower is better"],
+  const METRIC_TEXT = {
+    ece: ["Calibration error (ECE)", "lower is better"], accuracy: ["Accuracy", "share of correct predictions"],
+    confidence: ["Mean confidence", "mean over all predictions"], calibration_gap: ["Calibration gap (confidence − accuracy)", "0 is calibrated, above 0 over-confident"],
+    entropy: ["Entropy", "0 is one class, higher is more uniform"], nll: ["NLL", "lower is better"], brier: ["Brier score", "lower is better"],
+    mce: ["Maximum calibration error (MCE)", "lower is better"], debiased_ece: ["Debiased calibration error", "lower is better"],
   };
-  const metricName = metric => (WORDS[metric] || [metric])[0];
+  const metricName = metric => (METRIC_TEXT[metric] || [metric])[0];
   const number = (value, digits = 3) => known(value) ? value.toFixed(digits).replace("-", "−") : "–";
   const pair = range => range && known(range[0]) && known(range[1]) ? `[${number(range[0])},\u00a0${number(range[1])}]` : "";
 
@@ -46,32 +46,35 @@
   // ---- table ----
   // key, heading, group of headings, +1 where lower is better and -1 where higher is
   const COLUMNS = [
-    ["label", "Calibrator", "", 0], ["in_domain_ece", "in domain", "ECE", 1], ["mean_ece", "under drift", "ECE", 1], ["worst_ece", "worst shift", "ECE", 1],
-    ["in_domain_accuracy", "in domain", "Accuracy", -1], ["mean_accuracy", "under drift", "Accuracy", -1], ["mean_nll", "under drift", "NLL", 1], ["mean_brier", "under drift", "Brier", 1],
+    ["label", "Calibrator", "", 0], ["in_domain_ece", "in domain", "ECE", 1], ["mean_ece", "under shift", "ECE", 1], ["worst_ece", "worst shift", "ECE", 1],
+    ["in_domain_to_ts", "in domain", "ECE ÷ TS", 1], ["under_shift_to_ts", "under shift", "ECE ÷ TS", 1], ["under_shift_to_best_p", "under shift", "÷ best -P", 1],
+    ["in_domain_accuracy", "in domain", "Accuracy", -1], ["mean_accuracy", "under shift", "Accuracy", -1], ["mean_nll", "under shift", "NLL", 1], ["mean_brier", "under shift", "Brier", 1],
   ];
-  const tuning = c => c.style === 0 ? "the model as it came" : `${c.style > 1 ? `drift: ${c.tuned}` : c.tuned}${c.keeps ? "" : "; may change answers"}`;
+  const RATIOS = ["in_domain_to_ts", "under_shift_to_ts", "under_shift_to_best_p"];
+  const columns = () => COLUMNS.filter(([name]) => !RATIOS.includes(name) || data.summary.flat().some(entry => known(entry[name])));
+  const tuning = c => c.style === 0 ? "uncalibrated" : `${c.style > 1 ? `shift: ${c.tuned_on}` : c.tuned_on}; ${c.form}${c.keeps_accuracy ? "" : "; may change predictions"}`;
   function drawTable() {
     const entries = data.summary[state.group].map(entry => ({ ...entry, ...data.calibrators[entry.calibrator] }));
     const [key, way] = state.sort;
     entries.sort((a, b) => way * (typeof a[key] === "string" ? a[key].localeCompare(b[key]) : a[key] - b[key]));
-    const best = {};
-    const differs = name => new Set(entries.map(e => number(e[name]))).size > 1; // no prize when all tie
-    for (const [name, , , sense] of COLUMNS) if (sense && differs(name)) best[name] = number(sense * Math.min(...entries.map(e => sense * e[name]).filter(known)));
+    const best = {}, shown = (name, value) => number(value, RATIOS.includes(name) ? 2 : 3), list = columns();
+    const differs = name => new Set(entries.map(e => shown(name, e[name]))).size > 1; // nothing is marked when all tie
+    for (const [name, , , sense] of list) if (sense && !RATIOS.includes(name) && differs(name)) best[name] = shown(name, sense * Math.min(...entries.map(e => sense * e[name]).filter(known)));
     const small = {
-      label: e => [tuning(e)], in_domain_ece: e => [pair(e.in_domain_interval), `floor ${number(e.in_domain_floor)}`],
-      mean_ece: e => [`floor ${number(e.mean_floor)}`], worst_ece: e => [pair(e.worst_interval), e.worst_shift],
+      label: e => [tuning(e)], in_domain_ece: e => [pair(e.in_domain_interval), `null ECE ${number(e.in_domain_null_ece)}`],
+      mean_ece: e => [`null ECE ${number(e.mean_null_ece)}`], worst_ece: e => [pair(e.worst_interval), e.worst_shift],
     };
     const cell = (entry, [name, , , sense]) => {
-      const isBest = sense && number(entry[name]) === best[name];
-      return html("td", {}, html("span", { class: isBest ? "best" : null, text: sense ? number(entry[name]) : entry[name] }, isBest ? html("span", { class: "unseen", text: " best" }) : null),
-        ...(small[name] ? small[name](entry).filter(Boolean).map(text => html("small", { text, class: /^[[]|^floor/.test(text) ? "whole" : null })) : []));
+      const isBest = sense && shown(name, entry[name]) === best[name];
+      return html("td", {}, html("span", { class: isBest ? "best" : null, text: sense ? shown(name, entry[name]) : entry[name] }, isBest ? html("span", { class: "visually-hidden", text: " best" }) : null),
+        ...(small[name] ? small[name](entry).filter(Boolean).map(text => html("small", { text, class: /^[[]|^null ECE/.test(text) ? "whole" : null })) : []));
     };
-    const groups = COLUMNS.map(c => c[2]).filter((g, i, all) => g !== all[i - 1]);
-    const top = groups.map(g => html("th", { scope: "colgroup", colspan: COLUMNS.filter(c => c[2] === g).length, text: g }));
-    const head = COLUMNS.map(([name, text, group]) => html("th", { scope: "col", "aria-sort": name === key ? (way > 0 ? "ascending" : "descending") : null },
+    const groups = list.map(c => c[2]).filter((g, i, all) => g !== all[i - 1]);
+    const top = groups.map(g => html("th", { scope: "colgroup", colspan: list.filter(c => c[2] === g).length, text: g }));
+    const head = list.map(([name, text, group]) => html("th", { scope: "col", "aria-sort": name === key ? (way > 0 ? "ascending" : "descending") : null },
       html("button", { type: "button", text: text + (name === key ? (way > 0 ? " ↑" : " ↓") : ""), "data-key": name, "aria-label": `Sort by ${group} ${text}`, onclick: () => sortBy(name) })));
-    by("summary").replaceChildren(html("caption", { class: "unseen", text: "Calibrators in domain and under drift" }), html("thead", {}, html("tr", { class: "groups" }, ...top), html("tr", {}, ...head)),
-      html("tbody", {}, ...entries.map(entry => html("tr", { class: entry.calibrator === data.featured ? "chosen" : null }, ...COLUMNS.map(column => cell(entry, column))))));
+    by("summary").replaceChildren(html("caption", { class: "visually-hidden", text: "Calibrators in domain and under shift" }), html("thead", {}, html("tr", { class: "groups" }, ...top), html("tr", {}, ...head)),
+      html("tbody", {}, ...entries.map(entry => html("tr", { class: entry.calibrator === data.featured ? "chosen" : null }, ...list.map(column => cell(entry, column))))));
   }
   function sortBy(name) {
     state.sort = [name, name === state.sort[0] ? -state.sort[1] : COLUMNS.find(c => c[0] === name)[3] || 1];
@@ -84,14 +87,14 @@
     by("trade").hidden = !entries.length;
     if (!entries.length) return;
     lines(by("trade"), {
-      title: "What is gained under drift, and what it costs in domain", note: "Lower left is best. Hollow: tuned on clean data. Filled: tuned on drift. A thin line joins the two of a method. The axes need not begin at 0.",
-      label: "Scatter chart: ECE in domain against mean ECE under drift, one point per calibrator", joined: false, tall: 380,
-      xLabel: "ECE in domain", yLabel: "mean ECE under drift",
+      title: "ECE under shift against ECE in domain", note: "Lower left is best. Hollow: tuned on clean samples. Filled: tuned on perturbed samples. A thin line joins the two of a method. The axes need not begin at 0.",
+      label: "Scatter chart: ECE in domain against mean ECE under shift, one point per calibrator", joined: false, tall: 380,
+      xLabel: "ECE in domain", yLabel: "mean ECE under shift",
       links: entries.flatMap(e => entries.filter(o => data.calibrators[e.calibrator].style === 1 && data.calibrators[o.calibrator].style > 1 && data.calibrators[o.calibrator].method === data.calibrators[e.calibrator].method)
         .map(o => ({ colour: data.calibrators[e.calibrator].colour, from: [e.in_domain_ece, e.mean_ece], to: [o.in_domain_ece, o.mean_ece] }))),
       series: entries.map(e => ({ ...data.calibrators[e.calibrator], points: [{ x: e.in_domain_ece, y: e.mean_ece,
-        lines: [{ name: "in domain", value: number(e.in_domain_ece), extra: pair(e.in_domain_interval) }, { name: "under drift", value: number(e.mean_ece), extra: `floor ${number(e.mean_floor)}` }] }] })),
-      table: { head: ["Calibrator", "ECE in domain", "Mean ECE under drift"], body: entries.map(e => [data.calibrators[e.calibrator].label, number(e.in_domain_ece), number(e.mean_ece)]) },
+        lines: [{ name: "in domain", value: number(e.in_domain_ece), extra: pair(e.in_domain_interval) }, { name: "under shift", value: number(e.mean_ece), extra: `null ECE ${number(e.mean_null_ece)}` }] }] })),
+      table: { head: ["Calibrator", "ECE in domain", "Mean ECE under shift"], body: entries.map(e => [data.calibrators[e.calibrator].label, number(e.in_domain_ece), number(e.mean_ece)]) },
     });
   }
 
@@ -101,8 +104,8 @@
       const shift = data.shifts[state.shift];
       return shift.levels.map((level, i) => {
         const row = find(c, state.shift, level), interval = range(row, metric);
-        const floor = metric === "ece" && row ? `floor ${number(row.f)}` : "";
-        return { x: i, y: value(row, metric), low: interval?.[0], high: interval?.[1], value: number(value(row, metric)), extra: [pair(interval), floor].filter(Boolean).join(" ") };
+        const nullEce = metric === "ece" && row ? `null ECE ${number(row.e0)}` : "";
+        return { x: i, y: value(row, metric), low: interval?.[0], high: interval?.[1], value: number(value(row, metric)), extra: [pair(interval), nullEce].filter(Boolean).join(" ") };
       });
     }
     return sharedLevels().map((level, i) => {
@@ -122,7 +125,7 @@
     if (!series.length) return;
     const where = mean ? `mean over ${data.shifts.length} shifts` : shift.name;
     lines(by("lines"), {
-      title: `${metricName(metric)} against the level of drift`, note: `${where}; ${(WORDS[metric] || ["", ""])[1]}. ${mean ? "" : "Shading: 95 % interval."}`,
+      title: `${metricName(metric)} against the level of shift`, note: `${where}; ${(METRIC_TEXT[metric] || ["", ""])[1]}. ${mean ? "" : "Shading: 95 % interval."}`,
       label: `Line chart: ${metricName(metric)} by level, ${where}, for ${series.map(s => s.label).join(", ")}`,
       series, xs: levels.map((level, i) => ({ at: i, label: label(level) })), xLabel: mean ? "level" : shift.name, yLabel: metricName(metric),
       high: metric === "accuracy" || metric === "confidence" ? 1 : undefined, titleOf: i => mean ? `Level ${label(levels[i])}` : `${shift.name}: ${levelName(shift, levels[i])}`,
@@ -136,14 +139,14 @@
   }
   function drawBars() {
     const series = chosen(), rows = data.shifts.map((shift, s) => barsOf(shift.name, c => find(c.index, s, POOLED), series)).filter(row => row.bars.some(b => known(b.y)));
-    show(by("bars"), `${metricName(state.metric)}, shift by shift`, "All levels of a shift pooled. Thin lines: 95 % interval.", "Shift", rows, series);
+    show(by("bars"), `${metricName(state.metric)} of each shift`, "All levels of a shift pooled. Thin lines: 95 % interval.", "Shift", rows, series);
     const groups = data.groups.slice(1).map((name, g) => ({ label: name, bars: series.map(c => {
       const line = data.summary[g + 1].find(e => e.calibrator === c.index);
       return { series: c, y: line?.mean_ece, value: number(line?.mean_ece), extra: line ? `in domain ${number(line.in_domain_ece)}` : "" };
     }) })).filter(row => row.bars.some(b => known(b.y)));
     groups.sort((a, b) => Math.max(...b.bars.map(x => x.y || 0)) - Math.max(...a.bars.map(x => x.y || 0)));
     const most = 40;
-    show(by("groups"), "ECE under drift, group by group", groups.length > most ? `The ${most} groups with the largest error of ${groups.length}; the table has all.` : "Mean over the shifts, largest error first.", "Group", groups, series, most, "mean ECE under drift");
+    show(by("groups"), "ECE under shift of each group", groups.length > most ? `The ${most} groups with the largest error of ${groups.length}; the table has all.` : "Mean over the shifts, largest error first.", "Group", groups, series, most, "mean ECE under shift");
   }
   function show(host, title, note, kind, rows, series, most = 60, xLabel = metricName(state.metric)) {
     host.hidden = !rows.length || !series.length;
@@ -154,19 +157,19 @@
 
   // ---- reliability and distribution ----
   const binsOf = row => row ? row.b.map(([i, w, c, o]) => ({ low: i / data.bins, high: (i + 1) / data.bins, weight: w, confidence: c / w, outcome: o / w })) : [];
-  const binTable = bins => ({ head: ["Confidence", "Rows", "Said", "Right"], body: bins.map(b => [`${b.low.toFixed(2)} to ${b.high.toFixed(2)}`, b.weight.toLocaleString("en"), number(b.confidence), number(b.outcome)]) });
+  const binTable = bins => ({ head: ["Bin", "Samples", "Confidence", "Accuracy"], body: bins.map(b => [`${b.low.toFixed(2)} to ${b.high.toFixed(2)}`, b.weight.toLocaleString("en"), number(b.confidence), number(b.outcome)]) });
 
   function drawReliability() {
     const shift = data.shifts[state.one], name = data.calibrators[state.calibrator].label;
     const panels = [["clean", find(state.calibrator, state.one, 0), "In domain"],
-      ["drifted", shift && find(state.calibrator, state.one, state.level), shift ? `${shift.name}, ${state.level === POOLED ? "all levels" : levelName(shift, state.level)}` : ""]];
+      ["shifted", shift && find(state.calibrator, state.one, state.level), shift ? `${shift.name}, ${state.level === POOLED ? "all levels" : levelName(shift, state.level)}` : ""]];
     for (const [id, row, where] of panels) {
       const bins = binsOf(row);
       by(id).hidden = !bins.length;
       if (!bins.length) continue;
       const gap = value(row, "calibration_gap"), ece = value(row, "ece");
-      const note = [html("span", { class: `key k-${gap > 0 ? "over" : "under"}` }), html("span", { text: `${gap > 0 ? "over" : "under"}-confident by ${number(Math.abs(gap))} on average. ECE ${number(ece)}, floor ${number(row.f)}. ${row.n.toLocaleString("en")} rows.` })];
-      reliability(by(id), { title: `${where}: ${name}`, note, label: `Reliability diagram, ${where}, ${name}: ECE ${number(ece)}, says ${number(value(row, "confidence"))}, right ${number(value(row, "accuracy"))}`, bins, table: binTable(bins) });
+      const note = [html("span", { class: `key k-${gap > 0 ? "over" : "under"}` }), html("span", { text: `${gap > 0 ? "over" : "under"}-confident by ${number(Math.abs(gap))} on average. ECE ${number(ece)}, null ECE ${number(row.e0)}. ${row.n.toLocaleString("en")} samples.` })];
+      reliability(by(id), { title: `${where}: ${name}`, note, label: `Reliability diagram, ${where}, ${name}: ECE ${number(ece)}, confidence ${number(value(row, "confidence"))}, accuracy ${number(value(row, "accuracy"))}`, bins, table: binTable(bins) });
     }
   }
 
@@ -174,37 +177,37 @@
     const host = by("histograms"), shift = data.shifts[state.one];
     host.replaceChildren();
     if (!shift) return;
-    const level = topLevel(shift), seen = chosen().map(c => ({ series: c, row: find(c.index, state.one, level) })).filter(e => e.row && e.row.b.length);
-    by("distribution").hidden = !seen.length;
-    by("distribution-lead").textContent = `${shift.name} at ${levelName(shift, level)}: how many predictions are stated with which confidence. An honest model says what it gets right: the two lines meet.`;
-    const bins = seen.map(e => binsOf(e.row));
+    const level = topLevel(shift), entries = chosen().map(c => ({ series: c, row: find(c.index, state.one, level) })).filter(e => e.row && e.row.b.length);
+    by("distribution").hidden = !entries.length;
+    by("distribution-lead").textContent = `${shift.name} at ${levelName(shift, level)}: the distribution of the confidence. In a calibrated model the two lines, mean confidence and accuracy, meet.`;
+    const bins = entries.map(e => binsOf(e.row));
     const most = Math.max(0.05, ...bins.map(list => { const total = list.reduce((s, b) => s + b.weight, 0); return Math.max(...list.map(b => b.weight / total)); }));
-    seen.forEach(({ series, row }, i) => {
+    entries.forEach(({ series, row }, i) => {
       const figure = html("figure", { class: "panel" });
       host.append(figure);
-      histogram(figure, { title: series.label, note: series.style === 0 ? "no calibration" : `tuned on ${series.tuned}`, series, bins: bins[i], most, said: value(row, "confidence"), right: value(row, "accuracy"),
-        label: `Histogram of confidence, ${series.label}, ${shift.name} at ${levelName(shift, level)}: says ${number(value(row, "confidence"))}, right ${number(value(row, "accuracy"))}`, table: binTable(bins[i]) });
+      histogram(figure, { title: series.label, note: series.style === 0 ? "no calibration" : `tuned on ${series.tuned_on}, ${series.form}`, series, bins: bins[i], most, confidence: value(row, "confidence"), accuracy: value(row, "accuracy"),
+        label: `Histogram of confidence, ${series.label}, ${shift.name} at ${levelName(shift, level)}: confidence ${number(value(row, "confidence"))}, accuracy ${number(value(row, "accuracy"))}`, table: binTable(bins[i]) });
     });
   }
 
-  function drawLadder() {
-    const steps = (data.ladder?.levels || []).filter(step => known(step.epsilon) && known(step.accuracy));
-    by("ladder").hidden = !steps.length;
-    if (!steps.length) return;
-    const given = data.ladder.solver === "table", gaussian = data.ladder.shift === "gaussian";
-    const noise = gaussian ? "gaussian noise" : data.ladder.shift || "noise", sentence = text => text && text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
-    const passes = known(data.ladder.passes) ? `It took ${number(data.ladder.passes, 1).replace(/\.0$/, "")} passes of the model over the validation data.` : "";
-    const how = given ? `The calibrators tuned on drift saw all levels of ${noise} together.` : `Algorithm 1 seeks levels of ${noise} at which accuracy falls in even steps from clean to chance; the calibrators tuned on drift saw all of them together.`;
-    by("ladder-lead").textContent = [how, passes, ...(data.ladder.notes || []).map(sentence)].filter(Boolean).join(" ");
-    const error = step => known(step.standard_error) ? 1.96 * step.standard_error : undefined;
-    const strength = step => String(Number(step.epsilon.toPrecision(3)));
-    const targets = steps.map((step, i) => ({ ...step, place: i })).filter(step => known(step.target) && !given);
-    lines(by("ladder-chart"), {
-      title: "Accuracy against the strength of the drift", note: `${targets.length ? "Hollow squares: the accuracy that was aimed at. " : ""}Filled circles: the accuracy that was reached, with its 95 % interval.`, label: `Line chart: the ladder of ${steps.length} noise levels, accuracy ${number(steps[0].accuracy)} down to ${number(steps.at(-1).accuracy)}`,
-      whiskers: true, low: 0, high: 1, xLabel: gaussian ? "ε, variance of the noise, level by level" : "level", yLabel: "accuracy", xs: steps.map((s, i) => ({ at: i, label: strength(s) })), titleOf: i => `${gaussian ? "ε =" : "level"} ${strength(steps[i])}`,
-      series: [{ label: "target", colour: 2, style: 1, line: false, size: 6.5, points: targets.map(s => ({ x: s.place, y: s.target, value: number(s.target) })) },
-        { label: "reached", colour: 1, style: 2, points: steps.map((s, i) => ({ x: i, y: s.accuracy, low: known(error(s)) ? Math.max(0, s.accuracy - error(s)) : undefined, high: known(error(s)) ? Math.min(1, s.accuracy + error(s)) : undefined, value: number(s.accuracy), extra: known(error(s)) ? `± ${number(error(s))}` : "" })) }].filter(s => s.points.length),
-      table: { head: ["ε", "Target", "Reached", "Standard error"], body: steps.map(s => [String(Number(s.epsilon.toPrecision(4))), number(s.target), number(s.accuracy), number(s.standard_error, 4)]) },
+  function drawTuning() {
+    const levels = (data.perturbation?.levels || []).filter(level => known(level.epsilon) && known(level.accuracy));
+    by("tuning").hidden = !levels.length;
+    if (!levels.length) return;
+    const given = data.perturbation.solver === "table", gaussian = data.perturbation.shift === "gaussian";
+    const noise = gaussian ? "gaussian noise" : data.perturbation.shift || "noise", sentence = text => text && text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+    const passes = known(data.perturbation.passes) ? `It took ${number(data.perturbation.passes, 1).replace(/\.0$/, "")} passes of the model over the validation data.` : "";
+    const how = given ? `The calibrators tuned on shift were fitted on all levels of ${noise} together.` : `Algorithm 1 finds levels of ${noise} at which accuracy falls in even steps from clean to chance. The calibrators tuned on shift were fitted on all of them together.`;
+    by("tuning-lead").textContent = [how, passes, ...(data.perturbation.notes || []).map(sentence)].filter(Boolean).join(" ");
+    const error = level => known(level.standard_error) ? 1.96 * level.standard_error : undefined;
+    const strength = level => String(Number(level.epsilon.toPrecision(3)));
+    const targets = levels.map((level, i) => ({ ...level, position: i })).filter(level => known(level.target) && !given);
+    lines(by("tuning-chart"), {
+      title: "Accuracy at each perturbation level", note: `${targets.length ? "Hollow squares: the target accuracy. " : ""}Filled circles: the reached accuracy with its 95 % interval.`, label: `Line chart: ${levels.length} perturbation levels, accuracy ${number(levels[0].accuracy)} down to ${number(levels.at(-1).accuracy)}`,
+      whiskers: true, low: 0, high: 1, xLabel: gaussian ? "ε, variance of the noise, level by level" : "level", yLabel: "accuracy", xs: levels.map((s, i) => ({ at: i, label: strength(s) })), titleOf: i => `${gaussian ? "ε =" : "level"} ${strength(levels[i])}`,
+      series: [{ label: "target", colour: 2, style: 1, line: false, size: 6.5, points: targets.map(s => ({ x: s.position, y: s.target, value: number(s.target) })) },
+        { label: "reached", colour: 1, style: 2, points: levels.map((s, i) => ({ x: i, y: s.accuracy, low: known(error(s)) ? Math.max(0, s.accuracy - error(s)) : undefined, high: known(error(s)) ? Math.min(1, s.accuracy + error(s)) : undefined, value: number(s.accuracy), extra: known(error(s)) ? `± ${number(error(s))}` : "" })) }].filter(s => s.points.length),
+      table: { head: ["ε", "Target", "Reached", "Standard error"], body: levels.map(s => [String(Number(s.epsilon.toPrecision(4))), number(s.target), number(s.accuracy), number(s.standard_error, 4)]) },
     });
   }
 
@@ -213,7 +216,7 @@
     by("chips").replaceChildren(...data.calibrators.map((c, i) => html("label", { class: "chip" },
       html("input", { type: "checkbox", checked: state.shown.has(i), onchange: event => { event.target.checked ? state.shown.add(i) : state.shown.delete(i); drawChosen(); } }), swatch(c), html("span", { text: c.label }))));
     const pick = (text, test) => html("button", { type: "button", text, onclick: () => { state.shown = new Set(data.calibrators.map((c, i) => i).filter(i => test(data.calibrators[i], i))); drawChips(); drawChosen(); } });
-    by("quick").replaceChildren(pick("The main ones", (c, i) => data.shown.includes(i)), pick("All", () => true), pick("Tuned on drift", c => c.style >= 2 || c.style === 0), pick("Tuned on clean data", c => c.style < 2));
+    by("quick").replaceChildren(pick("The main ones", (c, i) => data.shown.includes(i)), pick("All", () => true), pick("Tuned on shift", c => c.style >= 2 || c.style === 0), pick("Tuned on clean samples", c => c.style < 2));
   }
   function drawLevels() {
     const shift = data.shifts[state.one];
@@ -265,5 +268,5 @@
   by("app").hidden = false;
   drawControls();
   drawAll();
-  drawLadder();
+  drawTuning();
 })();

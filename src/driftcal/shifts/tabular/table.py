@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftcal.core.labels import is_missing
-from driftcal.core.validation import column_index
-from driftcal.errors import InputError
+from driftcal.errors import InputError, UnknownName
 from driftcal.types import AnyArray, Array, Float64
 
 #: column number -> its categories, each once, for the columns that do not hold numbers
@@ -105,7 +104,7 @@ class MatrixTable:
 
     def position(self, column: int | str) -> int:
         """A number from 0, or from -1 backwards."""
-        return column_index(column, self.n_features)
+        return _checked_position(column, self.n_features, "Count from 0.")
 
     def column_name(self, j: int) -> str:
         """Its number."""
@@ -164,7 +163,12 @@ class FrameTable:
 
     def position(self, column: int | str) -> int:
         """A column's name, or its number."""
-        return column_index(column, self.n_features, list(self._frame.columns))
+        if isinstance(column, str):
+            names = list(self._frame.columns)
+            if column not in names:
+                raise UnknownName.of("column", column, map(str, names))
+            return names.index(column)
+        return _checked_position(column, self.n_features, "Count from 0, or use the names of columns.")
 
     def column_name(self, j: int) -> str:
         """Its name."""
@@ -212,6 +216,13 @@ class FrameTable:
             # with its dtype, or pandas would make strings of objects
             out.isetitem(j, type(column)(array, index=out.index, dtype=self._dtypes[j]))
         return out
+
+
+def _checked_position(column: Any, n_features: int, remedy: str) -> int:
+    is_number = isinstance(column, (int, np.integer)) and not isinstance(column, bool)
+    if not is_number or not -n_features <= column < n_features:
+        raise InputError(f"categorical must hold column numbers of {n_features} features; got {column!r}. {remedy}")
+    return int(column) % n_features
 
 
 def _changes(

@@ -1,4 +1,4 @@
-"""Figures for a paper, by matplotlib: what the page shows, as PDF, SVG and PNG."""
+"""Figures of results for a paper, drawn with matplotlib: PDF, SVG and PNG."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from driftcal.errors import UnknownName
 from driftcal.io.atomic import write_atomic
 from driftcal.metrics.reliability import Reliability
 from driftcal.pipeline.results import POOLED, ResultRow, Results
-from driftcal.report.numbers import Line, find_base, find_featured, find_twin, lines_of
+from driftcal.report.comparison import ComparisonLine, compare_calibrators, featured_line, main_lines, uncalibrated_line
 from driftcal.report.plot_style import COLOURS, TEXT_COLOUR, draw_bar, new_figure, plot_style, series_style, shorten
 from driftcal.report.reliability_diagram import draw_reliability
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: The kinds of file a figure can be written as.
-KINDS = ("pdf", "svg", "png")
+#: The formats that a figure can be written in.
+FIGURE_FORMATS = ("pdf", "svg", "png")
 
-# Lines that fit a panel; more would hide each other.
-_MOST_LINES = 5
+# Curves that fit a panel; more would hide each other.
+_MAX_CURVES = 5
 _METADATA: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None, "Producer": None, "Creator": "driftcal"},
     "svg": {"Date": None, "Creator": "driftcal"},
@@ -32,18 +32,20 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 
 
-def write_figures(results: Results, folder: str | os.PathLike[str], formats: Sequence[str] = KINDS) -> list[Path]:
-    """Write every figure the results allow into `folder`, in each of `formats`; returns the paths.
+def write_figures(
+    results: Results, folder: str | os.PathLike[str], formats: Sequence[str] = FIGURE_FORMATS
+) -> list[Path]:
+    """Write all figures of the results into `folder`, in each of `formats`; returns the paths.
 
-    ``mean_ece``, ``ece_by_level``, ``accuracy_by_level``, ``shifts``, ``reliability`` and, where there is one,
-    ``ladder``. Sizes are those of one or two columns of a paper. The same results give the same bytes.
+    The figures are ``mean_ece``, ``ece_by_level``, ``accuracy_by_level``, ``shifts``, ``reliability`` and, if the results
+    hold them, ``perturbation_levels``. Sizes are those of one or two columns of a paper. The same results give the same bytes.
     """
-    for kind in formats:
-        if kind not in KINDS:
-            raise UnknownName.of("figure format", kind, KINDS)
+    for file_format in formats:
+        if file_format not in FIGURE_FORMATS:
+            raise UnknownName.of("figure format", file_format, FIGURE_FORMATS)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    lines = lines_of(results)
+    lines = compare_calibrators(results)
     written = []
     with plot_style():
         for name, draw in FIGURES.items():
@@ -51,16 +53,16 @@ def write_figures(results: Results, folder: str | os.PathLike[str], formats: Seq
             if figure is None:
                 continue
             figure.draw_without_rendering()
-            figure.set_layout_engine(None)  # laid out once, for all formats; "none" would be an engine, and draw twice
-            for kind in formats:
+            figure.set_layout_engine(None)  # laid out once for all formats; "none" would draw twice
+            for file_format in formats:
                 data = BytesIO()
-                figure.savefig(data, format=kind, dpi=300, metadata=_METADATA[kind])
-                written.append(write_atomic(target / f"{name}.{kind}", data.getvalue()))
+                figure.savefig(data, format=file_format, dpi=300, metadata=_METADATA[file_format])
+                written.append(write_atomic(target / f"{name}.{file_format}", data.getvalue()))
     return written
 
 
-def draw_mean_ece(results: Results, lines: Sequence[Line]) -> Figure:
-    """Bars: the mean ECE under drift of every calibrator; a dot marks its ECE in domain."""
+def draw_mean_ece(results: Results, lines: Sequence[ComparisonLine]) -> Figure:
+    """Bars: the mean ECE under shift of each calibrator; a dot marks its ECE in domain."""
     ordered = sorted(lines, key=lambda line: -line.summary.mean_ece)
     figure, ax = new_figure(3.4, 0.7 + 0.2 * len(ordered))
     for i, line in enumerate(ordered):
@@ -75,22 +77,22 @@ def draw_mean_ece(results: Results, lines: Sequence[Line]) -> Figure:
         label="in domain",
     )
     ax.set_yticks(range(len(ordered)), [shorten(line.info.label) for line in ordered])
-    ax.set(xlabel="mean ECE under drift", xlim=(0, None), ylim=(-0.6, len(ordered) - 0.4))
+    ax.set(xlabel="mean ECE under shift", xlim=(0, None), ylim=(-0.6, len(ordered) - 0.4))
     ax.grid(axis="y", visible=False)
     ax.legend(loc="upper right")
     return figure
 
 
-def draw_ece_by_level(results: Results, lines: Sequence[Line]) -> Figure:
-    """Lines: the ECE against the level of drift, mean over the shifts."""
+def draw_ece_by_level(results: Results, lines: Sequence[ComparisonLine]) -> Figure:
+    """Curves: the ECE against the level of shift, mean over the shifts."""
     return _by_level(results, lines, "ece", "ECE, mean over shifts")
 
 
-def draw_accuracy_by_level(results: Results, lines: Sequence[Line]) -> Figure:
-    """Lines: accuracy and mean confidence against the level of drift, mean over the shifts."""
+def draw_accuracy_by_level(results: Results, lines: Sequence[ComparisonLine]) -> Figure:
+    """Curves: accuracy and mean confidence against the level of shift, mean over the shifts."""
     figure = _by_level(results, lines, "confidence", "confidence, mean over shifts")
     ax = figure.axes[0]
-    base = find_base(lines) or lines[0]
+    base = uncalibrated_line(lines) or lines[0]
     levels = _shared_levels(results)
     accuracy = [_mean_at(results, base.info.name, level, "accuracy") for level in levels]
     ax.plot(range(len(levels)), accuracy, color=TEXT_COLOUR, linewidth=2.2, label="accuracy", zorder=1.5)
@@ -99,21 +101,21 @@ def draw_accuracy_by_level(results: Results, lines: Sequence[Line]) -> Figure:
     return figure
 
 
-def draw_shifts(results: Results, lines: Sequence[Line]) -> Figure:
-    """Bars: the pooled ECE shift by shift, with intervals."""
-    chosen = _main(results, lines)
+def draw_shifts(results: Results, lines: Sequence[ComparisonLine]) -> Figure:
+    """Bars: the pooled ECE of each shift, with intervals."""
+    chosen = _chosen(results, lines)
     figure, ax = new_figure(3.4, 0.8 + len(results.shifts) * (0.12 + 0.11 * len(chosen)))
-    thick = 0.82 / len(chosen)
+    thickness = 0.82 / len(chosen)
     rows = {(row.calibrator, row.shift): row for row in results.rows if row.level == POOLED and row.group is None}
     for i, shift in enumerate(results.shifts):
         for k, line in enumerate(chosen):
             row = rows.get((line.info.name, shift.name))
             if row is None:
                 continue
-            place = i + (k - (len(chosen) - 1) / 2) * thick
-            draw_bar(ax, place, thick * 0.86, row.ece, line.info, results, label=line.info.label if i == 0 else None)
+            y = i + (k - (len(chosen) - 1) / 2) * thickness
+            draw_bar(ax, y, thickness * 0.86, row.ece, line.info, results, label=line.info.label if i == 0 else None)
             if "ece" in row.intervals:
-                ax.plot(row.intervals["ece"], [place, place], color=TEXT_COLOUR, linewidth=0.8)
+                ax.plot(row.intervals["ece"], [y, y], color=TEXT_COLOUR, linewidth=0.8)
     ax.set_yticks(range(len(results.shifts)), [shorten(shift.name) for shift in results.shifts])
     ax.set(xlabel="ECE, all levels pooled", xlim=(0, None), ylim=(len(results.shifts) - 0.45, -0.55))
     ax.grid(axis="y", visible=False)
@@ -121,10 +123,10 @@ def draw_shifts(results: Results, lines: Sequence[Line]) -> Figure:
     return figure
 
 
-def draw_reliability_diagrams(results: Results, lines: Sequence[Line]) -> Figure | None:
-    """Two rows of diagrams: in domain above, the worst shift of the featured calibrator below."""
-    chosen = _main(results, lines, most=3)
-    featured = find_featured(lines, results.metadata.get("method")) or chosen[-1]
+def draw_reliability_diagrams(results: Results, lines: Sequence[ComparisonLine]) -> Figure | None:
+    """Two rows of reliability diagrams: in domain above, the worst shift of the featured calibrator below."""
+    chosen = _chosen(results, lines, max_curves=3)
+    featured = featured_line(lines, results.metadata.get("method")) or chosen[-1]
     shift = featured.summary.worst_shift
     from matplotlib.figure import Figure
 
@@ -132,32 +134,35 @@ def draw_reliability_diagrams(results: Results, lines: Sequence[Line]) -> Figure
     grid = figure.subplots(2, len(chosen), squeeze=False, sharex=True, sharey=True)
     for k, line in enumerate(chosen):
         cases: tuple[tuple[float | str, str], ...] = ((0, "in domain"), (POOLED, shift))
-        for i, (level, where) in enumerate(cases):
+        for i, (level, data_name) in enumerate(cases):
             row = _find(results, line.info.name, shift, level)
             if row is None:
                 return None
             _draw_diagram(grid[i][k], row)
-            grid[i][k].set_title(f"{shorten(line.info.label)}, {shorten(where)}")
+            grid[i][k].set_title(f"{shorten(line.info.label)}, {shorten(data_name)}")
         grid[1][k].set_xlabel("confidence")
     for i in range(2):
         grid[i][0].set_ylabel("accuracy")
     return figure
 
 
-def draw_ladder(results: Results, lines: Sequence[Line]) -> Figure | None:
-    """Algorithm 1's levels: the accuracy aimed at and the accuracy reached."""
-    steps = (results.perturbation or {}).get("levels") or []
-    if not steps:
+def draw_perturbation_levels(results: Results, lines: Sequence[ComparisonLine]) -> Figure | None:
+    """The perturbation levels of Algorithm 1: target accuracy and reached accuracy."""
+    levels = (results.perturbation or {}).get("levels") or []
+    if not levels:
         return None
     figure, ax = new_figure(3.4, 2.3)
-    places = range(len(steps))  # the strengths span decades: one place for each
-    if all(step.get("target") is not None for step in steps) and (results.perturbation or {}).get("solver") != "table":
-        targets = [step["target"] for step in steps]
-        ax.plot(places, targets, "s", color=COLOURS[1], markerfacecolor="white", markersize=6, label="target")
+    positions = range(len(levels))  # ε spans decades, so levels are drawn at equal distances
+    if (
+        all(level.get("target") is not None for level in levels)
+        and (results.perturbation or {}).get("solver") != "table"
+    ):
+        targets = [level["target"] for level in levels]
+        ax.plot(positions, targets, "s", color=COLOURS[1], markerfacecolor="white", markersize=6, label="target")
     ax.errorbar(
-        places,
-        [step["accuracy"] for step in steps],
-        yerr=[1.96 * (step.get("standard_error") or 0) for step in steps],
+        positions,
+        [level["accuracy"] for level in levels],
+        yerr=[1.96 * (level.get("standard_error") or 0) for level in levels],
         color=COLOURS[0],
         marker="o",
         markersize=3,
@@ -165,47 +170,45 @@ def draw_ladder(results: Results, lines: Sequence[Line]) -> Figure | None:
         label="reached, 95 % interval",
     )
     gaussian = (results.perturbation or {}).get("shift") == "gaussian"
-    ax.set_xticks(places, [f"{step['epsilon']:.3g}" for step in steps], rotation=45)
+    ax.set_xticks(positions, [f"{level['epsilon']:.3g}" for level in levels], rotation=45)
     ax.set(xlabel="ε, variance of the noise" if gaussian else "level", ylabel="accuracy", ylim=(0, 1))
     ax.legend()
     return figure
 
 
-#: name of the file -> function that draws it, or gives None where the results hold nothing for it
-FIGURES: dict[str, Callable[[Results, Sequence[Line]], Figure | None]] = {
+#: File name -> function that draws the figure; it returns None if the results hold nothing for it.
+FIGURES: dict[str, Callable[[Results, Sequence[ComparisonLine]], Figure | None]] = {
     "mean_ece": draw_mean_ece,
     "ece_by_level": draw_ece_by_level,
     "accuracy_by_level": draw_accuracy_by_level,
     "shifts": draw_shifts,
     "reliability": draw_reliability_diagrams,
-    "ladder": draw_ladder,
+    "perturbation_levels": draw_perturbation_levels,
 }
 
 
-def _main(results: Results, lines: Sequence[Line], most: int = _MOST_LINES) -> list[Line]:
-    """No calibration, the featured calibrator and its clean-tuned twin; all of them when they are few."""
-    if len(lines) <= most:
+def _chosen(results: Results, lines: Sequence[ComparisonLine], max_curves: int = _MAX_CURVES) -> list[ComparisonLine]:
+    """All calibrators if they are few; otherwise the first of the main ones and the featured one."""
+    if len(lines) <= max_curves:
         return list(lines)
-    featured, base = find_featured(lines, results.metadata.get("method")), find_base(lines)
-    twin = find_twin(lines, featured) if featured else None
-    names = [line.info.name for line in (base, twin, featured) if line is not None]
-    return [line for line in lines if line.info.name in names]
+    main = main_lines(lines, results.metadata.get("method"))
+    return main if len(main) <= max_curves else [*main[: max_curves - 1], main[-1]]
 
 
-def _by_level(results: Results, lines: Sequence[Line], metric: str, label: str) -> Figure:
+def _by_level(results: Results, lines: Sequence[ComparisonLine], metric: str, label: str) -> Figure:
     levels = _shared_levels(results)
     figure, ax = new_figure(3.4, 2.5)
-    for line in _main(results, lines):
+    for line in _chosen(results, lines):
         values = [_mean_at(results, line.info.name, level, metric) for level in levels]
         ax.plot(range(len(levels)), values, label=shorten(line.info.label), **series_style(line.info, results))
     ax.set_xticks(range(len(levels)), [f"{level:g}" for level in levels])
-    ax.set(xlabel="level of drift", ylabel=label, ylim=(0, None))
+    ax.set(xlabel="level of shift", ylabel=label, ylim=(0, None))
     ax.legend()
     return figure
 
 
 def _shared_levels(results: Results) -> list[float]:
-    """The levels that every shift has; those of the first where they share none."""
+    """The levels that all shifts have; those of the first shift if they share none."""
     if not results.shifts:
         return [0]
     first = results.shifts[0].levels
@@ -213,8 +216,8 @@ def _shared_levels(results: Results) -> list[float]:
 
 
 def _mean_at(results: Results, name: str, level: float, metric: str) -> float:
-    found = [row for shift in results.shifts if (row := _find(results, name, shift.name, level)) is not None]
-    return sum(getattr(row, metric) for row in found) / len(found) if found else float("nan")
+    rows = [row for shift in results.shifts if (row := _find(results, name, shift.name, level)) is not None]
+    return sum(getattr(row, metric) for row in rows) / len(rows) if rows else float("nan")
 
 
 def _find(results: Results, name: str, shift: str, level: float | str) -> ResultRow | None:

@@ -1,0 +1,159 @@
+"""The results in words: the headline with its ratios, the notes below it, and the glossary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from driftcal.pipeline.results import POOLED, WINDOWED, Results
+from driftcal.report.comparison import (
+    ComparisonLine,
+    best_p_line,
+    clean_tuned_line,
+    compare_calibrators,
+    featured_line,
+    is_tuned_on_shift,
+    main_lines,
+    temperature_scaling_line,
+    uncalibrated_line,
+)
+
+GLOSSARY: dict[str, str] = {
+    "Confidence": "The probability that the model gives to its prediction. It is calibrated if 80 % of all predictions with a confidence of 80 % are correct.",
+    "Shift": "Data that differ from those the model was built on: rotated, noisy, badly lit. Here shifts are simulated, in levels from none to strong.",
+    "In domain": "Data like those the model was built on: level 0, unchanged.",
+    "ECE": "Expected calibration error: the mean difference between confidence and accuracy, over bins of predictions with similar confidence. 0 is perfect; 0.10 is ten percentage points.",
+    "Null ECE": "The ECE that a perfectly calibrated model would show on this many samples, by chance alone. An ECE near it cannot be distinguished from perfect.",
+    "÷ TS": "The ECE divided by that of temperature scaling (TS), tuned on clean samples. Below 1 the ECE is lower than that of TS.",
+    "÷ best -P": "The ECE under shift divided by the lowest one of the calibrators with the suffix -P.",
+    "Interval": "The range in which the number would lie in 95 of 100 repetitions with other images.",
+    "Pooled": "All levels of a shift together, level 0 included.",
+    "NLL": "Negative log-likelihood of the labels. Confident, incorrect predictions raise it most. Lower is better.",
+    "Brier": "The squared distance between probabilities and labels. It measures accuracy and calibration together. Lower is better.",
+    "Entropy": "0 if all probability lies on one class, highest if it is uniform. A calibrated model has more entropy under stronger shift.",
+    "-P": "The calibrator was tuned on the perturbed validation set: at ten levels of noise, from clean to chance, instead of on clean data only.",
+    "Form": "A per-sample calibrator treats each sample alone. A windowed one adapts to a window of unlabelled samples; the number is the size of its window.",
+    "Keeps accuracy": "The calibrator changes the confidence and never the prediction.",
+}
+
+
+@dataclass(frozen=True)
+class ReportText:
+    """The headline, the notes, and the lines that the report shows as cards."""
+
+    headline: str
+    notes: tuple[str, ...]
+    cards: tuple[ComparisonLine, ...]
+    featured: ComparisonLine | None = None
+
+
+def report_text(results: Results) -> ReportText:
+    """The text of a report."""
+    lines = compare_calibrators(results)
+    method = results.metadata.get("method")
+    featured = featured_line(lines, method)
+    if featured is None:
+        return ReportText("There are no results to report.", (), ())
+    base = uncalibrated_line(lines)
+    notes = [
+        *_form_note(featured),
+        *_confidence_note(base, featured),
+        *_interval_note(results, temperature_scaling_line(lines), featured),
+        *_perturbation_note(lines),
+        *_accuracy_note(base, featured),
+    ]
+    return ReportText(_headline(lines, featured), tuple(notes), tuple(main_lines(lines, method)), featured)
+
+
+def _headline(lines: Sequence[ComparisonLine], featured: ComparisonLine) -> str:
+    """The ratios of the featured calibrator; its ECE if temperature scaling is not in the results."""
+    label, summary, ratios = featured.info.label, featured.summary, featured.ratios
+    scaling, best_p = temperature_scaling_line(lines), best_p_line(lines)
+    if scaling is None or scaling is featured or ratios.under_shift_to_ts is None or ratios.in_domain_to_ts is None:
+        sentences = [
+            f"The ECE of {label} is {summary.mean_ece:.3f} under shift and {summary.in_domain_ece:.3f} in domain."
+        ]
+    else:
+        sentences = [
+            f"The ECE of {label} is {ratios.under_shift_to_ts:.2f} × that of temperature scaling under shift "
+            f"and {ratios.in_domain_to_ts:.2f} × in domain."
+        ]
+    if best_p is not None and best_p is not featured and ratios.under_shift_to_best_p is not None:
+        sentences.append(
+            f"Under shift it is {ratios.under_shift_to_best_p:.2f} × that of the best -P, {best_p.info.label}."
+        )
+    return " ".join(sentences)
+
+
+def _form_note(featured: ComparisonLine) -> list[str]:
+    if featured.info.form != WINDOWED:
+        return []
+    size = f"{featured.info.window_size} " if featured.info.window_size else ""
+    return [f"{featured.info.label} adapts to windows of {size}unlabelled samples."]
+
+
+def _confidence_note(base: ComparisonLine | None, featured: ComparisonLine) -> list[str]:
+    if base is None:
+        return []
+    names = {"the uncalibrated model": base} | ({} if featured is base else {featured.info.label: featured})
+    parts = [
+        f"{name} has a mean confidence of {percent(line.mean_confidence)} and an accuracy of {percent(line.summary.mean_accuracy)}"
+        for name, line in names.items()
+    ]
+    return [f"Over all shifts and levels {'; '.join(parts)}."]
+
+
+def _interval_note(results: Results, scaling: ComparisonLine | None, featured: ComparisonLine) -> list[str]:
+    """On how many shifts the 95 % intervals of the pooled ECE do not overlap."""
+    if scaling is None or scaling is featured:
+        return []
+    intervals = {
+        (row.calibrator, row.shift): row.intervals["ece"]
+        for row in results.rows
+        if row.level == POOLED and row.group is None and "ece" in row.intervals
+    }
+    pairs = [
+        (interval, intervals[scaling.info.name, shift])
+        for (name, shift), interval in intervals.items()
+        if name == featured.info.name and (scaling.info.name, shift) in intervals
+    ]
+    if not pairs:
+        return []
+    lower, higher = sum(a[1] < b[0] for a, b in pairs), sum(b[1] < a[0] for a, b in pairs)
+    return [
+        f"With 95 % intervals that do not overlap, the ECE of {featured.info.label} is lower than that of temperature "
+        f"scaling on {lower} of {len(pairs)} shifts and higher on {higher}."
+    ]
+
+
+def _perturbation_note(lines: Sequence[ComparisonLine]) -> list[str]:
+    pairs = [
+        (line, clean) for line in lines if is_tuned_on_shift(line.info) and (clean := clean_tuned_line(lines, line))
+    ]
+    if len(pairs) < 2:
+        return []
+    lower = sum(line.summary.mean_ece < clean.summary.mean_ece for line, clean in pairs)
+    tuned_on = {line.info.tuned_on for line, _ in pairs}
+    data = "gaussian noise" if tuned_on == {"gaussian"} else "perturbed samples"
+    return [
+        f"For {lower} of {len(pairs)} methods the ECE under shift is lower when tuned on {data} than when tuned on clean samples."
+    ]
+
+
+def _accuracy_note(base: ComparisonLine | None, featured: ComparisonLine) -> list[str]:
+    if base is None or base is featured:
+        return []
+    label = featured.info.label
+    if featured.info.keeps_accuracy:
+        return [f"{label} never changes a prediction, only its confidence."]
+    clean, clean_before = (percent(line.summary.in_domain_accuracy, 1) for line in (featured, base))
+    shifted, shifted_before = (percent(line.summary.mean_accuracy, 1) for line in (featured, base))
+    return [
+        f"{label} may change predictions: accuracy {clean} instead of {clean_before} in domain, "
+        f"{shifted} instead of {shifted_before} under shift."
+    ]
+
+
+def percent(value: float, digits: int = 0) -> str:
+    """A share in percent: 0.832 is 83 %."""
+    return f"{100 * value:.{digits}f} %"
