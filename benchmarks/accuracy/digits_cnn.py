@@ -1,9 +1,9 @@
-"""All calibrators on scikit-learn's digits with a convolutional network, into which calibrators can look: a check on other data.
+"""All calibrators on scikit-learn's digits with a convolutional network, which has layer features.
 
     python -m benchmarks.accuracy.digits_cnn [--output FOLDER]
 
-As `driftcal paper beyond`, whose network for the digits has no layers to look at: 597 images to train on, 600 to tune on, 600 to
-test on, the nine affine shifts. Trains on one thread, from seed 0.
+As `driftcal paper beyond`, whose network for the digits has no layers: 597 images to train on, 600 to tune on, 600 to test on,
+the nine affine shifts. Trains on one thread with seed 0.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ def train(source: Source) -> nn.Module:
     optimiser = torch.optim.Adam(net.parameters(), lr=2e-3, weight_decay=1e-4)
     rng = np.random.default_rng(0)
     for _ in range(STEPS):
-        rows = torch.from_numpy(rng.integers(0, len(x), BATCH))
+        batch = torch.from_numpy(rng.integers(0, len(x), BATCH))
         optimiser.zero_grad()
-        functional.cross_entropy(net(x[rows]), y[rows]).backward()
+        functional.cross_entropy(net(x[batch]), y[batch]).backward()
         optimiser.step()
     return net.eval()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path("runs/digits-inside"))
+    parser.add_argument("--output", type=Path, default=Path("runs/digits-cnn"))
     options = parser.parse_args()
     training, validation, test = split_digits(digits())
     net = train(training)

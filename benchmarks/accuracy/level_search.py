@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
 import driftcal
+from benchmarks.measure import machine, table_head, table_row
 from driftcal.cache import LogitCache
 from driftcal.data import cifar10
 from driftcal.paper.networks.registry import open_cifar10_network
@@ -34,8 +34,8 @@ def search(arguments: argparse.Namespace) -> dict[str, PerturbationLevels]:
     """The levels that each solver finds. Solvers share logits, but each counts all passes it asked for."""
     model = open_cifar10_network(f"resnet20={arguments.weights}", None).model
     validation = cifar10(arguments.cifar10).split(0.5, seed=0)[0].subset(np.arange(arguments.images))
-    store = LogitCache(arguments.cache) if arguments.cache else None
-    collector, noise = Collector(model, validation, store=store, seed=arguments.seed), get_shift("gaussian")
+    cache = LogitCache(arguments.cache) if arguments.cache else None
+    collector, noise = Collector(model, validation, store=cache, seed=arguments.seed), get_shift("gaussian")
 
     def logits(level: float, samples: np.ndarray | None) -> np.ndarray:
         return collector.logits(noise, level) if samples is None else collector.some(noise, level, samples)
@@ -47,8 +47,9 @@ def search(arguments: argparse.Namespace) -> dict[str, PerturbationLevels]:
     return levels
 
 
-def as_markdown(found: dict[str, PerturbationLevels], record: dict[str, object]) -> str:
+def as_markdown(by_solver: dict[str, PerturbationLevels], record: dict[str, object]) -> str:
     """The page."""
+    titles = ["solver", "passes", "largest deviation from the target, levels 1–8", "accuracy at the last level"]
     lines = [
         "# Algorithm 1: passes over the validation set",
         "",
@@ -56,19 +57,17 @@ def as_markdown(found: dict[str, PerturbationLevels], record: dict[str, object])
         f"seed {record['seed']}, tolerance 0.01. A pass is (images evaluated) / n, the clean pass and the logits of all "
         "levels included.",
         "",
-        "| solver | passes | largest deviation from the target, levels 1–8 | accuracy at the last level |",
-        "|---|---|---|---|",
+        table_head(titles),
     ]
-    for name, result in found.items():
+    for name, result in by_solver.items():
         deviation = max(abs(level.accuracy - level.target) for level in result.levels[:-1])
-        lines.append(f"| {name} | {result.passes:.1f} | {deviation:.4f} | {result.levels[-1].accuracy:.4f} |")
-    for name, result in found.items():
+        lines.append(table_row([name, f"{result.passes:.1f}", f"{deviation:.4f}", f"{result.levels[-1].accuracy:.4f}"]))
+    for name, result in by_solver.items():
         lines += ["", f"{name}:", "```text", repr(result), "```"]
     return "\n".join([*lines, "", f"driftcal {record['version']}, {record['machine']}.", ""])
 
 
 def main() -> None:
-    """Search, write and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--cifar10", type=Path, required=True)
@@ -77,19 +76,16 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, help="a folder that keeps logits, to resume after an interruption")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent)
     arguments = parser.parse_args()
-    found = search(arguments)
+    by_solver = search(arguments)
     record: dict[str, object] = {
-        "version": driftcal.__version__,
-        "machine": f"{platform.machine()}, Python {platform.python_version()}",
-        "seed": arguments.seed,
-        "images": arguments.images,
-    }
+        "version": driftcal.__version__, "machine": machine(), "seed": arguments.seed, "images": arguments.images,
+    }  # fmt: skip
     levels = {
         name: {"passes": result.passes, "notes": result.notes, "levels": [asdict(level) for level in result.levels]}
-        for name, result in found.items()
+        for name, result in by_solver.items()
     }
     (arguments.output / "level_search.json").write_text(json.dumps({**record, "solvers": levels}, indent=1) + "\n")
-    (arguments.output / "level_search.md").write_text(as_markdown(found, record))
+    (arguments.output / "level_search.md").write_text(as_markdown(by_solver, record))
 
 
 if __name__ == "__main__":

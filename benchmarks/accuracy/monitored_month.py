@@ -1,154 +1,199 @@
-"""A month of traffic with known drift: how soon a monitor says so, and how often it cries wolf.
+"""A month of traffic with known data drift: how soon a monitor raises an alarm, and how many alarms are false.
 
     python -m benchmarks.accuracy.monitored_month ../shared/golden --page month.html > benchmarks/accuracy/monitored_month.md
 
-Rows are drawn with replacement from recorded logits of 5,000 CIFAR-10 test images (ResNet-20), 500 an hour: ten clean
-days, ten days in which a rotation creeps in, two days of strong zoom from one hour to the next, eight clean days. The
-monitor knows the Gaussian ladder over 5,000 other images only.
+Samples are drawn with replacement from recorded logits of 5,000 CIFAR-10 test images (ResNet-20), 500 an hour: ten clean
+days, ten days in which a rotation grows slowly, two days of strong zoom that starts suddenly, eight clean days. The monitor
+is fitted on ten levels of Gaussian noise over 5,000 other images.
 """
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 import driftcal
+from benchmarks.accuracy.recorded_logits import RecordedLogits
+from benchmarks.measure import table_head, table_row
 from driftcal.calibrators.scaling.temperature import clean_temperature
 from driftcal.drift.reference import DriftReference
 from driftcal.monitor.alarm_rule import clean_range, detectable_loss
 from driftcal.monitor.monitor import Monitor
 from driftcal.report.timeline import write_timeline
 
-ROWS, HOURS = 500, 720
-DRIFT, OUT, BACK = 240, 480, 528  # hours at which the slow drift, the sudden one and the recovery begin
-SLOW, SUDDEN, LAST_LEVEL = "test_rot_right", "test_xyzoom", 5
-CLEAN_RUNS, MONTHS = 1000, 200
-LABELLED = 0.1
-START = 1_790_812_800  # 2026-10-01
+PER_HOUR, HOURS = 500, 720
+SLOW_START, SUDDEN_START, RECOVERY = 240, 480, 528  # hours
+SLOW_SHIFT, SUDDEN_SHIFT, LAST_LEVEL = "rot_right", "xyzoom", 5
+CLEAN_MONTHS, MONTHS = 1000, 200
+LABELLED_SHARE = 0.1
+FALSE_ALARM_RATE = 0.001
+START_TIME = 1_790_812_800  # 2026-10-01
+CLASS_NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 
 
-def level_of(hour: int) -> float:
-    """How far the rotation has crept, in levels."""
-    return LAST_LEVEL * (hour - DRIFT) / (OUT - DRIFT)
+def level_at(hour: np.ndarray | int) -> np.ndarray | float:
+    """The level of the slow rotation."""
+    return LAST_LEVEL * (hour - SLOW_START) / (SUDDEN_START - SLOW_START)
 
 
-def pool_of(hour: int, rng: np.random.Generator, pools: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(condition, row) of each of the hour's rows in the stack of conditions: clean, rotations 1.., zoom."""
-    rows = rng.integers(len(pools["labels"]), size=ROWS)
-    if hour < DRIFT or hour >= BACK:
-        return np.zeros(ROWS, np.int64), rows
-    if hour >= OUT:
-        return np.full(ROWS, LAST_LEVEL + 1), rows
-    level = level_of(hour)
-    return np.floor(level).astype(np.int64) + (rng.random(ROWS) < level % 1), rows
+def draw_hour(hour: int, rng: np.random.Generator, n_images: int) -> tuple[np.ndarray, np.ndarray]:
+    """(condition, image) of each sample of an hour; conditions are clean, rotations of level 1 and up, and zoom."""
+    images = rng.integers(n_images, size=PER_HOUR)
+    if hour < SLOW_START or hour >= RECOVERY:
+        return np.zeros(PER_HOUR, np.int64), images
+    if hour >= SUDDEN_START:
+        return np.full(PER_HOUR, LAST_LEVEL + 1), images
+    level = level_at(hour)
+    return np.floor(level).astype(np.int64) + (rng.random(PER_HOUR) < level % 1), images
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """Recorded samples by (condition, image): logits, normalised negative entropy, correctness; and their labels."""
+
+    logits: np.ndarray
+    negative_entropy: np.ndarray
+    correct: np.ndarray
+    labels: np.ndarray
+    clean_low: float
+    clean_high: float
+
+    def is_alarm(self, drawn: tuple[np.ndarray, np.ndarray]) -> bool:
+        """Whether the monitor's rule raises an alarm on a window of these samples."""
+        return not self.clean_low <= self.negative_entropy[drawn].mean() <= self.clean_high
+
+    def accuracy_at(self, hour: int) -> float:
+        """The expected accuracy while the rotation grows."""
+        return float(np.interp(level_at(hour), np.arange(LAST_LEVEL + 1), self.correct.mean(axis=1)[:-1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Delays:
+    """What 200 simulated months show: hours from a detectable loss to the alarm, alarms in time, and accuracy lost."""
+
+    crossing: int
+    hours: list[int]
+    sudden_in_time: list[bool]
+    recovered_in_time: list[bool]
+    accuracy_lost: list[float]
+
+
+def count_false_alarms(traffic: Traffic) -> np.ndarray:
+    """False alarms in each of many clean months."""
+    clean = traffic.negative_entropy[0]
+    counts = []
+    for month in range(CLEAN_MONTHS):
+        drawn = np.random.default_rng([1, month]).integers(len(clean), size=(HOURS, PER_HOUR))
+        means = clean[drawn].mean(axis=1)
+        counts.append(int(((means < traffic.clean_low) | (means > traffic.clean_high)).sum()))
+    return np.array(counts)
+
+
+def measure_delays(traffic: Traffic, clean_mean: float, detectable: float) -> Delays:
+    """Simulate months around the hour at which the loss of negative entropy becomes detectable."""
+    by_level = traffic.negative_entropy.mean(axis=1)[:-1]
+    expected = np.interp(level_at(np.arange(SLOW_START, SUDDEN_START)), np.arange(LAST_LEVEL + 1), by_level)
+    crossing = SLOW_START + int(np.argmax(expected <= clean_mean - detectable))
+    delays = Delays(crossing, [], [], [], [])
+    for month in range(MONTHS):
+        rng = np.random.default_rng([2, month])
+        hours = [*range(crossing - 48, crossing + 24), SUDDEN_START, RECOVERY]
+        alarms = {hour: traffic.is_alarm(draw_hour(hour, rng, len(traffic.labels))) for hour in hours}
+        first = next(hour for hour in sorted(alarms) if alarms[hour])
+        delays.accuracy_lost.append(float(traffic.correct[0].mean()) - traffic.accuracy_at(first))
+        delays.hours.append(next(hour for hour in range(crossing, SUDDEN_START) if alarms[hour]) - crossing)
+        delays.sudden_in_time.append(alarms[SUDDEN_START])
+        delays.recovered_in_time.append(not alarms[RECOVERY])
+    return delays
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--page", type=Path, help="where the timeline of one month goes, if anywhere")
+    parser.add_argument("--page", type=Path, help="write the timeline of one month to this file")
     arguments = parser.parse_args()
-    stored = np.load(arguments.folder / "cifar10_resnet20.npz")
-    ladder, val = stored["ladder_logits"].astype(np.float64), stored["val_labels"].astype(np.int64)
-    calibrator = driftcal.make_calibrator("ts").fit(ladder[0], val)
-    drift_reference = DriftReference.of(list(ladder), val, calibrator, temperature=clean_temperature(ladder[0], val))
-    stack = np.stack([*stored[SLOW][: LAST_LEVEL + 1], stored[SUDDEN][9]]).astype(np.float64)
-    pools = {"labels": stored["test_labels"].astype(np.int64)}
-    negative_entropy = np.stack([drift_reference.statistics(z, calibrator.predict_proba(z))[:, 2] for z in stack])
-    right = np.stack([z.argmax(axis=1) == pools["labels"] for z in stack])
-    low, high = clean_range(drift_reference, ROWS, 0.001)
+    recorded = RecordedLogits.load(arguments.folder)
+    clean_samples = recorded.tuning_samples(perturbed=False)
+    calibrator = driftcal.make_calibrator("ts").fit(*clean_samples)
+    reference = DriftReference.of(
+        list(recorded.levels), recorded.validation_labels, calibrator, temperature=clean_temperature(*clean_samples)
+    )
+    logits = np.stack([*recorded.shifts[SLOW_SHIFT][: LAST_LEVEL + 1], recorded.shifts[SUDDEN_SHIFT][9]])
+    traffic = Traffic(
+        logits,
+        np.stack([reference.statistics(z, calibrator.predict_proba(z))[:, 2] for z in logits]),
+        np.stack([z.argmax(axis=1) == recorded.test_labels for z in logits]),
+        recorded.test_labels,
+        *clean_range(reference, PER_HOUR, FALSE_ALARM_RATE),
+    )
 
-    names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-    monitor = Monitor(calibrator, drift_reference=drift_reference, class_names=names, window_size=3600)
+    monitor = Monitor(calibrator, drift_reference=reference, class_names=CLASS_NAMES, window_size=3600)
     rng = np.random.default_rng(0)
-    flags, broken = [], None
+    alarms, accuracy, rejected_at = [], [], None
     for hour in range(HOURS):
-        condition, rows = pool_of(hour, rng, pools)
-        labels = [
-            int(y) if chosen else None
-            for y, chosen in zip(pools["labels"][rows], rng.random(ROWS) < LABELLED, strict=True)
-        ]
-        monitor.update(stack[condition, rows], times=START + 3600 * hour, y=labels)
-        flags.append(not low <= negative_entropy[condition, rows].mean() <= high)
-        if broken is None and hour % 6 == 0 and monitor.summary().calibration == "rejected":
-            broken = hour
+        condition, image = drawn = draw_hour(hour, rng, len(traffic.labels))
+        labelled = rng.random(PER_HOUR) < LABELLED_SHARE
+        labels = [int(y) if known else None for y, known in zip(traffic.labels[image], labelled, strict=True)]
+        monitor.update(traffic.logits[drawn], times=START_TIME + 3600 * hour, y=labels)
+        alarms.append(traffic.is_alarm(drawn))
+        accuracy.append(traffic.correct[condition, image].mean())
+        if rejected_at is None and hour % 6 == 0 and monitor.summary().calibration == "rejected":
+            rejected_at = hour
     windows = monitor.windows()
-    assert [w.state != "ok" for w in windows] == flags, "the quick runs below must say what a monitor says"
+    assert [w.state != "ok" for w in windows] == alarms, "the quick simulations must follow the monitor's rule"
     if arguments.page is not None:
         write_timeline(monitor, arguments.page, title="A simulated month: CIFAR-10, ResNet-20")
 
-    alarms = 0
-    per_run = []
-    for run in range(CLEAN_RUNS):
-        drawn = np.random.default_rng([1, run]).integers(negative_entropy.shape[1], size=(HOURS, ROWS))
-        means = negative_entropy[0][drawn].mean(axis=1)
-        per_run.append(int(((means < low) | (means > high)).sum()))
-        alarms += per_run[-1]
-
-    effect = detectable_loss(drift_reference, ROWS, 0.001)
-    means_by_condition = negative_entropy.mean(axis=1)
-    expected = np.interp(level_of(np.arange(DRIFT, OUT)), np.arange(LAST_LEVEL + 1), means_by_condition[:-1])
-    crossing = DRIFT + int(np.argmax(expected <= drift_reference.means[0][2] - effect))
-    delays, sudden, back, lost = [], [], [], []
-    for month in range(MONTHS):
-        rng = np.random.default_rng([2, month])
-        flagged = {}
-        for hour in [*range(crossing - 48, crossing + 24), OUT, BACK]:
-            condition, rows = pool_of(hour, rng, pools)
-            mean = negative_entropy[condition, rows].mean()
-            flagged[hour] = (not low <= mean <= high, right[condition, rows].mean())
-        first = next(hour for hour in sorted(flagged) if flagged[hour][0])
-        lost.append(right[0].mean() - np.interp(level_of(first), np.arange(LAST_LEVEL + 1), right.mean(axis=1)[:-1]))
-        delays.append(next(hour for hour in range(crossing, OUT) if flagged[hour][0]) - crossing)
-        sudden.append(flagged[OUT][0])
-        back.append(not flagged[BACK][0])
-    spans = {"clean": (0, DRIFT), "slow drift": (DRIFT, OUT), "sudden": (OUT, BACK), "clean again": (BACK, HOURS)}
-    accuracy_at = np.interp(level_of(crossing), np.arange(LAST_LEVEL + 1), right.mean(axis=1)[:-1])
-
+    detectable = detectable_loss(reference, PER_HOUR, FALSE_ALARM_RATE)
+    false_alarms = count_false_alarms(traffic)
+    delays = measure_delays(traffic, reference.means[0][2], detectable)
     print("# A simulated month\n")
     print(
         "`python -m benchmarks.accuracy.monitored_month ../shared/golden --page month.html > benchmarks/accuracy/monitored_month.md`\n"
     )
     print(
-        f"CIFAR-10 ResNet-20, {ROWS} rows an hour for 30 days, TS tuned on clean rows, estimator `{drift_reference.estimator}`, false_alarm_rate = 0.001.\n"
+        f"CIFAR-10 ResNet-20, {PER_HOUR} samples an hour for 30 days, TS tuned on clean samples, estimator `{reference.estimator}`, "
+        f"false_alarm_rate = {FALSE_ALARM_RATE:g}.\n"
     )
-    print("| | stated | measured |")
-    print("|---|---:|---:|")
-    rate = alarms / (CLEAN_RUNS * HOURS)
-    print(f"| clean windows not called ok, {CLEAN_RUNS:,} clean months | at most 0.1 % | {rate:.4%} |")
-    print(f"| clean months without a false alarm | | {np.mean(np.array(per_run) == 0):.1%} |")
-    print(
-        f"| slow drift: hours from a detectable loss of negative_entropy ({effect:.3f}) to the alarm, 95 % of {MONTHS} months | at most 0 | {np.quantile(delays, 0.95):.0f} |"
-    )
-    print(f"| the same, longest | | {max(delays)} |")
-    print(f"| true accuracy by then (clean: {right[0].mean():.3f}) | | {accuracy_at:.3f} |")
-    print(f"| accuracy lost when the first alarm comes, mean | | {np.mean(lost):.3f} |")
-    print(f"| sudden drift: alarm within its first hour | at least 95 % | {np.mean(sudden):.1%} |")
-    print(f"| recovery: ok within its first hour | at least 99.9 % | {np.mean(back):.1%} |\n")
-    print("One month (seed 0) through `Monitor`, window by window:\n")
-    print(
-        "| | hours | ok | drifting | out of distribution | cannot tell | true accuracy | estimated | mean abs. error |"
-    )
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
-    rng, truth = np.random.default_rng(0), []
-    for hour in range(HOURS):
-        condition, rows = pool_of(hour, rng, pools)
-        rng.random(ROWS)  # the draw of which rows are labelled
-        truth.append(right[condition, rows].mean())
-    for name, (begin, end) in spans.items():
-        part = windows[begin:end]
-        counts = [sum(w.state == s for w in part) for s in ("ok", "drifting", "out of distribution", "cannot tell")]
-        guess, true = np.array([w.accuracy for w in part]), np.array(truth[begin:end])
-        print(
-            f"| {name} | {end - begin} | {' | '.join(map(str, counts))} | {true.mean():.3f} | {guess.mean():.3f} | {np.abs(guess - true).mean():.3f} |"
-        )
+    print(table_head(["", "stated", "measured"]))
+    clean_accuracy = traffic.correct[0].mean()
+    for cells in (
+        (f"clean windows not called ok, {CLEAN_MONTHS:,} clean months", "at most 0.1 %",
+         f"{false_alarms.sum() / (CLEAN_MONTHS * HOURS):.4%}"),
+        ("clean months without a false alarm", "", f"{np.mean(false_alarms == 0):.1%}"),
+        (f"slow drift: hours from a detectable loss of negative entropy ({detectable:.3f}) to the alarm, 95 % of {MONTHS} months",
+         "at most 0", f"{np.quantile(delays.hours, 0.95):.0f}"),
+        ("the same, longest", "", max(delays.hours)),
+        (f"true accuracy at that time (clean: {clean_accuracy:.3f})", "", f"{traffic.accuracy_at(delays.crossing):.3f}"),
+        ("accuracy lost at the first alarm, mean", "", f"{np.mean(delays.accuracy_lost):.3f}"),
+        ("sudden drift: alarm within its first hour", "at least 95 %", f"{np.mean(delays.sudden_in_time):.1%}"),
+        ("recovery: ok within its first hour", "at least 99.9 %", f"{np.mean(delays.recovered_in_time):.1%}"),
+    ):  # fmt: skip
+        print(table_row(cells))
+    print("\nOne month (seed 0) through `Monitor`, window by window:\n")
+    states = ("ok", "drifting", "out of distribution", "cannot tell")
+    print(table_head(["", "hours", *states, "true accuracy", "estimated", "mean abs. error"]))
+    phases = {
+        "clean": (0, SLOW_START), "slow drift": (SLOW_START, SUDDEN_START), "sudden": (SUDDEN_START, RECOVERY),
+        "clean again": (RECOVERY, HOURS),
+    }  # fmt: skip
+    for name, (start, stop) in phases.items():
+        estimated, true = np.array([w.accuracy for w in windows[start:stop]]), np.array(accuracy[start:stop])
+        counts = [sum(w.state == state for w in windows[start:stop]) for state in states]
+        means = (true.mean(), estimated.mean(), np.abs(estimated - true).mean())
+        print(table_row([name, stop - start, *counts, *(f"{mean:.3f}" for mean in means)]))
     summary = monitor.summary()
+    first = (
+        ""
+        if rejected_at is None
+        else f", first {rejected_at - SLOW_START} hours into the slow drift, checked every 6 hours"
+    )
     print(
-        f"\nLabels of {LABELLED:.0%} of the rows: accuracy {summary.labelled.accuracy:.3f}, ECE {summary.labelled.ece:.3f}; calibration "
-        f"{summary.calibration} (alpha 0.01)"
-        + (f", first seen {broken - DRIFT} hours into the slow drift, looking every 6 hours." if broken else ".")
+        f"\nLabels of {LABELLED_SHARE:.0%} of the samples: accuracy {summary.labelled.accuracy:.3f}, ECE {summary.labelled.ece:.3f}; "
+        f"calibration {summary.calibration} (alpha 0.01){first}."
     )
 
 

@@ -1,14 +1,14 @@
-"""driftcal's calibrators and metrics beside their peers on the same logits, alternating in one run.
+"""driftcal's calibrators and metrics beside other packages on the same logits, alternating in one run.
 
-python -m benchmarks.speed.calibrator_fits            # about 25 minutes, most of it the peers' at 1,000 classes
+python -m benchmarks.speed.calibrator_fits            # about 25 minutes, most of it other packages with 1,000 classes
 python -m benchmarks.speed.calibrator_fits --rounds 1 --only ts,metrics
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-import sys
 import warnings
 from collections.abc import Callable
 from importlib.metadata import version
@@ -16,21 +16,23 @@ from importlib.metadata import version
 import numpy as np
 
 import driftcal
-from benchmarks.speed.measure import Timing, alternate, machine
+from benchmarks.measure import Timing, alternate, machine, table_head, table_row
 
-#: Platt scaling and histogram binning at 1,000 classes are left out: their peers take one to eight minutes a round.
+#: (samples, classes) -> tasks. Platt scaling and histogram binning with 1,000 classes are left out: other packages take one to
+#: eight minutes a round.
 SIZES = {
     (50_000, 10): ("ts", "ets", "ir", "irm", "ps", "hb", "pbmc", "metrics"),
     (20_000, 1000): ("ts", "ets", "ir", "irm", "pbmc", "metrics"),
 }
-#: task -> how many times faster than the fastest peer we want to be at 20,000 x 1000
-BARS = {"ts": 10, "ets": 20, "ir": 15, "irm": 25, "pbmc": 100}
+#: Task -> required speed-up over the fastest other package at 20,000 × 1000.
+REQUIRED = {"ts": 10, "ets": 20, "ir": 15, "irm": 25, "pbmc": 100}
 
+#: A task to time.
 Run = Callable[[], object]
 
 
 def make_logits(n: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Over-confident logits of a model that is right about two times out of three."""
+    """Over-confident logits of a model with an accuracy of about two thirds."""
     rng = np.random.default_rng(seed)
     logits = 3 * rng.standard_normal((n, n_classes), np.float32)
     labels = rng.integers(0, n_classes, n)
@@ -39,7 +41,7 @@ def make_logits(n: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, np.n
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """As numpy users write it."""
+    """The usual numpy code."""
     e = np.exp(logits - logits.max(axis=1, keepdims=True))
     return e / e.sum(axis=1, keepdims=True)
 
@@ -160,14 +162,14 @@ def fit_run(task: str, logits: np.ndarray, labels: np.ndarray) -> Run:
     return lambda: driftcal.make_calibrator(task).fit(logits, labels)
 
 
-def metrics_row(logits: np.ndarray, labels: np.ndarray, rounds: int) -> dict[str, Timing]:
-    """All one-pass metrics from logits; peers for the same numbers, and one bare softmax of the same array as the floor."""
+def time_metrics(logits: np.ndarray, labels: np.ndarray, rounds: int) -> dict[str, Timing]:
+    """All one-pass metrics from logits; other packages for the same numbers, and a bare softmax of the same array."""
     import torch
     from netcal.metrics import ECE, MCE
     from sklearn.metrics import accuracy_score, log_loss
 
     tensor = torch.from_numpy(logits)
-    rows = np.arange(len(labels))
+    samples = np.arange(len(labels))
 
     def by_peers() -> None:
         probs = softmax(logits)
@@ -175,7 +177,7 @@ def metrics_row(logits: np.ndarray, labels: np.ndarray, rounds: int) -> dict[str
         MCE(15).measure(probs, labels)
         accuracy_score(labels, probs.argmax(axis=1))
         log_loss(labels, probs, labels=np.arange(logits.shape[1]))
-        (probs**2).sum(axis=1).mean() - 2 * probs[rows, labels].mean() + 1
+        (probs**2).sum(axis=1).mean() - 2 * probs[samples, labels].mean() + 1
 
     return alternate(
         {
@@ -192,39 +194,31 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="tasks, separated by commas: " + ", ".join([*PEERS, "metrics"]))
     options = parser.parse_args()
-    wanted = options.only.split(",") if options.only else [*PEERS, "metrics"]
+    chosen = options.only.split(",") if options.only else [*PEERS, "metrics"]
     warnings.filterwarnings("ignore")
     os.environ.setdefault("TQDM_DISABLE", "1")
     names = ("driftcal", "scikit-learn", "probmetrics", "netcal", "uncertainty-calibration", "torch", "numpy")
     print(f"Median of {options.rounds} alternating rounds. " + ", ".join(f"{n} {version(n)}" for n in names) + ".\n")
-    print("| rows × classes | task | driftcal | MB | peer | seconds | MB | ratio | wanted |")
-    print("|---|---|---:|---:|---|---:|---:|---:|---:|")
+    print(table_head(["samples × classes", "task", "driftcal", "MB", "peer", "seconds", "MB", "ratio", "required"], 2))
     for (n, n_classes), tasks in SIZES.items():
         logits, labels = make_logits(n, n_classes)
         small = make_logits(200, n_classes)
-        for task in (task for task in tasks if task in wanted):
-            silence = open(os.devnull, "w")  # noqa: SIM115
-            sys.stdout, kept = silence, sys.stdout  # peers print
-            try:
+        for task in (task for task in tasks if task in chosen):
+            with open(os.devnull, "w") as silence, contextlib.redirect_stdout(silence):  # other packages print
                 if task == "metrics":
                     driftcal.metrics.Statistics.of(small[1], small[0])
-                    table = metrics_row(logits, labels, max(options.rounds, 15))
+                    table = time_metrics(logits, labels, max(options.rounds, 15))
                 else:
                     driftcal.make_calibrator(task).fit(*small)
                     table = alternate(
                         {"driftcal": fit_run(task, logits, labels), **PEERS[task](logits, labels)}, options.rounds
                     )
-            finally:
-                sys.stdout = kept
-                silence.close()
-            mine = table.pop("driftcal")
+            ours = table.pop("driftcal")
             for peer, timing in table.items():
-                wish = "≥ 0.25×" if "softmax" in peer else f"≥ {BARS.get(task, 1) if n_classes == 1000 else 1}×"
-                print(
-                    f"| {n:,} × {n_classes} | {task} | {mine.seconds:.3f} s | {mine.memory:.0f} | {peer} | {timing.seconds:.3f} s "
-                    f"| {timing.memory:.0f} | {timing.seconds / mine.seconds:.2f}× | {wish} |",
-                    flush=True,
-                )
+                required = 0.25 if "softmax" in peer else REQUIRED.get(task, 1) if n_classes == 1000 else 1
+                cells = [f"{n:,} × {n_classes}", task, f"{ours.seconds:.3f} s", f"{ours.memory:.0f}", peer]
+                cells += [f"{timing.seconds:.3f} s", f"{timing.memory:.0f}", f"{timing.seconds / ours.seconds:.2f}×"]
+                print(table_row([*cells, f"≥ {required}×"]), flush=True)
     print(f"\n{machine()}")
 
 

@@ -1,36 +1,60 @@
-"""What an engine costs and what a second worker brings, in one run: ``python -m benchmarks.speed.engines FOLDER``.
+"""The overhead of an engine and the speed-up of a second worker: ``python -m benchmarks.speed.engines FOLDER``.
 
-Tasks of a second each, in a bare loop, through `here` and through Ray; a network's forward pass over a source through one
-and through two Ray workers; a fit over stored logits. Ratios come from one run, in turns. Writes engines.md beside it.
+Tasks of a second each, in a bare loop, on the local engine and on Ray; a network's forward pass over a source on one and on
+two Ray workers; a fit on stored logits. Ratios come from one run, in alternation. Writes engines.md beside this file.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
-import sys
 import time
 import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.speed.measure import PeakMemory, machine
+from benchmarks.measure import PeakMemory, machine, seconds_of, table_row
 from driftcal import open_model
 from driftcal.cache import CacheKey, LogitCache
 from driftcal.calibrators import make_calibrator
 from driftcal.data import from_arrays
-from driftcal.engines import open_engine
+from driftcal.engines import Engine, open_engine
 from driftcal.engines.remote_passes import StoredLogits, stack
 from driftcal.pipeline.collect import Collector
 from driftcal.shifts import get_shift
 
-TASKS = 4
-ROUNDS = 5
-IMAGES = 4096
+N_TASKS = 4
+N_ROUNDS = 5
+N_IMAGES = 4096
+#: Samples of the fits; the first one loads what every fit loads, and is not shown.
+FIT_SIZES = (800, 20_000, 200_000)
 
 
-def make_net():
+@dataclass(frozen=True)
+class Overhead:
+    """Seconds per task, and the share of the time that was not spent inside tasks."""
+
+    seconds_per_task: float
+    outside: float
+
+
+@dataclass(frozen=True)
+class FitTiming:
+    """Seconds of a fit on an array and on workers, and the memory of the calling process there."""
+
+    method: str
+    n_samples: int
+    local_seconds: float
+    worker_seconds: float
+    caller_megabytes: float
+
+
+def make_net() -> Any:
     """A small convolutional network for 32×32 images, 10 classes, on one thread."""
     import torch
 
@@ -42,147 +66,146 @@ def make_net():
     return torch.nn.Sequential(*layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(32, 10))
 
 
-def burn(loops: int, task: int, tell: object) -> float:
-    """Work for about a second on one core; how long it took by its own clock."""
-    begun = time.perf_counter()
+def work(loops: int, task: int, report: object) -> float:
+    """Compute on one core; returns its own duration in seconds."""
+    start = time.perf_counter()
     a = np.full((64, 64), 1e-3)
     for _ in range(loops):
         a = a @ a * 1e-3 + 1e-3
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def loops_per_second() -> int:
-    burn(1000, 0, None)
-    begun = time.perf_counter()
-    burn(20_000, 0, None)
-    return round(20_000 / (time.perf_counter() - begun))
+    work(1000, 0, None)
+    return round(20_000 / work(20_000, 0, None))
 
 
-def seconds_of(action: object) -> float:
-    begun = time.perf_counter()
-    action()  # type: ignore[operator]
-    return time.perf_counter() - begun
-
-
-def overhead(engines: dict[str, object]) -> dict[str, tuple[float, float]]:
-    """Seconds per task, and the share of them that was not spent inside tasks; medians over the rounds, in turns."""
+def measure_overhead(engines: Mapping[str, Engine]) -> dict[str, Overhead]:
+    """The overhead of a bare loop and of each engine; medians over the rounds, which alternate."""
     loops = loops_per_second()
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ("loop", *engines)}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ("loop", *engines)}
 
-    def note(name: str, run: object) -> None:
-        begun = time.perf_counter()
-        inside = sum(run())  # type: ignore[operator]
-        wall = time.perf_counter() - begun
-        found[name].append((wall / TASKS, wall / inside - 1))
+    def record(name: str, run: Callable[[], list[float]]) -> None:
+        start = time.perf_counter()
+        inside = sum(run())
+        seconds = time.perf_counter() - start
+        times[name].append((seconds / N_TASKS, seconds / inside - 1))
 
-    for _ in range(ROUNDS):
-        note("loop", lambda: [burn(loops, k, None) for k in range(TASKS)])
+    for _ in range(N_ROUNDS):
+        record("loop", lambda: [work(loops, k, None) for k in range(N_TASKS)])
         for name, engine in engines.items():
             kept = engine.keep(loops)
-            note(name, lambda e=engine, k=kept: [seconds for _, seconds in e.map(burn, range(TASKS), k)])
-    return {
-        name: tuple(statistics.median(column) for column in zip(*times, strict=True)) for name, times in found.items()
-    }  # type: ignore[misc]
+            record(name, lambda e=engine, k=kept: [seconds for _, seconds in e.map(work, range(N_TASKS), k)])
+    return {name: Overhead(*map(statistics.median, zip(*rounds, strict=True))) for name, rounds in times.items()}
 
 
-def hand_over(engine: object) -> float:
-    """Seconds per task that does nothing."""
+def seconds_per_empty_task(engine: Engine) -> float:
     kept = engine.keep(0)
-    list(engine.map(burn, range(4), kept))
-    return seconds_of(lambda: list(engine.map(burn, range(200), kept))) / 200
+    list(engine.map(work, range(4), kept))
+    return seconds_of(lambda: list(engine.map(work, range(200), kept))) / 200
 
 
-def forward(folder: Path, engines: dict[str, object]) -> dict[str, float]:
-    """Inputs per second of a collection, medians over the rounds."""
+def images_per_second(folder: Path, engines: Mapping[str, Engine]) -> dict[str, float]:
+    """The speed of a collection on each engine; medians over the rounds."""
     rng = np.random.default_rng(0)
-    source = from_arrays(rng.random((IMAGES, 32, 32, 3), np.float32), np.arange(IMAGES) % 10)
-    model, store, shift = (
-        open_model("benchmarks.speed.engines:make_net", batch_size=32),
-        LogitCache(folder),
-        get_shift("gaussian"),
-    )
+    source = from_arrays(rng.random((N_IMAGES, 32, 32, 3), np.float32), np.arange(N_IMAGES) % 10)
+    model = open_model("benchmarks.speed.engines:make_net", batch_size=32)
+    cache, shift = LogitCache(folder), get_shift("gaussian")
     collectors = {
-        name: Collector(model, source, store=store, seed=k, engine=e) for k, (name, e) in enumerate(engines.items())
+        name: Collector(model, source, store=cache, seed=k, engine=e) for k, (name, e) in enumerate(engines.items())
     }
     for collector in collectors.values():
         collector.gather([(shift, 0.5)])  # opens the model on every worker
-    found: dict[str, list[float]] = {name: [] for name in engines}
-    for number in range(ROUNDS):
+    rates: dict[str, list[float]] = {name: [] for name in engines}
+    for number in range(N_ROUNDS):
         for name, collector in collectors.items():
-            found[name].append(
-                len(source) / seconds_of(lambda c=collector, n=number: c.gather([(shift, 0.01 * (n + 1))]))
-            )
-    return {name: statistics.median(rates) for name, rates in found.items()}
+            condition = (shift, 0.01 * (number + 1))
+            rates[name].append(len(source) / seconds_of(lambda c=collector, x=condition: c.gather([x])))
+    return {name: statistics.median(values) for name, values in rates.items()}
 
 
-def fits(folder: Path, engine: object) -> list[tuple[str, int, float, float, float]]:
-    """(method, rows, seconds on an array, seconds on workers, memory of the caller there)."""
-    found = []
-    for n in (800, 20_000, 200_000):  # the first loads what every fit loads, and is not shown
-        rng, store, parts, arrays = np.random.default_rng(0), LogitCache(folder / str(n)), [], []
+def time_fits(folder: Path, engine: Engine) -> list[FitTiming]:
+    """Fits on eight stored shards of 100 classes, beside the same samples in one array."""
+    timings = []
+    for n in FIT_SIZES:
+        rng, cache, shards, arrays = np.random.default_rng(0), LogitCache(folder / str(n)), [], []
         labels = rng.integers(0, 100, n // 8)
         for k in range(8):
             logits = rng.standard_normal((n // 8, 100), np.float32) * 2
             logits[np.arange(len(labels)), labels] += 4 - k / 3
             key = CacheKey("m", "s", level=k)
-            store.put(key, logits=logits, labels=labels)
+            cache.put(key, logits=logits, labels=labels)
             arrays.append(logits)
-            parts.append(StoredLogits(store, key, len(labels), 100, engine))
-        whole, everywhere = np.concatenate(arrays), np.tile(labels, 8)
+            shards.append(StoredLogits(cache, key, len(labels), 100, engine))
+        all_logits, all_labels = np.concatenate(arrays), np.tile(labels, 8)
         del arrays
         for method in ("ts", "ets", "ir", "irm"):
             with PeakMemory() as memory:
-                far = seconds_of(lambda m=method, p=parts, y=labels: make_calibrator(m).fit(*stack(p, y)))
-            near = seconds_of(lambda m=method, x=whole, y=everywhere: make_calibrator(m).fit(x, y))
-            found.append((method, n, near, far, memory.megabytes))
-    return [line for line in found if line[1] > 800]
+                on_workers = seconds_of(lambda m=method, s=shards, y=labels: make_calibrator(m).fit(*stack(s, y)))
+            local = seconds_of(lambda m=method, x=all_logits, y=all_labels: make_calibrator(m).fit(x, y))
+            timings.append(FitTiming(method, n, local, on_workers, memory.megabytes))
+    return [timing for timing in timings if timing.n_samples > FIT_SIZES[0]]
 
 
-def main(folder: Path) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="an empty folder for logits")
+    folder = parser.parse_args().folder
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", RAY_USAGE_STATS_ENABLED="0")
-    warnings.simplefilter("ignore")
-    time.sleep(5)  # whatever was running before has stopped by then
-    before = os.getloadavg()
-    begun = time.perf_counter()
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    warnings.simplefilter("ignore")
+    time.sleep(5)  # programs that were just stopped have ended by then
+    load_before = os.getloadavg()[0]
+    start = time.perf_counter()
     import ray
 
     ray.init(address="local", num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     one, two = open_engine("ray", workers=1), open_engine("ray", workers=2)
-    list(two.map(burn, range(2), two.keep(1)))
-    start = time.perf_counter() - begun
-    costs = overhead({"here": open_engine("here"), "ray": one})
-    tiny = hand_over(one)
-    rates = forward(folder / "store", {"one": one, "two": two})
-    lines = fits(folder / "fits", two)
+    list(two.map(work, range(2), two.keep(1)))
+    start_seconds = time.perf_counter() - start
+    overheads = measure_overhead({"here": open_engine("here"), "ray": one})
+    empty_task = seconds_per_empty_task(one)
+    rates = images_per_second(folder / "store", {"one": one, "two": two})
+    fits = time_fits(folder / "fits", two)
     ray.shutdown()
+
+    def overhead_row(title: str, name: str) -> str:
+        overhead, loop = overheads[name], overheads["loop"]
+        over_loop = "" if name == "loop" else f"{overhead.seconds_per_task / loop.seconds_per_task - 1:+.1%}"
+        return table_row([title, f"{overhead.seconds_per_task:.3f}", over_loop, f"{overhead.outside:.2%}"])
+
     text = f"""# Engines
 
     python -m benchmarks.speed.engines FOLDER
 
-{machine()}. Load average before: {before[0]:.2f}, after: {os.getloadavg()[0]:.2f}. A Ray cluster on this machine, import to first answer: {start:.1f} s.
+{machine()}. Load average before: {load_before:.2f}, after: {os.getloadavg()[0]:.2f}. A Ray cluster on this machine, import to first result: {start_seconds:.1f} s.
 
 | tasks of about a second | seconds per task | over the bare loop | not spent inside tasks |
 |---|---:|---:|---:|
-| bare loop | {costs["loop"][0]:.3f} | | {costs["loop"][1]:.2%} |
-| `here` | {costs["here"][0]:.3f} | {costs["here"][0] / costs["loop"][0] - 1:+.1%} | {costs["here"][1]:.2%} |
-| `ray`, one worker | {costs["ray"][0]:.3f} | {costs["ray"][0] / costs["loop"][0] - 1:+.1%} | {costs["ray"][1]:.2%} |
+{overhead_row("bare loop", "loop")}
+{overhead_row("`here`", "here")}
+{overhead_row("`ray`, one worker", "ray")}
 
-`here` adds a loop and nothing else, so its column "over the bare loop" shows how much the machine's speed itself varies. A task that does nothing takes {tiny * 1e3:.1f} ms through `ray`.
+`here` adds only a loop, so its column "over the bare loop" shows how much the speed of the machine varies. A task that does nothing takes {empty_task * 1e3:.1f} ms on `ray`.
 
-| forward pass, {IMAGES:,} images, a small convolutional net | images per second |
+| forward pass, {N_IMAGES:,} images, a small convolutional net | images per second |
 |---|---:|
 | one Ray worker | {rates["one"]:,.0f} |
 | two Ray workers | {rates["two"]:,.0f} ({rates["two"] / rates["one"]:.2f}×) |
 
-| fit on 8 stored shards of 100 classes | rows | one array, all cores | two Ray workers | caller's memory there |
+| fit on 8 stored shards of 100 classes | samples | one array, all cores | two Ray workers | memory of the caller |
 |---|---:|---:|---:|---:|
 """
-    text += "\n".join(f"| {m} | {n:,} | {near:.2f} s | {far:.2f} s | {mb:.1f} MB |" for m, n, near, far, mb in lines)
-    text += f"\n\nThe logits are {20_000 * 400 / 1e6:.0f} MB and {200_000 * 400 / 1e6:.0f} MB. TS and ETS bring back a few numbers per pass; IR and IRM sort the true class' score of every row in the caller, whatever the number of classes.\n"
+    for fit in fits:
+        seconds = [f"{fit.local_seconds:.2f} s", f"{fit.worker_seconds:.2f} s"]
+        text += table_row([fit.method, f"{fit.n_samples:,}", *seconds, f"{fit.caller_megabytes:.1f} MB"]) + "\n"
+    text += (
+        f"\nThe logits are {20_000 * 400 / 1e6:.0f} MB and {200_000 * 400 / 1e6:.0f} MB. TS and ETS return a few numbers per "
+        "pass; IR and IRM sort the score of the true class of every sample in the caller, for any number of classes.\n"
+    )
     (Path(__file__).parent / "engines.md").write_text(text)
     print(text)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -1,29 +1,28 @@
-"""What calibration adds to the latency of a MobileNetV2-sized ONNX model with 1,000 classes, at batch 1 and 64.
+"""The latency that calibration adds to a MobileNetV2-sized ONNX model with 1,000 classes, at batch 1 and 64.
 
     python -m benchmarks.speed.export_latency
 
-Each calibrator is appended to the model as `driftcal export` does it, and its operators then move behind a switch (the
-operator If), so that one and the same opened model runs with and without them: in turn, on the same input, in an order
-that is drawn anew each time. Two opened models cannot be compared so closely: where the weights of each happen to lie in
-memory moves its latency by up to 5 %, calibrated or not.
+Each calibrator is appended to the model as `driftcal export` does it. Its operators are then moved behind a switch (the operator
+If), so that one opened model runs with and without them: alternately, on the same input, in random order. Two opened models
+cannot be compared so closely: the positions of their weights in memory change the latency by up to 5 %.
 
-The figure is the median over all pairs of runs of (with − without), over the median without. All models are opened anew
-several times, one after the other. The interval is 95 % of the medians of 2,000 bootstrap samples of the pairs. The first
-row is a model whose switch stays off: what is measured of it is noise.
+The result is the median of (with − without) over all pairs of runs, divided by the median without. All models are opened anew
+several times in turn. The interval holds 95 % of the medians of 2,000 bootstrap samples of the pairs. The first row is a model
+whose switch stays off: it shows the noise of the measurement.
 
-A switch is an operator of its own, and what lies behind it is planned on its own, so a third figure does without: the calibration
-alone, as a model that is fed what the network gives, runs right after the network, in turn with a model that only hands on
-logits; (with − without) is set against the network's runs in between ("apart").
+A switch is an operator itself and changes the memory plan, so a third measurement does without ("apart"): the calibration
+alone, as a model that gets the network's outputs, runs right after the network, alternately with a model that only returns
+logits; (with − without) is divided by the duration of the network's runs in between.
 
-Runs of 64 images scatter by more than calibration costs. So there it is measured within each run of the exported model, by
-onnxruntime's own clock: operators run one after the other, and what a run takes from the end of the network's last operator
-to its own end (with the calibration's operators that came before, if it looks inside), over the rest of the same run, is what
-calibration adds; the clock's own work counts as calibration's. (With one image the clock would take longer than the operators.)
+Runs of 64 images vary by more than calibration costs. So it is measured within each run of the exported model, by
+onnxruntime's own profiler. Operators run one after the other. What calibration adds is the time from the end of the network's
+last operator to the end of the run (and the calibration's operators before that, if it reads features), divided by the rest of
+the same run; the profiler's own work counts as calibration's. (With one image the profiler would take longer than the operators.)
 
-"within" is read from the intervals: yes if all lie below the bound, no if any lies above it, and otherwise cannot tell.
+"within" follows from the intervals: yes if all are below the bound, no if any is above it, otherwise cannot tell.
 
-Bounds: 2 % for parametric calibrators, 5 % for isotonic and binned ones. Writes export_latency.md and export_latency.json beside this file;
-export_latency.md keeps what is written below its table. With ``--folder`` the calibrated models are kept for the next time.
+Bounds: 2 % for parametric calibrators, 5 % for isotonic and binned ones. Writes export_latency.md and export_latency.json beside this
+file; the findings in export_latency.md stay. With ``--folder`` the calibrated models are kept for the next run.
 """
 
 from __future__ import annotations
@@ -40,29 +39,37 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from benchmarks.speed.export_models import CONTROL, NETWORK, OWN, VARIANTS, Exported, apart, make, with_switch
-from benchmarks.speed.measure import machine
+from benchmarks.measure import machine, table_head, table_row, write_page
+from benchmarks.speed.export_models import (
+    CALIBRATION_PREFIXES,
+    CONTROL,
+    NETWORK,
+    VARIANTS,
+    ExportedModel,
+    calibration_alone,
+    export_models,
+    with_switch,
+)
 from driftcal.calibrators import CALIBRATORS
 
-#: Rows, threads (0: all cores), openings and pairs of runs after each.
+#: Images, threads (0: all cores), openings, and pairs of runs after each opening.
 SETTINGS = {
     "batch 1, one thread": (1, 1, 3, 200),
     "batch 1, all cores": (1, 0, 3, 1_500),
 }
-#: The calibration alone, after the network: openings and pairs of runs after each.
+#: The calibration alone, after the network: openings, and pairs of runs after each opening.
 APART, APART_OPENINGS, APART_PAIRS = "batch 1, all cores, apart", 3, 400
-#: What is clocked within runs, of how many.
-WITHIN_RUNS, CLOCKED = "batch 64, all cores", 12
+#: What the profiler measures within runs, and in how many.
+WITHIN_RUNS, PROFILED_RUNS = "batch 64, all cores", 12
 COLUMNS = (*SETTINGS, APART, WITHIN_RUNS)
-SAMPLES = 2_000
-HERE = Path(__file__).parent
+N_RESAMPLES = 2_000
 
 
-def session(model: bytes, threads: int, drift_reference: Path | None = None) -> Any:
-    """Threads that wait in a loop would take the cores from whoever else is here."""
+def session(model: bytes, threads: int, profile: Path | None = None) -> Any:
+    """An opened model; its threads do not wait in a loop, which would take the cores from other programs."""
     options = onnxruntime.SessionOptions()
-    if drift_reference is not None:
-        options.enable_profiling, options.profile_file_prefix = True, str(drift_reference)
+    if profile is not None:
+        options.enable_profiling, options.profile_file_prefix = True, str(profile)
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -70,101 +77,103 @@ def session(model: bytes, threads: int, drift_reference: Path | None = None) -> 
 
 
 def pairs(model: bytes, setting: str, rng: np.random.Generator, switches: tuple[bool, bool]) -> np.ndarray:
-    """Seconds of runs without and with calibration, (pairs, 2), after one opening."""
+    """Seconds of runs without and with calibration after one opening, (pairs, 2)."""
     batch, threads, _, rounds = SETTINGS[setting]
     opened, x = session(model, threads), rng.random((batch, 3, 224, 224), np.float32)
 
     def seconds(switch: bool) -> float:
-        started = time.perf_counter()
+        start = time.perf_counter()
         opened.run(None, {"x": x, "switch": np.array(switch)})
-        return time.perf_counter() - started
+        return time.perf_counter() - start
 
-    for switch in (*switches, *switches):  # the second run is the first with its final plan of memory
+    for switch in (*switches, *switches):  # only the second run has its final memory plan
         seconds(switch)
-    found = np.empty((rounds, 2))
+    times = np.empty((rounds, 2))
     for i in range(rounds):
         for k in rng.permutation(2):
-            found[i, k] = seconds(switches[k])
-    return found
+            times[i, k] = seconds(switches[k])
+    return times
 
 
 def after_network(path: Path, rng: np.random.Generator) -> np.ndarray:
-    """Seconds of the network, and of the network and what calibration adds to handing on logits, (pairs, 2), after one opening."""
-    calibrated, plain, given = apart(path)
+    """Seconds of the network, and of the network with what calibration adds to returning logits, (pairs, 2)."""
+    calibrated, plain, outputs = calibration_alone(path)
     network, x = session(path.with_name(NETWORK).read_bytes(), 0), rng.random((1, 3, 224, 224), np.float32)
     opened = [session(plain, 0), session(calibrated, 0)]
-    found = np.empty((2 + APART_PAIRS, 2))
-    for i in range(len(found)):
-        taken = np.empty(2)
+    times = np.empty((2 + APART_PAIRS, 2))
+    for i in range(len(times)):
+        after_network_seconds = np.empty(2)
         for k in rng.permutation(2):
-            started = time.perf_counter()
+            start = time.perf_counter()
             network.run(None, {"x": x})
-            ended = time.perf_counter()
-            opened[k].run(None, given)
-            taken[k], found[i, 0] = time.perf_counter() - ended, ended - started
-        found[i, 1] = found[i, 0] + taken[1] - taken[0]
-    return found[2:]  # the first two plan their memory
+            end = time.perf_counter()
+            opened[k].run(None, outputs)
+            after_network_seconds[k], times[i, 0] = time.perf_counter() - end, end - start
+        times[i, 1] = times[i, 0] + after_network_seconds[1] - after_network_seconds[0]
+    return times[2:]  # the first two plan their memory
 
 
-def clocked(path: Path, rng: np.random.Generator) -> np.ndarray:
-    """Microseconds of runs of 64 images without what calibration takes in them, and with it, (runs, 2)."""
+def profiled_runs(path: Path, rng: np.random.Generator) -> np.ndarray:
+    """Microseconds of runs of 64 images without their calibration, and with it, (runs, 2)."""
     x = rng.random((64, 3, 224, 224), np.float32)
     with tempfile.TemporaryDirectory() as folder:
         opened = session(path.read_bytes(), 0, Path(folder) / "profile")
-        for _ in range(2 + CLOCKED):
+        for _ in range(2 + PROFILED_RUNS):
             opened.run(None, {"x": x})
         events = json.loads(Path(opened.end_profiling()).read_text())
     operators = [event for event in events if event["name"].endswith("_kernel_time")]
-    found = []
+    times = []
     for run in [event for event in events if event["name"] == "model_run"][2:]:  # the first two plan its memory
         end = run["ts"] + run["dur"]
         inside = [event for event in operators if run["ts"] <= event["ts"] < end]
-        last = max(event["ts"] + event["dur"] for event in inside if not event["name"].startswith(OWN))
-        before = sum(event["dur"] for event in inside if event["name"].startswith(OWN) and event["ts"] < last)
-        found.append((run["dur"] - (end - last) - before, run["dur"]))
-    return np.array(found)
+        last = max(event["ts"] + event["dur"] for event in inside if not event["name"].startswith(CALIBRATION_PREFIXES))
+        before = sum(
+            event["dur"] for event in inside if event["name"].startswith(CALIBRATION_PREFIXES) and event["ts"] < last
+        )
+        times.append((run["dur"] - (end - last) - before, run["dur"]))
+    return np.array(times)
 
 
-def summary(found: np.ndarray) -> dict[str, Any]:
-    """What the second column takes longer than the first, as a share: the median, and 95 % of those of bootstrap samples."""
-    more, rng = found[:, 1] - found[:, 0], np.random.default_rng(0)
-    plain = float(np.median(found[:, 0]))
-    medians = np.median(more[rng.integers(len(more), size=(SAMPLES, len(more)))], axis=1)
+def summary(times: np.ndarray) -> dict[str, Any]:
+    """How much longer the second column takes than the first, as a share: the median and its bootstrap interval."""
+    added, rng = times[:, 1] - times[:, 0], np.random.default_rng(0)
+    plain = float(np.median(times[:, 0]))
+    medians = np.median(added[rng.integers(len(added), size=(N_RESAMPLES, len(added)))], axis=1)
     low, high = np.quantile(medians, [0.025, 0.975]) / plain
-    return {"added": float(np.median(more)) / plain, "interval": [float(low), float(high)], "plain": plain}
+    return {"added": float(np.median(added)) / plain, "interval": [float(low), float(high)], "plain": plain}
 
 
-def measure(exported: Sequence[Exported]) -> list[dict[str, Any]]:
-    """A line of figures for each calibrator."""
-    rng, started = np.random.default_rng(1), time.perf_counter()
+def measure(exported: Sequence[ExportedModel]) -> list[dict[str, Any]]:
+    """A line of results for each calibrator."""
+    rng, start = np.random.default_rng(1), time.perf_counter()
     files = {model.name: with_switch(model.path) for model in exported}
-    found: dict[tuple[str, str], list[np.ndarray]] = {}
+    times: dict[tuple[str, str], list[np.ndarray]] = {}
     steps = [(o, s, m) for s in SETTINGS for o in range(SETTINGS[s][2]) for m in exported]
     for number, (_, setting, model) in enumerate(sorted(steps, key=lambda step: step[0]), 1):
         switches = (False, model.name != CONTROL)
-        seen = pairs(files[model.name], setting, rng, switches)
-        found.setdefault((model.name, setting), []).append(seen)
-        passed, told = time.perf_counter() - started, summary(seen)["added"]
-        print(f"{number} of {len(steps)}, {passed / 60:.1f} min: {setting}, {model.name} {told:+.1%}", flush=True)
+        one_opening = pairs(files[model.name], setting, rng, switches)
+        times.setdefault((model.name, setting), []).append(one_opening)
+        minutes, added = (time.perf_counter() - start) / 60, summary(one_opening)["added"]
+        print(f"{number} of {len(steps)}, {minutes:.1f} min: {setting}, {model.name} {added:+.1%}", flush=True)
     for model in exported:
         if model.name != CONTROL:
-            found[model.name, APART] = [after_network(model.path, rng) for _ in range(APART_OPENINGS)]
-            found[model.name, WITHIN_RUNS] = [clocked(model.path, rng)]
-            told = "; ".join(f"{c} {summary(np.concatenate(found[model.name, c]))['added']:+.2%}" for c in COLUMNS)
-            print(f"{model.name}: {told}", flush=True)
+            times[model.name, APART] = [after_network(model.path, rng) for _ in range(APART_OPENINGS)]
+            times[model.name, WITHIN_RUNS] = [profiled_runs(model.path, rng)]
+            added = [f"{c} {summary(np.concatenate(times[model.name, c]))['added']:+.2%}" for c in COLUMNS]
+            print(f"{model.name}: {'; '.join(added)}", flush=True)
     lines = []
     for model in exported:
-        line: dict[str, Any] = {"calibrator": model.name, "alike": model.alike, "bound": model.bound}
+        line: dict[str, Any] = {"calibrator": model.name, "alike": model.same_graph, "bound": model.bound}
         line["difference"] = model.difference
         line |= {
-            setting: summary(np.concatenate(seen)) for (name, setting), seen in found.items() if name == model.name
+            setting: summary(np.concatenate(parts)) for (name, setting), parts in times.items() if name == model.name
         }
         lines.append(line | {"within": within(line)})
     return lines
 
 
 def within(line: dict[str, Any]) -> str:
-    """Whether the figures lie within the bound, as far as their intervals can tell."""
+    """Whether the latency is within the bound, by its intervals."""
     bound = line["bound"]
     if bound is None:
         return "no bound"
@@ -174,47 +183,47 @@ def within(line: dict[str, Any]) -> str:
     return "yes" if all(high <= bound for _, high in intervals) else "cannot tell"
 
 
-def table(lines: list[dict[str, Any]], where: str) -> str:
-    """The lines as export_latency.md shows them."""
-    rows = [["calibrator", "bound", *COLUMNS, "within"]]
-    rows.append(["---"] * len(rows[0]))
+def as_markdown(lines: list[dict[str, Any]], made_with: str) -> str:
+    """The page."""
+    titles = ["calibrator", "bound", *COLUMNS, "within"]
+    rows = [table_head(titles, len(titles))]
     for line in lines:
         cells = []
         for part in (line.get(column) for column in COLUMNS):
-            ends = (part["added"], *part["interval"]) if part else ()
-            cells.append("{:+.1%} ({:+.1%} to {:+.1%})".format(*ends) if part else "")
+            numbers = (part["added"], *part["interval"]) if part else ()
+            cells.append("{:+.1%} ({:+.1%} to {:+.1%})".format(*numbers) if part else "")
         bound = f"{line['bound']:.0%}" if line["bound"] else "none"
-        rows.append([", ".join([line["calibrator"], *line["alike"]]), bound, *cells, line["within"]])
-    body = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    nets = "; ".join(
+        rows.append(table_row([", ".join([line["calibrator"], *line["alike"]]), bound, *cells, line["within"]]))
+    body = "\n".join(rows)
+    settings = "; ".join(
         f"{setting}: {1e3 * np.median([line[setting]['plain'] for line in lines]):.1f} ms, {openings} × {rounds} pairs of runs each"
         for setting, (_, _, openings, rounds) in SETTINGS.items()
     )
     return (
-        f"# Latency of exported calibrators\n\nMade by `python -m benchmarks.speed.export_latency`; {where}.\n"
-        f"Added to the plain model's latency, with 95 % intervals. The plain model takes, {nets}.\n\n{body}\n"
+        f"# Latency of exported calibrators\n\nMade by `python -m benchmarks.speed.export_latency`; {made_with}.\n"
+        f"Added to the plain model's latency, with 95 % intervals. The plain model takes, {settings}.\n\n{body}\n"
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=20_000, help="tuning rows")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=20_000, help="tuning samples")
     parser.add_argument("--calibrators", nargs="+", default=[*CALIBRATORS, *VARIANTS], metavar="NAME")
-    parser.add_argument("--folder", type=Path, help="where calibrated models are kept for the next time")
-    parser.add_argument("--prepare", action="store_true", help="make the calibrated models only")
-    parser.add_argument("--dry", action="store_true", help="print, write nothing")
-    given = parser.parse_args()
+    parser.add_argument("--folder", type=Path, help="keeps calibrated models for the next run")
+    parser.add_argument("--prepare", action="store_true", help="only make the calibrated models")
+    parser.add_argument("--dry-run", action="store_true", help="print the page instead of writing it")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as spare:
-        exported = make(given.calibrators, given.rows, given.folder or Path(spare))
-        if given.prepare:
+        exported = export_models(arguments.calibrators, arguments.samples, arguments.folder or Path(spare))
+        if arguments.prepare:
             return
-        lines = measure([Exported(CONTROL, exported[0].path, 0.0), *exported])
-    where = f"onnxruntime {version('onnxruntime')}, {machine()}"
-    print(table(lines, where))
-    if not given.dry:
-        kept = (HERE / "export_latency.md").read_text().split("\n## ", 1)[1:]
-        (HERE / "export_latency.md").write_text("\n## ".join([table(lines, where), *kept]))
-        (HERE / "export_latency.json").write_text(json.dumps({"where": where, "lines": lines}, indent=1) + "\n")
+        lines = measure([ExportedModel(CONTROL, exported[0].path, 0.0), *exported])
+    made_with = f"onnxruntime {version('onnxruntime')}, {machine()}"
+    print(as_markdown(lines, made_with))
+    if not arguments.dry_run:
+        folder = Path(__file__).parent
+        write_page(folder / "export_latency.md", as_markdown(lines, made_with))
+        (folder / "export_latency.json").write_text(json.dumps({"where": made_with, "lines": lines}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper, save
 
 CLASSES, FEATURES = 1_000, 1_280
-#: MobileNetV2, table 2: expansion, channels, repeats, stride
+#: Expansion, channels, repeats and stride of the stages (Sandler et al. 2018, table 2).
 BLOCKS = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
 
 
 class Net:
-    """Convolutions with batch normalisation folded in, as an exported MobileNetV2 has them."""
+    """A graph of convolutions with batch normalisation folded in, as in an exported MobileNetV2."""
 
     def __init__(self) -> None:
         self.rng = np.random.default_rng(0)
@@ -28,8 +28,8 @@ class Net:
 
     def weight(self, *shape: int) -> str:
         name = f"w{len(self.weights)}"
-        spread = np.sqrt(2 / np.prod(shape[1:])) if len(shape) > 1 else 0.1
-        self.weights.append(numpy_helper.from_array(self.rng.normal(0, spread, shape).astype(np.float32), name))
+        std = np.sqrt(2 / np.prod(shape[1:])) if len(shape) > 1 else 0.1
+        self.weights.append(numpy_helper.from_array(self.rng.normal(0, std, shape).astype(np.float32), name))
         return name
 
     def conv(self, x: str, into: int, out: int, size: int, stride: int = 1, groups: int = 1, relu: bool = True) -> str:
@@ -40,7 +40,7 @@ class Net:
 
 
 def mobilenet(path: Path) -> dict[str, int]:
-    """MobileNetV2 for 224-pixel images, 3.5 million weights, into a file; its stages' ends and what is classified, and how wide they are."""
+    """Write MobileNetV2 for 224-pixel images, 3.5 million weights; returns the widths of its stages' ends and of the last features."""
     net, ends = Net(), {}
     x, width = net.conv("x", 3, 32, 3, 2), 32
     for expansion, channels, repeats, first in BLOCKS:

@@ -3,10 +3,10 @@
     pip install imagecorruptions-imaug==1.1.5
     python -m benchmarks.speed.shifts
 
-Seconds are CPU seconds, all threads added, so the figures are per core and other programs on the machine count little. The
-wall clock of the same run stands below them: on a busy machine it is lower, because our threads wait for cores. Rounds
-alternate between the two sides; a shift's figure is the median over rounds of the mean over its levels. Ours gets batches of
-float32, the peers one image at a time, as they work. At 32 pixels both use the 224-pixel parameters, the only ones
+Seconds are CPU seconds of all threads, so the numbers are per core and other programs on the machine count little. The speed-up
+by wall clock of the same run is below them: on a busy machine it is lower, because our threads wait for cores. Rounds alternate
+between the two sides; the number of a shift is the median over rounds of the mean over its levels. Ours gets batches of
+float32; the others take one image at a time. At 32 pixels both use the 224-pixel parameters, the only ones that
 imagecorruptions has.
 
 Writes shifts.md and shifts.json beside this file.
@@ -30,10 +30,11 @@ from scipy.ndimage import affine_transform
 from sklearn.datasets import load_sample_images
 
 import driftcal
+from benchmarks.measure import table_head, table_row
 from driftcal.shifts.affine import AFFINE, affine_map
 from driftcal.shifts.corruptions.corruption import CORRUPTIONS
 
-SIZES = {32: (500, 4), 224: (32, 1)}  # side -> images in our batch, images given to the peer
+SIZES = {32: (500, 4), 224: (32, 1)}  # side -> images of our batch, images of the other package
 
 
 def photographs(n: int, side: int) -> np.ndarray:
@@ -45,15 +46,15 @@ def photographs(n: int, side: int) -> np.ndarray:
     return np.stack(crops)
 
 
-def seconds(work: Callable[[], object]) -> np.ndarray:
-    """CPU seconds and seconds on the wall clock."""
-    begin = np.array([time.process_time(), time.perf_counter()])
-    work()
-    return np.array([time.process_time(), time.perf_counter()]) - begin
+def seconds(task: Callable[[], object]) -> np.ndarray:
+    """CPU seconds and wall-clock seconds."""
+    start = np.array([time.process_time(), time.perf_counter()])
+    task()
+    return np.array([time.process_time(), time.perf_counter()]) - start
 
 
 def scipy_per_image(image: np.ndarray, name: str, level: int) -> np.ndarray:
-    """The faster of the two ways to ask scipy for an image: channel by channel."""
+    """An image channel by channel, the faster of the two ways to call scipy."""
     matrix, offset = affine_map(name, level, *image.shape[:2])
     channels = (affine_transform(image[..., c], matrix, offset, order=1, mode="nearest") for c in range(3))
     return np.stack(list(channels), axis=-1)
@@ -81,22 +82,21 @@ def measure(name: str, side: int, rounds: int) -> dict[str, float | str]:
         peer(level)
     ours, theirs = [], []
     for _ in range(rounds):
-        mine, its = np.zeros(2), np.zeros(2)
+        our_seconds, peer_seconds = np.zeros(2), np.zeros(2)
         for level in levels:
-            mine += seconds(lambda level=level: shift(batch, level)) / many
-            its += seconds(lambda level=level: peer(level)) / few
-        ours.append(mine / len(levels))
-        theirs.append(its / len(levels))
-    rates = np.median(ours, axis=0), np.median(theirs, axis=0)
-    gain = np.median(np.array(theirs) / np.array(ours), axis=0)
+            our_seconds += seconds(lambda level=level: shift(batch, level)) / many
+            peer_seconds += seconds(lambda level=level: peer(level)) / few
+        ours.append(our_seconds / len(levels))
+        theirs.append(peer_seconds / len(levels))
+    speed_up = np.median(np.array(theirs) / np.array(ours), axis=0)
     return {
         "shift": name,
         "side": side,
-        "ours_per_second": 1 / float(rates[0][0]),
+        "ours_per_second": 1 / float(np.median(ours, axis=0)[0]),
         "peer": "scipy" if affine else "imagecorruptions-imaug",
-        "peer_per_second": 1 / float(rates[1][0]),
-        "times_faster": float(gain[0]),
-        "times_faster_by_wall_clock": float(gain[1]),
+        "peer_per_second": 1 / float(np.median(theirs, axis=0)[0]),
+        "times_faster": float(speed_up[0]),
+        "times_faster_by_wall_clock": float(speed_up[1]),
     }
 
 
@@ -106,33 +106,34 @@ def as_markdown(rows: list[dict], record: dict) -> str:
         return float(np.exp(np.mean(np.log(ratios))))
 
     lines = ["# Speed of the shifts: images per second and core", "", __doc__.split("\n\n")[2].replace("\n", " "), ""]
-    lines += ["| shift | peer | ours, 32 px | peer, 32 px | × | ours, 224 px | peer, 224 px | × |", "|---" * 8 + "|"]
+    titles = ["shift", "peer", "ours, 32 px", "peer, 32 px", "×", "ours, 224 px", "peer, 224 px", "×"]
+    lines.append(table_head(titles, 8))
     for name in [*AFFINE, *CORRUPTIONS]:
         small, large = (next(r for r in rows if r["shift"] == name and r["side"] == side) for side in (32, 224))
         cells = [f"{name}", str(small["peer"])]
         for row in (small, large):
             cells += [f"{row['ours_per_second']:,.0f}", f"{row['peer_per_second']:,.0f}", f"{row['times_faster']:.1f}"]
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "| geometric mean | 32 px | 224 px | 32 px, wall clock | 224 px, wall clock |", "|---" * 5 + "|"]
+        lines.append(table_row(cells))
+    lines += ["", table_head(["geometric mean", "32 px", "224 px", "32 px, wall clock", "224 px, wall clock"], 5)]
     for label, names in (("nine affine shifts", AFFINE), ("19 corruptions", CORRUPTIONS)):
         fields = [(side, field) for field in ("times_faster", "times_faster_by_wall_clock") for side in SIZES]
-        lines.append(f"| {label} | " + " | ".join(f"{geometric(side, names, f):.1f}×" for side, f in fields) + " |")
+        lines.append(table_row([label, *(f"{geometric(side, names, f):.1f}×" for side, f in fields)]))
     for label, field in (("CPU time", "times_faster"), ("wall clock", "times_faster_by_wall_clock")):
         for side in SIZES:
             for kind, names in (("affine", AFFINE), ("corruptions", CORRUPTIONS)):
-                least = min((r[field], r["shift"]) for r in rows if r["side"] == side and r["shift"] in names)
-                lines += ["", f"Least gain by {label}, {kind}, {side} px: {least[1]}, {least[0]:.2f}×."]
+                lowest = min((r[field], r["shift"]) for r in rows if r["side"] == side and r["shift"] in names)
+                lines += ["", f"Lowest speed-up by {label}, {kind}, {side} px: {lowest[1]}, {lowest[0]:.2f}×."]
     facts = ", ".join(f"{key} {value}" for key, value in record.items())
     return "\n".join([*lines, "", f"Made with: {facts}.", ""])
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent)
     arguments = parser.parse_args()
-    begin = time.perf_counter()
+    start = time.perf_counter()
     rows = []
     for side in SIZES:
         for name in [*AFFINE, *CORRUPTIONS]:
@@ -146,7 +147,7 @@ def main() -> None:
         **{package: version(package) for package in ("numpy", "scipy", "numba", "imagecorruptions-imaug")},
         "machine": platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
-        "seconds": round(time.perf_counter() - begin),
+        "seconds": round(time.perf_counter() - start),
     }
     (arguments.output / "shifts.json").write_text(json.dumps({**record, "rows": rows}, indent=1) + "\n")
     (arguments.output / "shifts.md").write_text(as_markdown(rows, record))

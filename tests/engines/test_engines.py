@@ -29,7 +29,7 @@ from driftcal.shifts import get_shift
 
 HERE = Path(__file__).parents[1] / "helpers"
 sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks.speed.measure import PeakMemory  # noqa: E402  (not a package that is installed)
+from benchmarks.measure import PeakMemory  # noqa: E402  (not a package that is installed)
 
 QUICK = Rules(patience=0.3, tries=2, deaths=3)
 
