@@ -7,14 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from driftcal.paper.networks.torch_layers import Conv1x1, Conv3x3, Head
+from driftcal.paper.networks.torch_layers import Conv1x1, Conv3x3, Head, batch_norm
 
 #: Channels that each dense layer adds.
 _GROWTH = 32
-
-
-def _norm(channels: int) -> nn.BatchNorm2d:
-    return nn.BatchNorm2d(channels, eps=1.001e-5)
 
 
 class _DenseLayer(nn.Module):
@@ -23,8 +19,8 @@ class _DenseLayer(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            _norm(channels), nn.ReLU(inplace=True), Conv1x1(channels, 4 * _GROWTH, 1, bias=False),
-            _norm(4 * _GROWTH), nn.ReLU(inplace=True), Conv3x3(4 * _GROWTH, _GROWTH, 3, padding=1, bias=False),
+            batch_norm(channels), nn.ReLU(inplace=True), Conv1x1(channels, 4 * _GROWTH, 1, bias=False),
+            batch_norm(4 * _GROWTH), nn.ReLU(inplace=True), Conv3x3(4 * _GROWTH, _GROWTH, 3, padding=1, bias=False),
         )  # fmt: skip
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -37,21 +33,21 @@ class DenseNet(nn.Module):
     def __init__(self, blocks: Sequence[int], n_classes: int = 10) -> None:
         super().__init__()
         layers: list[nn.Module] = [
-            nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False), _norm(64), nn.ReLU(inplace=True),
+            nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False), batch_norm(64), nn.ReLU(inplace=True),
             nn.MaxPool2d(3, stride=2, padding=1),
         ]  # fmt: skip
         channels = 64
         for block, depth in enumerate(blocks):
             if block:
                 layers += [
-                    _norm(channels), nn.ReLU(inplace=True), Conv1x1(channels, channels // 2, 1, bias=False),
+                    batch_norm(channels), nn.ReLU(inplace=True), Conv1x1(channels, channels // 2, 1, bias=False),
                     nn.AvgPool2d(2),
                 ]  # fmt: skip
                 channels //= 2
             for _ in range(depth):
                 layers.append(_DenseLayer(channels))
                 channels += _GROWTH
-        layers += [_norm(channels), nn.ReLU(inplace=True)]
+        layers += [batch_norm(channels), nn.ReLU(inplace=True)]
         self.layers = nn.Sequential(*layers)
         self.head = Head(channels, n_classes)
 

@@ -8,11 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from driftcal.paper.networks.torch_layers import Conv1x1, Conv3x3, Head
-
-
-def _norm(channels: int) -> nn.BatchNorm2d:
-    return nn.BatchNorm2d(channels, eps=1.001e-5)
+from driftcal.paper.networks.torch_layers import Conv1x1, Conv3x3, Head, batch_norm
 
 
 class _Bottleneck(nn.Module):
@@ -21,12 +17,12 @@ class _Bottleneck(nn.Module):
     def __init__(self, channels: int, width: int, stride: int, *, projection: bool) -> None:
         super().__init__()
         self.layers = nn.Sequential(
-            Conv1x1(channels, width, 1, stride=stride), _norm(width), nn.ReLU(inplace=True),
-            Conv3x3(width, width, 3, padding=1), _norm(width), nn.ReLU(inplace=True),
-            Conv1x1(width, 4 * width, 1), _norm(4 * width),
+            Conv1x1(channels, width, 1, stride=stride), batch_norm(width), nn.ReLU(inplace=True),
+            Conv3x3(width, width, 3, padding=1), batch_norm(width), nn.ReLU(inplace=True),
+            Conv1x1(width, 4 * width, 1), batch_norm(4 * width),
         )  # fmt: skip
         self.shortcut = (
-            nn.Sequential(Conv1x1(channels, 4 * width, 1, stride=stride), _norm(4 * width))
+            nn.Sequential(Conv1x1(channels, 4 * width, 1, stride=stride), batch_norm(4 * width))
             if projection
             else nn.Identity()
         )
@@ -41,7 +37,7 @@ class ResNet(nn.Module):
     def __init__(self, blocks: Sequence[int], n_classes: int = 10) -> None:
         super().__init__()
         layers: list[nn.Module] = [
-            nn.Conv2d(3, 64, 7, stride=2, padding=3), _norm(64), nn.ReLU(inplace=True),
+            nn.Conv2d(3, 64, 7, stride=2, padding=3), batch_norm(64), nn.ReLU(inplace=True),
             nn.MaxPool2d(3, stride=2, padding=1),
         ]  # fmt: skip
         channels = 64

@@ -78,6 +78,11 @@ class ConvStride2(nn.Conv2d):
         return super().forward(functional.pad(input, (before, after, before, after)))
 
 
+def batch_norm(channels: int) -> nn.BatchNorm2d:
+    """Batch normalisation with the epsilon of Keras' ResNets and DenseNets."""
+    return nn.BatchNorm2d(channels, eps=1.001e-5)
+
+
 class Head(nn.Module):
     """Global average pooling, then one linear layer: logits."""
 
