@@ -24,6 +24,7 @@ UNCALIBRATED_COLOUR, TEXT_COLOUR, GREY, OVERCONFIDENT_COLOUR, UNDERCONFIDENT_COL
     "#D55E00",
     "#0072B2",
 )
+DASHED, DOTTED = (0, (4, 2)), (0, (1, 1.5))
 # Text that can be edited and searched in the files, no names read as formulas, the same bytes each time.
 STYLE: dict[Any, Any] = {
     "font.size": 8,
@@ -67,25 +68,25 @@ def new_figure(width: float, height: float, columns: int = 1, **options: Any) ->
     return figure, figure.subplots(1, columns, **options)
 
 
+def method_style(number: int | None, line: Any, *, filled: bool) -> dict[str, Any]:
+    """matplotlib's options for a method by its number, None for the uncalibrated model.
+
+    Methods have different colours; those that share a colour have different markers.
+    """
+    if number is None:
+        colour, marker, line, filled = UNCALIBRATED_COLOUR, "o", DOTTED, True
+    else:
+        colour = COLOURS[number % len(COLOURS)]
+        marker = MARKERS[(number + 3 * (number // len(COLOURS))) % len(MARKERS)]
+    return {"color": colour, "marker": marker, "linestyle": line, "markerfacecolor": colour if filled else "white"}
+
+
 def series_style(info: CalibratorInfo, results: Results) -> dict[str, Any]:
     """Colour and marker by method; solid and filled if tuned on perturbed data, dashed and hollow if not."""
-    if is_uncalibrated(info):
-        return {
-            "color": UNCALIBRATED_COLOUR,
-            "marker": "o",
-            "linestyle": (0, (1, 1.5)),
-            "markerfacecolor": UNCALIBRATED_COLOUR,
-        }
     methods = list(dict.fromkeys(i.method for i in results.calibrators if not is_uncalibrated(i)))
-    number = methods.index(info.method) % len(COLOURS)
+    number = None if is_uncalibrated(info) else methods.index(info.method)
     tuned = is_tuned_on_shift(info)
-    colour = COLOURS[number]
-    return {
-        "color": colour,
-        "marker": MARKERS[number],
-        "linestyle": "-" if tuned else (0, (4, 2)),
-        "markerfacecolor": colour if tuned else "white",
-    }
+    return method_style(number, "-" if tuned else DASHED, filled=tuned)
 
 
 def draw_bar(

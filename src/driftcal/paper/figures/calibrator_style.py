@@ -6,29 +6,16 @@ from typing import Any
 
 from driftcal.calibrators import CALIBRATORS
 from driftcal.paper.calibrator_names import label, split_label
-from driftcal.report.plot_style import COLOURS, MARKERS, UNCALIBRATED_COLOUR
+from driftcal.report.plot_style import DASHED, method_style
 
-#: Labels of all methods; the first ones are the paper's, the others share their colours and have other markers.
+#: Labels of all methods, the paper's first.
 METHODS = tuple(label(name) for name in CALIBRATORS if name != "base")
 #: Suffix -> line.
-_LINES = {"": (0, (4, 2)), "P": "-", "H": (0, (6, 1.5, 1, 1.5)), "C": (0, (8, 1)), "V": (0, (2, 1))}
+_LINES: dict[str, Any] = {"": DASHED, "P": "-", "H": (0, (6, 1.5, 1, 1.5)), "C": (0, (8, 1)), "V": (0, (2, 1))}
 
 
 def calibrator_style(label: str) -> dict[str, Any]:
     """matplotlib's options for a calibrator: dashed and hollow if it was tuned on clean images."""
     method, suffix = split_label(label)
-    if method not in METHODS:
-        return {
-            "color": UNCALIBRATED_COLOUR,
-            "marker": "o",
-            "linestyle": (0, (1, 1.2)),
-            "markerfacecolor": UNCALIBRATED_COLOUR,
-        }
-    number = METHODS.index(method)
-    colour = COLOURS[number % len(COLOURS)]
-    return {
-        "color": colour,
-        "marker": MARKERS[(number + 3 * (number // len(COLOURS))) % len(MARKERS)],
-        "linestyle": _LINES[suffix],
-        "markerfacecolor": colour if suffix else "white",
-    }
+    number = METHODS.index(method) if method in METHODS else None
+    return method_style(number, _LINES[suffix], filled=bool(suffix))
