@@ -94,15 +94,15 @@ def measure_overhead(engines: Mapping[str, Engine]) -> dict[str, Overhead]:
     for _ in range(N_ROUNDS):
         record("loop", lambda: [work(loops, k, None) for k in range(N_TASKS)])
         for name, engine in engines.items():
-            kept = engine.keep(loops)
-            record(name, lambda e=engine, k=kept: [seconds for _, seconds in e.map(work, range(N_TASKS), k)])
+            shared = engine.share(loops)
+            record(name, lambda e=engine, k=shared: [seconds for _, seconds in e.map(work, range(N_TASKS), k)])
     return {name: Overhead(*map(statistics.median, zip(*rounds, strict=True))) for name, rounds in times.items()}
 
 
 def seconds_per_empty_task(engine: Engine) -> float:
-    kept = engine.keep(0)
-    list(engine.map(work, range(4), kept))
-    return seconds_of(lambda: list(engine.map(work, range(200), kept))) / 200
+    shared = engine.share(0)
+    list(engine.map(work, range(4), shared))
+    return seconds_of(lambda: list(engine.map(work, range(200), shared))) / 200
 
 
 def images_per_second(folder: Path, engines: Mapping[str, Engine]) -> dict[str, float]:
@@ -161,9 +161,9 @@ def main() -> None:
 
     ray.init(address="local", num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     one, two = open_engine("ray", workers=1), open_engine("ray", workers=2)
-    list(two.map(work, range(2), two.keep(1)))
+    list(two.map(work, range(2), two.share(1)))
     start_seconds = time.perf_counter() - start
-    overheads = measure_overhead({"here": open_engine("here"), "ray": one})
+    overheads = measure_overhead({"local": open_engine("local"), "ray": one})
     empty_task = seconds_per_empty_task(one)
     rates = images_per_second(folder / "store", {"one": one, "two": two})
     fits = time_fits(folder / "fits", two)
@@ -183,10 +183,10 @@ def main() -> None:
 | tasks of about a second | seconds per task | over the bare loop | not spent inside tasks |
 |---|---:|---:|---:|
 {overhead_row("bare loop", "loop")}
-{overhead_row("`here`", "here")}
+{overhead_row("`local`", "local")}
 {overhead_row("`ray`, one worker", "ray")}
 
-`here` adds only a loop, so its column "over the bare loop" shows how much the speed of the machine varies. A task that does nothing takes {empty_task * 1e3:.1f} ms on `ray`.
+`local` adds only a loop, so its column "over the bare loop" shows how much the speed of the machine varies. A task that does nothing takes {empty_task * 1e3:.1f} ms on `ray`.
 
 | forward pass, {N_IMAGES:,} images, a small convolutional net | images per second |
 |---|---:|

@@ -1,4 +1,4 @@
-"""What the tests of engines let workers do: functions and a model that other processes can import."""
+"""Functions and a model for the tests of engines, which other processes can import."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ WEIGHTS = np.random.default_rng(0).normal(size=(64, 10)).astype(np.float32)
 
 
 def make():
-    """A linear net for digits that takes its time."""
+    """A slow linear net for digits."""
     return slow_net
 
 
@@ -20,55 +20,55 @@ def slow_net(batch):
     return 3 * (batch.reshape(len(batch), -1) @ WEIGHTS) - 5
 
 
-def square(base, task, tell):
-    """The task's square, and a word about it."""
-    tell("squared", task)
+def square(base, task, report):
+    """The square of the task; reports that it is done."""
+    report("squared", task)
     return base + task * task
 
 
-def process(task, tell):
-    """Where it runs."""
+def process(task, report):
+    """The process that it runs in."""
     time.sleep(0.05)
     return os.getpid()
 
 
-def poisoned(task, tell):
-    """Task 3 cannot be done by anyone."""
+def poisoned(task, report):
+    """Task 3 always fails."""
     if task == 3:
         raise ValueError("image 'cat/3.jpg' cannot be decoded")
     return task
 
 
-def flaky(folder, task, tell):
+def flaky(folder, task, report):
     """Fails the first time, works the second."""
-    mark = os.path.join(folder, str(task))
-    if not os.path.exists(mark):
-        open(mark, "x").close()
+    marker = os.path.join(folder, str(task))
+    if not os.path.exists(marker):
+        open(marker, "x").close()
         raise OSError("the network hiccupped")
     return task
 
 
-def suicidal(folder, task, tell):
-    """Task 2 kills its worker: every time, or with a folder to remember it in, the first time only."""
-    mark = os.path.join(folder or "", "dead")
-    if task == 2 and not (folder and os.path.exists(mark)):
+def kill_worker(folder, task, report):
+    """Task 2 kills its worker: every time, or the first time only if there is a folder for a marker file."""
+    marker = os.path.join(folder or "", "dead")
+    if task == 2 and not (folder and os.path.exists(marker)):
         if folder:
-            open(mark, "x").close()
+            open(marker, "x").close()
         os.kill(os.getpid(), signal.SIGKILL)
     return task
 
 
-def straggling(folder, task, tell):
+def straggling(folder, task, report):
     """The first try of task 1 sleeps for an hour."""
-    mark = os.path.join(folder, "slow")
-    if task == 1 and not os.path.exists(mark):
-        open(mark, "x").close()
+    marker = os.path.join(folder, "slow")
+    if task == 1 and not os.path.exists(marker):
+        open(marker, "x").close()
         time.sleep(3600)
     return task
 
 
-def threads_of(task, tell):
-    """How many threads a worker believes it may use."""
+def threads_of(task, report):
+    """The number of threads of a worker."""
     from driftcal.core.parallel import n_threads
 
     time.sleep(0.05)

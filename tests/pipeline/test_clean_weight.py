@@ -78,7 +78,7 @@ def test_the_artefact_and_the_rivals_know_it(task, tmp_path):
 
 def test_stored_levels_get_the_same_weights(task, tmp_path):
     here = tune(task, clean_weight=0.7).calibrator.temperature_
-    stored = tune(task, clean_weight=0.7, engine=open_engine("here", workers=2), store=tmp_path)
+    stored = tune(task, clean_weight=0.7, engine=open_engine("local", workers=2), store=tmp_path)
     assert stored.calibrator.temperature_ == pytest.approx(here, rel=1e-12)
 
 

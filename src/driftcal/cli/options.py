@@ -115,7 +115,7 @@ def _model_options(
 def _engine_options(
     engine: Annotated[
         str, typer.Option(help="Where the model and the passes run: here, or ray for a cluster; the same bits.")
-    ] = "here",
+    ] = "local",
     address: Annotated[
         str | None,
         typer.Option(
@@ -125,7 +125,7 @@ def _engine_options(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Tasks at once.", show_default="1 here, as many as fit on a cluster"),
+        typer.Option(min=1, help="Tasks at once.", show_default="1 on this machine, as many as fit on a cluster"),
     ] = None,
     cpus: Annotated[float, typer.Option(min=0.1, help="ray: processors per worker.")] = 1.0,
     gpus: Annotated[float, typer.Option(min=0, help="ray: GPUs per worker; 0.5 lets two share one.")] = 0.0,

@@ -1,4 +1,4 @@
-"""What an engine is: a place where independent tasks run, near or far, with the same answers."""
+"""The protocol of an engine: it runs a function over independent tasks, on this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -8,71 +8,95 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-#: What a task says on its way: passed on at once where that is possible, else with its answer.
-Tell = Callable[..., None]
-#: ``function(*given, task, tell)``: a function of a module, so that it can be named to another process.
-Work = Callable[..., Any]
+#: ``report(*values)``: progress of a task. It is passed on at once where that is possible, else with the task's result.
+Report = Callable[..., None]
+#: ``function(*shared values, task, report) -> result``, defined in a module, so that other processes can import it.
+TaskFunction = Callable[..., Any]
 
-_tokens = itertools.count()
+_counter = itertools.count()
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
-    """A value that workers get once and keep: a model is then opened once per worker, not once per task.
+class SharedValue:
+    """A value that each worker receives once and keeps, so that a model is opened once per worker, not once per task.
 
-    `place` is where an engine put it for its workers; here the value itself is enough.
+    `reference` is where an engine stored it for workers in other processes; threads use the value itself.
     """
 
     value: Any
-    place: Any = None
-    token: str = field(default_factory=lambda: f"{os.getpid()}-{next(_tokens)}")
+    reference: Any = None
+    key: str = field(default_factory=lambda: f"{os.getpid()}-{next(_counter)}")
 
 
 @dataclass(frozen=True)
-class Rules:
-    """When to try again, and when to stop waiting.
+class RetryPolicy:
+    """When a task is tried again, and when it ends.
 
-    A task that raises is tried `tries` times in all; one whose worker dies, `deaths` times: a task that kills every worker
-    it gets must come to an end too. With nothing left to start, a task that takes `slow` times the usual (and at least
-    `patience` seconds) is started once more elsewhere, and the first answer counts. `timeout` seconds end a task.
+    Parameters
+    ----------
+    max_tries : int
+        Number of times that a task is tried that raises an error. An InputError is not tried again.
+    max_worker_failures : int
+        Number of workers (processes or Ray actors) that a task may lose before it counts as failed.
+    straggler_factor, straggler_seconds : float
+        With nothing left to start, a Ray task is started a second time when it takes `straggler_factor` times the median,
+        and at least `straggler_seconds`. The first result counts.
+    timeout : float, optional
+        Seconds after which a try of a Ray task is stopped. It counts as an error.
     """
 
-    tries: int = 3
-    deaths: int = 5
-    slow: float = 3.0
-    patience: float = 10.0
+    max_tries: int = 3
+    max_worker_failures: int = 5
+    straggler_factor: float = 3.0
+    straggler_seconds: float = 10.0
     timeout: float | None = None
 
 
 class Engine(Protocol):
-    """Runs a function over tasks. The order of answers is nobody's promise; each comes exactly once.
+    """Runs a function over tasks. Results come in any order, each exactly once.
 
-    A failing task does not stop the others: `map` raises :class:`driftcal.errors.WorkFailed`, which names every task that
-    failed, after all others are done. Closing the iterator, or an interrupt, stops what is running.
+    A failing task does not stop the others: after all others are done, `map` raises
+    :class:`driftcal.errors.WorkFailed`, which names every failed task. Closing the iterator, or an interrupt, stops what
+    is running.
     """
 
     @property
     def name(self) -> str:
-        """What the command line calls it."""
+        """The name that the command line takes."""
 
     @property
     def workers(self) -> int:
-        """How many tasks run at once."""
+        """Number of tasks that run at once."""
 
     @property
     def remote(self) -> bool:
-        """Whether tasks run in other processes: then data should be read there, and only small answers come back."""
+        """Whether tasks run on other machines: then data should be read there, and results should be small."""
 
-    def keep(self, value: Any) -> Kept:
-        """Put a value where workers find it, once for all of them."""
+    def share(self, value: Any) -> SharedValue:
+        """Store a value where all workers can read it."""
 
     def map(
-        self, function: Work, tasks: Sequence[Any], *given: Kept, tell: Tell | None = None, holds_lock: bool = False
+        self,
+        function: TaskFunction,
+        tasks: Sequence[Any],
+        *shared: SharedValue,
+        report: Report | None = None,
+        holds_gil: bool = False,
     ) -> Iterator[tuple[int, Any]]:
-        """(number of the task, its answer) as they finish, from ``function(*values of given, task, tell)``.
+        """(number of the task, result) as tasks finish, of ``function(*shared values, task, report)``.
 
-        ``str(task)`` is the task's name in errors. `holds_lock` says that the function keeps Python's lock, so that
-        threads would not help.
+        Parameters
+        ----------
+        function : callable
+            What to run, defined in a module.
+        tasks : sequence
+            ``str(task)`` is the name of a task in errors.
+        *shared : SharedValue
+            The first arguments of `function`, the same for all tasks.
+        report : callable, optional
+            Receives the progress that tasks report.
+        holds_gil : bool
+            The function holds Python's global lock, so threads would not run in parallel.
         """
 
     def close(self) -> None:

@@ -1,156 +1,151 @@
-"""Tasks on this machine: one after the other, on threads, or in processes where Python's lock would hold threads up."""
+"""Tasks on this machine: one after the other, on threads, or in processes where Python's lock would block threads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from driftcal.core.parallel import limit_threads, n_cores
-from driftcal.engines.engine import Kept, Rules, Tell, Work
-from driftcal.engines.schedule import Finished, run
+from driftcal.engines.engine import Report, RetryPolicy, SharedValue, TaskFunction
+from driftcal.engines.schedule import Finished, WorkerDied, first_line, run
 
 
 class LocalEngine:
-    """The default. With one worker tasks simply follow each other, each free to use all cores, and errors come as they are.
+    """The default engine. With one worker, tasks run one after the other, each on all cores, and errors come unchanged.
 
-    More workers are threads (numpy, numba, onnxruntime and torch let go of Python's lock) or, for work that says it holds
-    the lock, processes; then each of them is meant to use its share of the cores.
+    More workers are threads (numpy, numba, onnxruntime and torch release Python's lock) or, for a function that holds the
+    lock, processes, each on its share of the cores.
 
-    >>> dict(LocalEngine().map(lambda task, tell: task * task, [1, 2, 3]))
+    >>> dict(LocalEngine().map(lambda task, report: task * task, [1, 2, 3]))
     {0: 1, 1: 4, 2: 9}
     """
 
-    name = "here"
+    name = "local"
+    remote = False
 
-    def __init__(self, workers: int = 1, *, rules: Rules | None = None) -> None:
+    def __init__(self, workers: int = 1, *, retry_policy: RetryPolicy | None = None) -> None:
         self.workers = workers
-        self.rules = rules or Rules()
-        self._processes: _Processes | None = None  # kept for the next map of the same values
+        self.retry_policy = retry_policy or RetryPolicy()
+        self._processes: _Processes | None = None  # kept for the next map of the same shared values
 
-    @property
-    def remote(self) -> bool:
-        """Threads see what the caller sees."""
-        return False
-
-    def keep(self, value: Any) -> Kept:
-        """Nothing to do: the value is here already."""
-        return Kept(value)
+    def share(self, value: Any) -> SharedValue:
+        """Nothing to do: the value is in this process."""
+        return SharedValue(value)
 
     def map(
-        self, function: Work, tasks: Sequence[Any], *given: Kept, tell: Tell | None = None, holds_lock: bool = False
+        self,
+        function: TaskFunction,
+        tasks: Sequence[Any],
+        *shared: SharedValue,
+        report: Report | None = None,
+        holds_gil: bool = False,
     ) -> Iterator[tuple[int, Any]]:
-        """Answers as they finish."""
-        say = tell or _silent
+        """Results as tasks finish; see :meth:`driftcal.engines.engine.Engine.map`."""
+        report = report or _ignore
+        values = [item.value for item in shared]
         if self.workers == 1:
-            values = [kept.value for kept in given]
             for number, task in enumerate(tasks):
-                yield number, function(*values, task, say)
-        elif holds_lock:
-            if self._processes is None or self._processes.given != given:
+                yield number, function(*values, task, report)
+        elif holds_gil:
+            if self._processes is None or self._processes.shared != shared:
                 self.close()
-                self._processes = _Processes(self.workers, given)
-            self._processes.function, self._processes.tasks = function, tasks
-            for number, (answer, told) in run(self._processes, tasks, self.rules):
-                for words in told:
-                    say(*words)
-                yield number, answer
+                self._processes = _Processes(self.workers, shared)
+            processes = self._processes
+            pool = _FuturePool(self.workers, lambda number: processes.submit(function, tasks[number]))
+            for number, (result, reports) in run(pool, tasks, self.retry_policy):
+                for progress in reports:
+                    report(*progress)
+                yield number, result
         else:
-            with ThreadPoolExecutor(self.workers, thread_name_prefix="driftcal-here") as pool:
-                yield from run(_Threads(pool, self.workers, function, tasks, given, say), tasks, self.rules)
+            with ThreadPoolExecutor(self.workers, thread_name_prefix="driftcal-task") as threads:
+                pool = _FuturePool(
+                    self.workers, lambda number: threads.submit(function, *values, tasks[number], report)
+                )
+                yield from run(pool, tasks, self.retry_policy)
 
     def close(self) -> None:
-        """End the processes; threads are gone with their map."""
+        """End the processes; threads end with their map."""
         if self._processes is not None:
             self._processes.close()
             self._processes = None
 
 
-def _silent(*_: Any) -> None:
+def _ignore(*_: Any) -> None:
     pass
 
 
-class _Futures:
-    """Workers are numbers; each has at most one future."""
+class _FuturePool:
+    """As many futures at a time as there are workers."""
 
-    can_dismiss = False
+    can_stop = False
 
-    def __init__(self, pool: Executor, workers: int) -> None:
-        self.pool, self.workers = pool, workers
-        self.futures: dict[int, Future[Any]] = {}
+    def __init__(self, workers: int, submit: Callable[[int], Future[Any]]) -> None:
+        self._workers, self._submit = workers, submit
+        self._futures: set[Future[Any]] = set()
 
-    def idle(self) -> list[int]:
-        return [worker for worker in range(self.workers) if worker not in self.futures]
+    def has_idle_worker(self) -> bool:
+        return len(self._futures) < self._workers
+
+    def start(self, number: int) -> Future[Any]:
+        future = self._submit(number)
+        self._futures.add(future)
+        return future
 
     def wait(self, seconds: float) -> list[Finished]:
-        wait(self.futures.values(), timeout=seconds, return_when=FIRST_COMPLETED)
-        ended = [worker for worker, future in self.futures.items() if future.done()]
-        return [self.finished(worker, self.futures.pop(worker)) for worker in ended]
+        ended, self._futures = wait(self._futures, timeout=seconds, return_when=FIRST_COMPLETED)
+        return [self._finished(future) for future in ended]
 
-    def finished(self, worker: int, future: Future[Any]) -> Finished:
+    def _finished(self, future: Future[Any]) -> Finished:
         error = future.exception()
-        return Finished(worker, error=error) if error is not None else Finished(worker, future.result())
+        if isinstance(error, BrokenExecutor):  # a process died, and took the tasks of the others along
+            error = WorkerDied(f"its process died: {first_line(error)}")
+        return Finished(future, error=error) if error is not None else Finished(future, future.result())
 
-    def dismiss(self, worker: int) -> None:
-        self.futures.pop(worker).cancel()
-
-
-class _Threads(_Futures):
-    def __init__(
-        self, pool: Executor, workers: int, function: Work, tasks: Sequence[Any], given: Sequence[Kept], say: Tell
-    ) -> None:
-        super().__init__(pool, workers)
-        self.values, self.function, self.tasks, self.say = [kept.value for kept in given], function, tasks, say
-
-    def start(self, worker: int, number: int) -> None:
-        self.futures[worker] = self.pool.submit(self.function, *self.values, self.tasks[number], self.say)
+    def stop(self, handle: Future[Any]) -> None:
+        self._futures.discard(handle)
+        handle.cancel()
 
 
-class _Processes(_Futures):
-    """joblib's processes, which scikit-learn brings along: they take any function and notice when one dies."""
+class _Processes:
+    """Processes of joblib's loky, which scikit-learn installs: they take any function and notice when one dies."""
 
-    function: Work
-    tasks: Sequence[Any]
+    def __init__(self, workers: int, shared: tuple[SharedValue, ...]) -> None:
+        self.shared = shared
+        self._workers = workers
+        self._executor = self._open()
 
-    def __init__(self, workers: int, given: tuple[Kept, ...]) -> None:
-        self.given = given
-        self._setup = (max(1, n_cores() // workers), [kept.value for kept in given])
-        self._used: dict[int, Executor] = {}  # the pool that each worker's task went to
-        super().__init__(self._open(workers), workers)
-
-    def _open(self, workers: int) -> Executor:
+    def _open(self) -> Executor:
         from joblib.externals.loky import ProcessPoolExecutor
 
-        pool: Executor = ProcessPoolExecutor(workers, initializer=_move_in, initargs=self._setup)
-        return pool
+        arguments = max(1, n_cores() // self._workers), [item.value for item in self.shared]
+        executor: Executor = ProcessPoolExecutor(self._workers, initializer=_start_process, initargs=arguments)
+        return executor
 
-    def start(self, worker: int, number: int) -> None:
-        self._used[worker] = self.pool
-        self.futures[worker] = self.pool.submit(_in_process, self.function, self.tasks[number])
-
-    def finished(self, worker: int, future: Future[Any]) -> Finished:
-        from concurrent.futures.process import BrokenProcessPool
-
-        end = super().finished(worker, future)
-        if not isinstance(end.error, BrokenProcessPool):
-            return end
-        if self._used[worker] is self.pool:  # one process died and took the pool along; its first task to be seen pays
+    def submit(self, function: TaskFunction, task: Any) -> Future[Any]:
+        """Run a task in a process; after one has died, in new processes."""
+        try:
+            return self._executor.submit(_run_in_process, function, task)
+        except BrokenExecutor:
             self.close()
-            self.pool = self._open(self.workers)
-        return Finished(worker, error=end.error, lost=True)
+            self._executor = self._open()
+            return self._executor.submit(_run_in_process, function, task)
 
     def close(self) -> None:
-        self.pool.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
+        """End the processes."""
+        self._executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
 
 
+#: The shared values of this process.
 _values: list[Any] = []
 
 
-def _move_in(threads: int, values: list[Any]) -> None:
+def _start_process(threads: int, values: list[Any]) -> None:
     limit_threads(threads)
     _values[:] = values
 
 
-def _in_process(function: Work, task: Any) -> tuple[Any, list[Any]]:
-    told: list[Any] = []
-    return function(*_values, task, lambda *words: told.append(words)), told
+def _run_in_process(function: TaskFunction, task: Any) -> tuple[Any, list[Any]]:
+    """The result, and the progress that was reported."""
+    reports: list[Any] = []
+    return function(*_values, task, lambda *progress: reports.append(progress)), reports

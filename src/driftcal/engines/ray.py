@@ -11,22 +11,24 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from driftcal.core.parallel import limit_threads
-from driftcal.engines.engine import Kept, Rules, Tell, Work
-from driftcal.engines.schedule import Finished, first_line, run
+from driftcal.engines.engine import Report, RetryPolicy, SharedValue, TaskFunction
+from driftcal.engines.schedule import Finished, WorkerDied, first_line, run
 from driftcal.errors import EngineError, need
 
-#: A map uses a job and a few arrays at a time; older ones make room.
-_KEPT = 4
-#: A cluster may have to start machines first.
-_START_SECONDS = 600.0
+#: Shared values that a worker keeps: a map uses a job and a few arrays at a time.
+_MAX_SHARED = 4
+#: A cluster may have to start machines before its first worker.
+_MAX_START_SECONDS = 600.0
+#: So many workers in a row that die as they start mean that none will.
+_MAX_FAILED_STARTS = 20
 
 
 class RayEngine:
     """Workers on a Ray cluster, one task each at a time.
 
-    Without an `address`, the environment's RAY_ADDRESS is used, or a cluster of this machine is started on its loopback
-    interface, without dashboard and usage statistics, and stopped by `close`. Actors are asked for all at once, so that an
-    autoscaler sees the whole demand; work begins with the first that is ready, and a dead one is replaced.
+    Without an `address`, the environment's RAY_ADDRESS is used. Without that, a cluster of this machine is started on its
+    loopback interface, without dashboard and usage statistics, and stopped by `close`. All workers are requested at once, so
+    that an autoscaler sees the whole demand. Work begins with the first that has started, and a dead worker is replaced.
     """
 
     name = "ray"
@@ -39,7 +41,7 @@ class RayEngine:
         address: str | None = None,
         cpus: float = 1,
         gpus: float = 0,
-        rules: Rules | None = None,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
         address = address or os.environ.get("RAY_ADDRESS") or "local"
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -47,125 +49,138 @@ class RayEngine:
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # hidden GPUs stay hidden; silences a notice
         self._ray: Any = need("ray", "ray")
-        self.rules = rules or Rules()
-        self._owns = _connect(self._ray, address, workers, cpus, gpus)
-        there = self._ray.cluster_resources()
-        fitting = int(min(there.get(kind, 0) // each for kind, each in (("CPU", cpus), ("GPU", gpus)) if each))
+        self.retry_policy = retry_policy or RetryPolicy()
+        self._owns_cluster = _connect(self._ray, address, workers, cpus, gpus)
+        resources = self._ray.cluster_resources()
+        fitting = int(min(resources.get(kind, 0) // each for kind, each in (("CPU", cpus), ("GPU", gpus)) if each))
         self.workers = workers or max(1, fitting)
-        self._actor = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_restarts=0, max_concurrency=1)(_Worker)
-        self._threads = max(1, int(cpus))
-        self._wish = f"{self.workers} workers of {cpus:g} CPUs" + (f" and {gpus:g} GPUs" if gpus else "")
-        self._idle: list[Any] = []
-        self._coming: dict[Any, Any] = {}  # the ref of a new actor's first word -> the actor
+        self.actor_class = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_restarts=0)(_Worker)
+        self.actor_arguments = max(1, int(cpus)), sys.path
+        self.request = f"{self.workers} workers of {cpus:g} CPUs" + (f" and {gpus:g} GPUs" if gpus else "")
+        self.idle: list[Any] = []  # actors
+        self.starting: dict[Any, Any] = {}  # reference that is ready when the actor has started -> actor
 
-    def keep(self, value: Any) -> Kept:
-        """Into the object store: every node fetches it once, every worker opens it once."""
-        return Kept(None, self._ray.put(value))
+    def share(self, value: Any) -> SharedValue:
+        """Put the value into the object store: every node fetches it once, every worker unpacks it once."""
+        return SharedValue(None, self._ray.put(value))
 
     def map(
-        self, function: Work, tasks: Sequence[Any], *given: Kept, tell: Tell | None = None, holds_lock: bool = False
+        self,
+        function: TaskFunction,
+        tasks: Sequence[Any],
+        *shared: SharedValue,
+        report: Report | None = None,
+        holds_gil: bool = False,
     ) -> Iterator[tuple[int, Any]]:
-        """Answers as they finish."""
+        """Results as tasks finish; see :meth:`driftcal.engines.engine.Engine.map`."""
         if not tasks:
             return
-        crew = _Actors(self, function, tasks, given, min(self.workers, len(tasks)))
-        for number, (answer, told) in run(crew, tasks, self.rules):
-            for words in told if tell else ():
-                tell(*words)  # type: ignore[misc]
-            yield number, answer
+        for number, (result, reports) in run(_ActorPool(self, function, tasks, shared), tasks, self.retry_policy):
+            for progress in reports if report else ():
+                report(*progress)  # type: ignore[misc]
+            yield number, result
 
-    def close(self) -> None:
-        """Let the workers go; a cluster that was started here stops."""
-        if not self._ray.is_initialized():
-            return
-        for actor in [*self._idle, *self._coming.values()]:
-            self._end(actor)
-        self._idle, self._coming = [], {}
-        if self._owns:
-            self._ray.shutdown()
-
-    def _hire(self) -> None:
-        actor = self._actor.remote(self._threads, sys.path)
-        self._coming[actor.ready.remote()] = actor
-
-    def _end(self, actor: Any) -> None:
+    def stop_worker(self, actor: Any) -> None:
+        """End a worker and its task."""
         with contextlib.suppress(Exception):  # it may be dead already, or the connection is
             self._ray.kill(actor)
 
+    def stop_workers(self) -> None:
+        """End all workers that are not running a task, which frees their cores; the next map starts new ones."""
+        for actor in [*self.idle, *self.starting.values()]:
+            self.stop_worker(actor)
+        self.idle, self.starting = [], {}
 
-class _Actors:
-    """The scheduler's view of the actors."""
+    def close(self) -> None:
+        """End the workers, and the cluster if this engine started it."""
+        if not self._ray.is_initialized():
+            return
+        self.stop_workers()
+        if self._owns_cluster:
+            self._ray.shutdown()
 
-    can_dismiss = True
+
+class _ActorPool:
+    """The actors of an engine during one map."""
+
+    can_stop = True
 
     def __init__(
-        self, engine: RayEngine, function: Work, tasks: Sequence[Any], given: Sequence[Kept], wanted: int
+        self, engine: RayEngine, function: TaskFunction, tasks: Sequence[Any], shared: Sequence[SharedValue]
     ) -> None:
-        self.engine, self.ray, self.function, self.tasks = engine, engine._ray, function, tasks
-        self.given = [(kept.token, [kept.place]) for kept in given]  # in a list, or Ray would unpack it for every task
-        self.running: dict[Any, Any] = {}  # ref -> actor
-        self.wanted = wanted
-        self.since = time.monotonic()
+        self._engine, self._ray, self._function, self._tasks = engine, engine._ray, function, tasks
+        # a reference in a list, or Ray would unpack the value for every task
+        self._shared = [(item.key, [item.reference]) for item in shared]
+        self._running: dict[Any, Any] = {}  # reference of the result -> actor
+        self._size = min(engine.workers, len(tasks))
+        self._last_worker = time.monotonic()  # when there was a worker that had started
+        self._failed_starts = 0
 
-    def idle(self) -> list[Any]:
-        engine = self.engine
-        have = len(engine._idle) + len(engine._coming) + len(self.running)
-        for _ in range(self.wanted - have):
-            engine._hire()
-        return list(engine._idle)
+    def has_idle_worker(self) -> bool:
+        engine = self._engine
+        for _ in range(self._size - len(engine.idle) - len(engine.starting) - len(self._running)):
+            actor = engine.actor_class.remote(*engine.actor_arguments)
+            engine.starting[actor.__ray_ready__.remote()] = actor
+        return bool(engine.idle)
 
-    def start(self, worker: Any, number: int) -> None:
-        self.engine._idle.remove(worker)
-        self.running[worker.run.remote(self.function, self.given, self.tasks[number])] = worker
+    def start(self, number: int) -> Any:
+        actor = self._engine.idle.pop(0)
+        reference = actor.run.remote(self._function, self._shared, self._tasks[number])
+        self._running[reference] = actor
+        return reference
 
     def wait(self, seconds: float) -> list[Finished]:
-        engine = self.engine
-        refs = [*self.running, *engine._coming]
-        ready, _ = self.ray.wait(refs, num_returns=1, timeout=seconds)
-        if len(refs) > 1:  # whatever else is there
-            ready, _ = self.ray.wait(refs, num_returns=len(refs), timeout=0)
-        ended = []
-        for ref in ready:
-            if ref in engine._coming:
-                self._arrive(engine._coming.pop(ref), ref)
-            else:
-                ended.append(self._finish(self.running.pop(ref), ref))
-        if self.running or engine._idle:
-            self.since = time.monotonic()
-        elif time.monotonic() - self.since > _START_SECONDS:
+        references = [*self._running, *self._engine.starting]
+        self._ray.wait(references, num_returns=1, timeout=seconds)
+        ended, _ = self._ray.wait(references, num_returns=len(references), timeout=0)
+        for reference in ended:
+            if reference in self._engine.starting:
+                self._add_worker(reference)
+        if self._running or self._engine.idle:
+            self._last_worker = time.monotonic()
+        elif time.monotonic() - self._last_worker > _MAX_START_SECONDS:
             raise EngineError(
-                f"no worker became ready within {_START_SECONDS:g} s; asked for {engine._wish}, the cluster offers "
-                f"{self.ray.cluster_resources()}. Ask for fewer --cpus or --gpus, or add nodes."
+                f"{self._engine.request} must start; none did within {_MAX_START_SECONDS:g} s. The cluster offers "
+                f"{self._ray.cluster_resources()}. Ask for fewer --cpus or --gpus, or add nodes."
             )
-        return ended
+        return [self._finish(reference) for reference in ended if reference in self._running]
 
-    def _arrive(self, actor: Any, ref: Any) -> None:
+    def _add_worker(self, reference: Any) -> None:
         from ray.exceptions import RayError
 
+        actor = self._engine.starting.pop(reference)
         try:
-            self.ray.get(ref)
-            self.engine._idle.append(actor)
-        except RayError:  # it died before it was ready; `idle` asks for another
-            self.engine._end(actor)
-            time.sleep(0.1)
+            self._ray.get(reference)
+        except RayError as error:  # `has_idle_worker` requests another
+            self._engine.stop_worker(actor)
+            self._failed_starts += 1
+            if self._failed_starts >= _MAX_FAILED_STARTS:
+                reason = str(error).strip().splitlines()[-1]
+                raise EngineError(
+                    f"{self._engine.request} must start; {self._failed_starts} in a row died as they started: {reason}. "
+                    'Every node needs: pip install "driftcal[ray]".'
+                ) from error
+        else:
+            self._engine.idle.append(actor)
+            self._failed_starts = 0
 
-    def _finish(self, actor: Any, ref: Any) -> Finished:
+    def _finish(self, reference: Any) -> Finished:
         from ray.exceptions import RayError, RayTaskError
 
+        actor = self._running.pop(reference)
         try:
-            answer = self.ray.get(ref)
+            finished = Finished(reference, self._ray.get(reference))
         except RayTaskError as error:
-            self.engine._idle.append(actor)
-            return Finished(actor, error=error.cause or error)
-        except RayError as error:  # the actor, its node or an object it needed is gone
-            self.engine._end(actor)
-            return Finished(actor, error=EngineError(f"its worker died: {first_line(error)}"), lost=True)
-        self.engine._idle.append(actor)
-        return Finished(actor, answer)
+            finished = Finished(reference, error=error.cause or error)
+        except RayError as error:  # the actor, its node or an object that it needed is lost
+            self._engine.stop_worker(actor)
+            return Finished(reference, error=WorkerDied(f"its worker died: {first_line(error)}"))
+        self._engine.idle.append(actor)
+        return finished
 
-    def dismiss(self, worker: Any) -> None:
-        self.running = {ref: actor for ref, actor in self.running.items() if actor is not worker}
-        self.engine._end(worker)
+    def stop(self, handle: Any) -> None:
+        if handle in self._running:  # else it has ended, and its worker is idle
+            self._engine.stop_worker(self._running.pop(handle))
 
 
 class _Worker:
@@ -173,33 +188,31 @@ class _Worker:
 
     def __init__(self, threads: int, path: list[str]) -> None:
         limit_threads(threads)
-        # on the same machine, or with the same folders on others, what the caller can import, workers can
+        # on the same machine, or with the same folders on others, workers can import what the caller can
         sys.path += [folder for folder in path if folder not in sys.path and os.path.isdir(folder)]
-        self._kept: OrderedDict[str, Any] = OrderedDict()
+        self._values: OrderedDict[str, Any] = OrderedDict()
 
-    def ready(self) -> int:
-        """Its process, as a sign of life."""
-        return os.getpid()
+    def run(
+        self, function: TaskFunction, shared: Sequence[tuple[str, Sequence[Any]]], task: Any
+    ) -> tuple[Any, list[Any]]:
+        """The result, and the progress that the task reported."""
+        reports: list[Any] = []
+        values = [self._value(key, reference) for key, (reference,) in shared]
+        return function(*values, task, lambda *progress: reports.append(progress)), reports
 
-    def run(self, function: Work, given: Sequence[tuple[str, Sequence[Any]]], task: Any) -> tuple[Any, list[Any]]:
-        """The answer, and what the task told on its way."""
-        told: list[Any] = []
-        values = [self._value(token, place) for token, place in given]
-        return function(*values, task, lambda *words: told.append(words)), told
-
-    def _value(self, token: str, place: Sequence[Any]) -> Any:
-        if token not in self._kept:
+    def _value(self, key: str, reference: Any) -> Any:
+        if key not in self._values:
             import ray
 
-            while len(self._kept) >= _KEPT:
-                self._kept.popitem(last=False)
-            self._kept[token] = ray.get(place[0])
-        self._kept.move_to_end(token)
-        return self._kept[token]
+            while len(self._values) >= _MAX_SHARED:
+                self._values.popitem(last=False)
+            self._values[key] = ray.get(reference)
+        self._values.move_to_end(key)
+        return self._values[key]
 
 
 def _connect(ray: Any, address: str, workers: int | None, cpus: float, gpus: float) -> bool:
-    """Join a cluster, or start one on this machine; whether it is ours to stop."""
+    """Join a cluster, or start one on this machine; whether this engine must stop it."""
     if ray.is_initialized():
         return False
     common = {"log_to_driver": False, "logging_level": "ERROR", "namespace": "driftcal"}

@@ -126,7 +126,7 @@ class RemotePasses:
 
     def __init__(self, samples: StoredSamples, engine: Engine) -> None:
         self._samples, self._engine = samples, engine
-        self._shared_samples = engine.keep(samples)
+        self._shared_samples = engine.share(samples)
         self._step = block_length(samples.n_classes)
         self.n_samples = samples.edges[-1]
         self.subsample_stride = max(1, -(-self.n_samples // self._step) // SUBSAMPLE_BLOCKS)
@@ -140,7 +140,7 @@ class RemotePasses:
 
     def _run(self, function: Callable[..., Any], tasks: Sequence[range], *request: Any) -> Iterator[tuple[int, Any]]:
         """(task, result) in the order of tasks, each as soon as those before it are done."""
-        shared_request = self._engine.keep((self._step, request))
+        shared_request = self._engine.share((self._step, request))
         results: dict[int, Any] = {}
         turn = 0
         pass_tasks = [_PassTask(starts) for starts in tasks]
@@ -301,7 +301,7 @@ def map_logits(
     if len({logits.engine for logits in conditions}) != 1:  # type: ignore[union-attr]
         raise InputError("conditions must be stored for one engine; these are for several. Collect them with one.")
     engine: Engine = conditions[0].engine  # type: ignore[union-attr]
-    shared = engine.keep((function_name(function), conditions[0].cache, dict(options)))  # type: ignore[union-attr]
+    shared = engine.share((function_name(function), conditions[0].cache, dict(options)))  # type: ignore[union-attr]
     tasks = [_ConditionTask(logits.key, len(logits)) for logits in conditions]  # type: ignore[union-attr]
     results = dict(engine.map(_condition_task, tasks, shared))
     return [results[number] for number in range(len(conditions))]

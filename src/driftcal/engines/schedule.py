@@ -1,4 +1,9 @@
-"""Who does which task next: retries, dead workers, stragglers. The same for threads, processes and a cluster."""
+"""The loop that hands tasks to workers: retries, second copies of slow tasks, timeouts, and errors that name tasks.
+
+Threads, processes and Ray actors share it. Processes come from joblib's loky, actors from Ray, and both notice when a worker
+dies. loky does not run lost tasks again. Ray can (``max_restarts=-1``, ``max_task_retries``), but with Ray 2.60 some tasks
+of killed actors never ended in our tests. So lost tasks are started again here.
+"""
 
 from __future__ import annotations
 
@@ -9,138 +14,133 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from driftcal.engines.engine import Rules
-from driftcal.errors import InputError, WorkFailed
+from driftcal.engines.engine import RetryPolicy
+from driftcal.errors import EngineError, InputError, WorkFailed
 
-#: So many failures, and no success yet, mean that something is wrong with all tasks.
-_HOPELESS = 12
-#: Failures that a message spells out.
-_SHOWN = 5
+_POLL_SECONDS = 0.25
+#: So many failed tasks without any success mean that something is wrong with all of them.
+_MAX_FAILED_WITHOUT_SUCCESS = 12
+#: Failed tasks that the error message lists.
+_MAX_LISTED = 5
+
+
+class WorkerDied(EngineError):
+    """The worker of a task has died; the task itself may be fine."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What became of one try: an answer, or an error; `lost` where the worker went with it."""
+    """The end of one try: a result, or an error."""
 
-    worker: Any
-    answer: Any = None
+    handle: Any
+    result: Any = None
     error: BaseException | None = None
-    lost: bool = False
 
 
 class WorkerPool(Protocol):
-    """Workers that do one task each at a time."""
+    """Workers that run one task each at a time."""
 
-    #: Whether `dismiss` can stop a task that is running.
-    can_dismiss: bool
+    #: Whether `stop` ends a task that is running.
+    can_stop: bool
 
-    def idle(self) -> list[Any]:
-        """Workers that are ready and have nothing to do."""
+    def has_idle_worker(self) -> bool:
+        """Whether another task can start."""
 
-    def start(self, worker: Any, number: int) -> None:
-        """Give a worker the task of that number."""
+    def start(self, number: int) -> Any:
+        """Start the task of that number on an idle worker; a handle of this try."""
 
     def wait(self, seconds: float) -> list[Finished]:
-        """Tries that have ended, or [] after about so many seconds."""
+        """The tries that have ended, or [] after about so many seconds."""
 
-    def dismiss(self, worker: Any) -> None:
-        """End a worker and whatever it is doing; a new one takes its place."""
+    def stop(self, handle: Any) -> None:
+        """End a try that is no longer needed, if it has not ended yet."""
 
 
-def run(crew: WorkerPool, tasks: Sequence[Any], rules: Rules) -> Iterator[tuple[int, Any]]:
-    """(number, answer) of every task, once each; raises `WorkFailed` at the end where some could not be done."""
-    waiting = deque(range(len(tasks)))
-    running: dict[Any, tuple[int, float]] = {}
-    raised, died = Counter[int](), Counter[int]()
-    failed: dict[int, BaseException] = {}
+@dataclass(frozen=True)
+class _Try:
+    number: int
+    started: float
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+
+def run(pool: WorkerPool, tasks: Sequence[Any], policy: RetryPolicy) -> Iterator[tuple[int, Any]]:
+    """(number, result) of every task, once each; raises `WorkFailed` at the end if some tasks failed."""
+    pending = deque(range(len(tasks)))
+    running: dict[Any, _Try] = {}
     done: set[int] = set()
-    seconds: list[float] = []
+    errors: dict[int, BaseException] = {}
+    failures, seconds = Counter[tuple[int, bool]](), list[float]()
+
+    def add_error(number: int, error: BaseException) -> None:
+        died = isinstance(error, WorkerDied)
+        failures[number, died] += 1
+        limit = policy.max_worker_failures if died else policy.max_tries
+        if failures[number, died] < limit and not isinstance(error, InputError):
+            pending.append(number)
+        elif all(other.number != number for other in running.values()):  # a second copy may still succeed
+            errors[number] = error
+
     try:
-        while len(done) + len(failed) < len(tasks):
-            for worker in crew.idle():
-                number = waiting.popleft() if waiting else _straggler(crew, running, done, seconds, rules)
+        while len(done) + len(errors) < len(tasks) and (done or len(errors) < _MAX_FAILED_WITHOUT_SUCCESS):
+            while pool.has_idle_worker():
+                number = pending.popleft() if pending else _straggler(pool, running, done, seconds, policy)
                 if number is None:
                     break
-                if number in done:
+                if number not in done:
+                    running[pool.start(number)] = _Try(number, time.monotonic())
+            for finished in pool.wait(_POLL_SECONDS):
+                this = running.pop(finished.handle)
+                if this.number in done or this.number in errors:  # the other copy was faster
                     continue
-                crew.start(worker, number)
-                running[worker] = number, time.monotonic()
-            for end in crew.wait(0.25):
-                number, begun = running.pop(end.worker)
-                if number in done or number in failed:  # its twin was faster
-                    continue
-                if end.error is None:
-                    done.add(number)
-                    seconds.append(time.monotonic() - begun)
-                    yield number, end.answer
-                    continue
-                (died if end.lost else raised)[number] += 1
-                tries_left = raised[number] < rules.tries and died[number] < rules.deaths
-                if tries_left and not isinstance(end.error, InputError):
-                    waiting.append(number)
-                elif number not in {other for other, _ in running.values()}:  # a twin may still make it
-                    failed[number] = end.error
-                    if len(failed) >= _HOPELESS and not done:
-                        break
-            if len(failed) >= _HOPELESS and not done:
-                break
-            if rules.timeout is not None and crew.can_dismiss:
-                _end_overdue(crew, running, waiting, died, failed, rules)
+                if finished.error is not None:
+                    add_error(this.number, finished.error)
+                else:
+                    done.add(this.number)
+                    seconds.append(this.seconds)
+                    yield this.number, finished.result
+            if policy.timeout is not None and pool.can_stop:
+                for handle in [handle for handle, this in running.items() if this.seconds > policy.timeout]:
+                    pool.stop(handle)
+                    add_error(running.pop(handle).number, TimeoutError(f"it took longer than {policy.timeout:g} s"))
     finally:
-        for worker in running:  # twins that lost, or whatever an interrupt left
-            crew.dismiss(worker)
-    if failed:
-        raise failure(tasks, failed, len(done))
+        for handle in running:  # slower copies, or what an interrupt left
+            pool.stop(handle)
+    if errors:
+        raise _work_failed(tasks, errors, len(done))
 
 
 def _straggler(
-    crew: WorkerPool, running: dict[Any, tuple[int, float]], done: set[int], seconds: list[float], rules: Rules
+    pool: WorkerPool, running: dict[Any, _Try], done: set[int], seconds: list[float], policy: RetryPolicy
 ) -> int | None:
-    """The task that has been running suspiciously long and has no twin yet."""
-    if not crew.can_dismiss or not seconds:
+    """The task that has been running longest, if that is unusually long and it has no second copy yet."""
+    if not pool.can_stop or not seconds:
         return None
-    limit = max(rules.patience, rules.slow * statistics.median(seconds))
-    copies = Counter(number for number, _ in running.values())
-    now = time.monotonic()
-    late = [(begun, number) for number, begun in running.values() if now - begun > limit and copies[number] == 1]
+    limit = max(policy.straggler_seconds, policy.straggler_factor * statistics.median(seconds))
+    copies = Counter(this.number for this in running.values())
+    late = [
+        (this.started, this.number)
+        for this in running.values()
+        if this.seconds > limit and copies[this.number] == 1 and this.number not in done
+    ]
     return min(late)[1] if late else None
 
 
-def _end_overdue(
-    crew: WorkerPool,
-    running: dict[Any, tuple[int, float]],
-    waiting: deque[int],
-    died: Counter[int],
-    failed: dict[int, BaseException],
-    rules: Rules,
-) -> None:
-    now = time.monotonic()
-    assert rules.timeout is not None
-    for worker, (number, begun) in list(running.items()):
-        if now - begun <= rules.timeout:
-            continue
-        crew.dismiss(worker)
-        del running[worker]
-        died[number] += 1
-        if died[number] < rules.deaths:
-            waiting.append(number)
-        else:
-            failed[number] = TimeoutError(f"it took longer than {rules.timeout:g} s, {rules.deaths} times")
-
-
 def first_line(error: BaseException) -> str:
-    """What an error says, without the pages that some append."""
+    """The first line of an error's message: some append pages."""
     lines = str(error).strip().splitlines()
     return lines[0][:400] if lines else type(error).__name__
 
 
-def failure(tasks: Sequence[Any], failed: dict[int, BaseException], done: int) -> WorkFailed:
-    """The error that names what could not be done."""
-    shown = "; ".join(f"{tasks[number]}: {first_line(failed[number])}" for number in sorted(failed)[:_SHOWN])
-    more = f"; and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
+def _work_failed(tasks: Sequence[Any], errors: dict[int, BaseException], n_done: int) -> WorkFailed:
+    """The error that names the failed tasks."""
+    listed = "; ".join(f"{tasks[number]}: {first_line(errors[number])}" for number in sorted(errors)[:_MAX_LISTED])
+    more = f"; and {len(errors) - _MAX_LISTED} more" if len(errors) > _MAX_LISTED else ""
     error = WorkFailed(
-        f"{len(failed)} of {len(tasks)} tasks failed, each after several tries: {shown}{more}. The {done} others were done "
-        "and are kept where there is a store: repair the cause and run again."
+        f"{len(errors)} of {len(tasks)} tasks failed, each after several tries: {listed}{more}. The {n_done} others are done; "
+        "with a logit cache their results are stored. Remove the cause and run again."
     )
-    error.__cause__ = failed[min(failed)]
+    error.__cause__ = errors[min(errors)]
     return error

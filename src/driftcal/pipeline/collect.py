@@ -233,9 +233,9 @@ class Collector:
 
     def _run(self, function: Callable[..., Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         if self._job is None:
-            self._job = self.engine.keep(Job(self.model, self.source, self.store, self.seed))
-        holds_lock = function is collect_shard and self.model.framework in ("callable", "sklearn", "keras")
-        return self.engine.map(function, tasks, self._job, tell=self._count, holds_lock=holds_lock)
+            self._job = self.engine.share(Job(self.model, self.source, self.store, self.seed))
+        holds_gil = function is collect_shard and self.model.framework in ("callable", "sklearn", "keras")
+        return self.engine.map(function, tasks, self._job, report=self._count, holds_gil=holds_gil)
 
     def _count(self, what: str, rows: int) -> None:
         self.evaluated += rows
@@ -243,9 +243,9 @@ class Collector:
             self.on_progress(what, rows)
 
 
-def collect_shard(job: Job, shard: Shard, tell: OnProgress) -> Logits | None:
+def collect_shard(job: Job, shard: Shard, report: OnProgress) -> Logits | None:
     """Compute a shard: into the store, part by part, or where there is none, as the answer."""
-    batches = _compute(job, shard, tell)
+    batches = _compute(job, shard, report)
     if job.store is None or shard.key is None:
         return np.concatenate([logits for _, logits in batches])
     labels, indices = job.source.labels, job.source.indices
@@ -271,7 +271,7 @@ def collect_shard(job: Job, shard: Shard, tell: OnProgress) -> Logits | None:
     return None
 
 
-def _compute(job: Job, shard: Shard, tell: OnProgress) -> Iterator[tuple[int, Logits]]:
+def _compute(job: Job, shard: Shard, report: OnProgress) -> Iterator[tuple[int, Logits]]:
     what = f"{shard.shift.name} {shard.level:g}" if shard.level else "clean"
     start = shard.start
     for inputs, labels, indices in job.source.batches(job.model.batch_size, shard.start, shard.stop):
@@ -279,7 +279,7 @@ def _compute(job: Job, shard: Shard, tell: OnProgress) -> Iterator[tuple[int, Lo
             inputs = shard.shift(inputs, shard.level, seed=job.seed, indices=indices)
         yield start, job.model.logits(inputs)
         start += len(labels)
-        tell(what, len(labels))
+        report(what, len(labels))
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,12 +291,12 @@ class _Finish:
         return f"the stored rows of {self.key.shift} {self.key.level}"
 
 
-def _look(job: Job, task: _Finish, tell: OnProgress) -> list[tuple[int, int]]:
+def _look(job: Job, task: _Finish, report: OnProgress) -> list[tuple[int, int]]:
     assert job.store is not None
     return job.store.missing(task.key, task.n)
 
 
-def _finish(job: Job, task: _Finish, tell: OnProgress) -> None:
+def _finish(job: Job, task: _Finish, report: OnProgress) -> None:
     assert job.store is not None
     job.store.finish(task.key, task.n)
 
