@@ -1,4 +1,4 @@
-"""A Keras 3 model that ends in softmax: say so, and its log-probabilities are used as logits."""
+"""A Keras 3 model that ends in softmax: outputs="probabilities" makes logits of its log-probabilities."""
 
 import os
 
@@ -14,7 +14,8 @@ net = keras.Sequential([keras.layers.Flatten(), dense(64, activation="relu"), de
 net.compile(optimizer=keras.optimizers.Adam(0.01), loss="sparse_categorical_crossentropy")
 net.fit(train.inputs(), train.labels, batch_size=100, epochs=15, verbose=0)
 
-tuned = driftcal.tune(net, validation, method="auto", keep_accuracy=True, outputs="probabilities")
-print(tuned.explanation)
-for line in driftcal.evaluate(tuned, test).summary():
-    print(f"{line.calibrator:6} ECE in domain {line.in_domain_ece:.3f}, under drift {line.mean_ece:.3f}")
+model = driftcal.open_model(net, outputs="probabilities")
+calibrated = driftcal.tune(model, validation)
+print(calibrated.explanation)
+for line in driftcal.evaluate(calibrated, test).summary():
+    print(f"{line.calibrator:9} ECE in domain {line.in_domain_ece:.3f}, under shift {line.mean_ece:.3f}")

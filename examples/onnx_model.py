@@ -1,4 +1,4 @@
-"""An ONNX file: what it wants done to images in [0, 1] is said once, and saved with the calibrator."""
+"""An ONNX file: the preprocessing of images in [0, 1] is given once, and saved with the calibrator."""
 
 import numpy as np
 import onnx
@@ -13,8 +13,9 @@ for name, value in {"w": means.T, "b": -(means**2).sum(axis=1) / 2}.items():
     net.graph.initializer.append(onnx.numpy_helper.from_array(value.astype(np.float32), name))
 onnx.save(net, "net.onnx")  # a stand-in for yours
 
-tuned = driftcal.tune("net.onnx", validation, method="ts", preprocessing={"std": [0.25]})
-tuned.save("calibrator.safetensors")
+model = driftcal.open_model("net.onnx", preprocessing={"std": [0.25]})
+calibrated = driftcal.tune(model, validation, method="ts")
+calibrated.save("calibrator.safetensors")
 again = driftcal.CalibratedModel.load("calibrator.safetensors", "net.onnx")  # another model would be refused
 for line in driftcal.evaluate(again, test).summary():
-    print(f"{line.calibrator:6} ECE in domain {line.in_domain_ece:.3f}, under drift {line.mean_ece:.3f}")
+    print(f"{line.calibrator:9} ECE in domain {line.in_domain_ece:.3f}, under shift {line.mean_ece:.3f}")

@@ -1,4 +1,4 @@
-"""A scikit-learn classifier: tune it, test it under drift, write a report."""
+"""A scikit-learn classifier: tune it, evaluate it under shift, write a report."""
 
 from sklearn.linear_model import LogisticRegression
 
@@ -7,9 +7,9 @@ import driftcal
 train, validation, test = driftcal.open_source("digits").split(800, 500, seed=0)
 net = LogisticRegression(C=100, max_iter=2000).fit(train.inputs().reshape(800, -1), train.labels)
 
-tuned = driftcal.tune(net, validation, method="ets")
-tuned.save("calibrator.safetensors")
-results = driftcal.evaluate(tuned, test, suite="affine")
+calibrated = driftcal.tune(net, validation, method="ets")
+calibrated.save("calibrator.safetensors")
+results = driftcal.evaluate(calibrated, test, suite="affine")
 for line in results.summary():
-    print(f"{line.calibrator:6} ECE in domain {line.in_domain_ece:.3f}, under drift {line.mean_ece:.3f}")
+    print(f"{line.calibrator:9} ECE in domain {line.in_domain_ece:.3f}, under shift {line.mean_ece:.3f}")
 print(driftcal.write_report(results, "report.html"))

@@ -1,4 +1,4 @@
-"""A torch network: any nn.Module that answers logits."""
+"""A torch network: any nn.Module that returns logits."""
 
 import torch
 
@@ -14,7 +14,7 @@ for _ in range(150):
     torch.nn.functional.cross_entropy(net(x), y).backward()
     optimiser.step()
 
-tuned = driftcal.tune(net, validation, method="irm")  # layout NCHW is torch's usual one
-print(tuned.predict_proba(test.inputs()[:3]).round(3))
-for line in driftcal.evaluate(tuned, test).summary():
-    print(f"{line.calibrator:6} ECE in domain {line.in_domain_ece:.3f}, under drift {line.mean_ece:.3f}")
+calibrated = driftcal.tune(net, validation, method="irm")  # layout NCHW is torch's usual one
+print(calibrated.predict_proba(test.inputs()[:3]).round(3))
+for line in driftcal.evaluate(calibrated, test).summary():
+    print(f"{line.calibrator:9} ECE in domain {line.in_domain_ece:.3f}, under shift {line.mean_ece:.3f}")

@@ -130,7 +130,7 @@ def digests(folder: Path) -> dict[str, dict[str, str]]:
         found["pixels"][name] = hashlib.sha256(source.inputs().tobytes()).hexdigest()
     for name, model in models(folder):
         found["models"][name] = (model if "named" in name else model.prepare(opened["npz"].inputs())).fingerprint
-    collector = Collector(open_model(torch_module(), batch_size=4, device="cpu"), opened["npz"], seed=7)
+    collector = Collector(open_model(torch_module(), batch_size=4, device="cpu"), opened["npz"], random_state=7)
     for name, shift, level in conditions():
         found["cache keys"][name] = collector.key(shift, level).digest
     found["cache keys"]["features"] = collector.features_key(get_shift("gaussian"), 0.01, ["1"]).digest
@@ -151,7 +151,7 @@ def test_digests_are_those_of_version_0_1(kind: str, computed: dict[str, dict[st
 
 def test_the_key_of_clean_samples_does_not_depend_on_the_shift() -> None:
     model = open_model(lambda batch: batch.reshape(len(batch), -1)[:, :3] * 4 - 1, batch_size=4)
-    collector = Collector(model, driftcal.open_source((IMAGES, LABELS)), seed=7)
+    collector = Collector(model, driftcal.open_source((IMAGES, LABELS)), random_state=7)
     shifts = [get_shift("gaussian"), get_shift("gaussian", clip=False), get_shift("fog"), get_shift("h_mixture")]
     assert len({collector.key(shift, 0).digest for shift in shifts}) == 1
     assert len({collector.features_key(shift, 0, ["1"]).digest for shift in shifts}) == 1

@@ -14,18 +14,27 @@ from sklearn.neural_network import MLPClassifier
 import driftcal
 from driftcal.cache import CacheKey, LogitCache
 from driftcal.calibrators import CALIBRATORS
+from driftcal.calibrators.version_1 import REMOVED, RENAMED
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
+from driftcal.errors import ArtefactError
 from driftcal.pipeline.results import Results
 
 OLD = Path(__file__).parent / "data" / "compat" / "0.1"
 METHODS = sorted(path.stem for path in (OLD / "calibrators").glob("*.safetensors"))
 
 
-def test_the_corpus_has_every_method():
-    assert set(METHODS) == set(CALIBRATORS)
+def test_every_method_of_0_1_is_here_renamed_or_removed():
+    assert {RENAMED.get(method, method) for method in METHODS if method not in REMOVED} <= set(CALIBRATORS)
+    assert set(REMOVED.values()) <= set(CALIBRATORS)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", REMOVED)
+def test_a_removed_method_names_its_replacement(method):
+    with pytest.raises(ArtefactError, match=f"{method!r}.*Tune {REMOVED[method]!r} instead"):
+        driftcal.load(OLD / "calibrators" / f"{method}.safetensors")
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method not in REMOVED])
 def test_calibrators_of_0_1(method):
     with np.load(OLD / "calibrators" / "expected.npz") as expected:
         calibrator = driftcal.load(OLD / "calibrators" / f"{method}.safetensors")
@@ -76,7 +85,7 @@ def test_calibrated_models_of_0_1(network, method):
     path = OLD / "pipeline" / f"tuned-{method}.safetensors"
     tuned = driftcal.CalibratedModel.load(path, network, force=True)  # another machine trains other last digits
     expected = json.loads((OLD / "pipeline" / "expected.json").read_text())
-    assert [level["epsilon"] for level in tuned.ladder["levels"]] == expected[f"{method}/levels"]
+    assert [level["epsilon"] for level in tuned.perturbation["levels"]] == expected[f"{method}/levels"]
     with np.load(OLD / "pipeline" / "expected.npz") as arrays:
         found = tuned.calibrator.predict_proba(arrays["logits"])
         np.testing.assert_allclose(found, arrays[f"{method}/probabilities"], rtol=0, atol=1e-12)

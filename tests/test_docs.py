@@ -1,13 +1,14 @@
-"""Every example in the documentation runs: Python blocks of README and docs, and the doctests of every module."""
+"""Every example in the documentation runs: the Python blocks of README and docs, and the doctests of every module."""
 
 import doctest
 import importlib
-import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from driftcal.calibrators import CALIBRATORS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -16,16 +17,20 @@ MODULES = sorted(
     for path in (ROOT / "src" / "driftcal").rglob("*.py")
 )
 BLOCK = re.compile(r"^```python([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-#: the only reasons not to run a block
-EXCUSES = {"needs-gpu", "needs-network"}
+#: The only reasons not to run a block.
+REASONS = {"needs-gpu", "needs-network"}
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
+def _empty_folder(tmp_path, monkeypatch):
+    """Examples run in an empty folder; a calibrator that one registers is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
+    registered = dict(CALIBRATORS)
     with np.printoptions(precision=8, suppress=False, linewidth=75, threshold=1000, edgeitems=3, legacy=False):
         yield
+    for name in CALIBRATORS.keys() - registered.keys():
+        del CALIBRATORS[name]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -37,8 +42,8 @@ def test_python_blocks_run(page):
         if mark:
             reasons = set(mark.removeprefix("no-run").split())
             assert mark.startswith("no-run"), f"```python{block[1]}: only 'no-run' is known"
-            assert reasons, f"{page.name}: no-run needs a reason, one of {EXCUSES}"
-            assert reasons <= EXCUSES, f"{page.name}: no-run needs a reason, one of {EXCUSES}"
+            assert reasons, f"{page.name}: no-run needs a reason, one of {REASONS}"
+            assert reasons <= REASONS, f"{page.name}: no-run needs a reason, one of {REASONS}"
             continue
         line = text[: block.start(2)].count("\n")
         exec(compile("\n" * line + code, str(page), "exec"), names)
@@ -51,5 +56,5 @@ def test_doctests_pass(name):
     assert failed == 0, f"{failed} examples of {name} differ; run with `python -m doctest -v` to see them"
 
 
-def test_the_temporary_folder_is_where_examples_run(tmp_path):
-    assert Path(os.getcwd()).resolve() == tmp_path.resolve()
+def test_examples_run_in_the_temporary_folder(tmp_path):
+    assert Path.cwd().resolve() == tmp_path.resolve()

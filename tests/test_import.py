@@ -1,12 +1,16 @@
 """`import driftcal` is quick and brings nothing along; every public name is there when asked for."""
 
+import ast
 import subprocess
 import sys
 import time
+from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import driftcal
+from driftcal.calibrators import CALIBRATORS
 
 HEAVY = {"torch", "ray", "onnx", "onnxruntime", "keras", "matplotlib", "sklearn", "numba", "pandas", "scipy", "numpy"}
 
@@ -41,6 +45,31 @@ print(*{m.split('.')[0] for m in sys.modules})
 def test_public_name_resolves(name):
     assert getattr(driftcal, name) is not None
     assert name in dir(driftcal)
+
+
+def test_editors_and_the_interpreter_know_the_same_names():
+    """The imports under TYPE_CHECKING are what `_PUBLIC` and `_MODULES` say."""
+    tree = ast.parse(Path(driftcal.__file__).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        alias.asname: f"{'driftcal' if node.level else node.module}" for node in block.body for alias in node.names
+    }
+    modules = {name for name, module in imported.items() if module == "driftcal"}
+    assert modules == driftcal._MODULES
+    assert {name: module for name, module in imported.items() if name not in modules} == driftcal._PUBLIC
+
+
+def test_every_method_name_is_offered_by_editors():
+    from driftcal.pipeline.tune import MethodName
+
+    assert set(get_args(MethodName)) == {"auto", *CALIBRATORS}
+
+
+def test_type_checkers_see_the_functions(tmp_path):
+    script = tmp_path / "use.py"
+    script.write_text("import driftcal\nreveal_type(driftcal.tune)\nreveal_type(driftcal.metrics.evaluate)\n")
+    shown = subprocess.run([sys.executable, "-m", "mypy", str(script)], capture_output=True, text=True).stdout
+    assert shown.count('Revealed type is "def (') == 2, shown
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():

@@ -24,6 +24,7 @@ ORDER = [
     "calibrators",
     "pipeline",
     "export",
+    "testing",
     "monitor",
     "report",
     "paper",

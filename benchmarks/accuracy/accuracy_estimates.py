@@ -18,7 +18,7 @@ import numpy as np
 import driftcal
 from benchmarks.accuracy.recorded_logits import RecordedLogits
 from benchmarks.measure import table_head, table_row
-from driftcal.calibrators.scaling.temperature import clean_temperature
+from driftcal.calibrators.scaling.temperature import TemperatureScaling
 from driftcal.drift.estimators import ESTIMATORS
 from driftcal.drift.reference import DriftReference
 from driftcal.monitor.monitor import Monitor
@@ -53,7 +53,7 @@ def main() -> None:
     estimates = []
     for method in METHODS:
         calibrator = driftcal.make_calibrator(method).fit(*recorded.tuning_samples(perturbed=True))
-        temperature = clean_temperature(recorded.levels[0], recorded.validation_labels)
+        temperature = TemperatureScaling().fit(recorded.levels[0], recorded.validation_labels).temperature_
         reference = DriftReference.of(
             list(recorded.levels), recorded.validation_labels, calibrator, temperature=temperature
         )

@@ -18,7 +18,7 @@ import numpy as np
 import driftcal
 from benchmarks.accuracy.recorded_logits import RecordedLogits
 from benchmarks.measure import table_head, table_row
-from driftcal.calibrators.scaling.temperature import clean_temperature
+from driftcal.calibrators.scaling.temperature import TemperatureScaling
 from driftcal.drift.reference import DriftReference
 from driftcal.monitor.alarm_rule import clean_range, detectable_loss
 from driftcal.monitor.monitor import Monitor
@@ -119,7 +119,10 @@ def main() -> None:
     clean_samples = recorded.tuning_samples(perturbed=False)
     calibrator = driftcal.make_calibrator("ts").fit(*clean_samples)
     reference = DriftReference.of(
-        list(recorded.levels), recorded.validation_labels, calibrator, temperature=clean_temperature(*clean_samples)
+        list(recorded.levels),
+        recorded.validation_labels,
+        calibrator,
+        temperature=TemperatureScaling().fit(*clean_samples).temperature_,
     )
     logits = np.stack([*recorded.shifts[SLOW_SHIFT][: LAST_LEVEL + 1], recorded.shifts[SUDDEN_SHIFT][9]])
     traffic = Traffic(

@@ -6,8 +6,7 @@ authors do.
 
 Three calibrators have a second, more expensive variant: MD-TS that reads the three stages, beta calibration with three parameters
 per class, which is its default for a class with 100 samples, and Dirichlet calibration with a matrix, which is its default for
-1,000 classes from a million tuning samples on. Tuning that matrix takes long, so its numbers are random, on the grid of a fit:
-latency does not depend on their values.
+1,000 classes from a million tuning samples on. Tuning that matrix takes long, so its numbers are random: latency does not depend on their values.
 """
 
 from __future__ import annotations
@@ -23,15 +22,14 @@ import onnxruntime
 from onnx import TensorProto, helper, load, numpy_helper
 
 from benchmarks.speed.mobilenet_onnx import CLASSES, mobilenet
-from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
-from driftcal.calibrators.scaling.dirichlet import to_grid
+from driftcal.calibrators import CALIBRATORS, Calibrator, WindowedCalibrator, make_calibrator
 from driftcal.export import append_to_onnx
-from driftcal.export.onnx.graph import OUTPUTS
+from driftcal.export.onnx.calibration import OUTPUTS
 
 #: Layers that calibrators read, and training samples that they compare with.
 N_STAGES, N_REFERENCE = 3, 3_000
 #: Isotonic and binned calibrators, and the spline, which is read from a table like these.
-TABLE_CALIBRATORS = {"ts-ir", "ir", "irm", "hb", "pbmc", "spline", "ladder-irm"}
+TABLE_CALIBRATORS = {"ts-ir", "ir", "irm", "hb", "pbmc", "spline", "level-irm"}
 #: Variant -> calibrator.
 MATRIX, THREE_STAGES, THREE_PARAMETERS = "dirichlet, matrix", "md-ts, three stages", "beta, three numbers"
 VARIANTS = {MATRIX: "dirichlet", THREE_STAGES: "md-ts", THREE_PARAMETERS: "beta"}
@@ -158,9 +156,10 @@ def fitted(name: str, logits: np.ndarray, labels: np.ndarray, widths: list[int])
     if name == MATRIX:
         calibrator: Any = make_calibrator(kind)
         mixing = 1e-3 * np.random.default_rng(3).normal(size=(CLASSES, CLASSES))
-        calibrator.matrix_ = to_grid(0.6 * np.eye(CLASSES) + mixing)
+        calibrator.matrix_ = 0.6 * np.eye(CLASSES) + mixing
         calibrator.intercepts_ = np.linspace(-1, 1, CLASSES)
         calibrator.classes_, calibrator.n_features_in_ = np.arange(CLASSES), CLASSES
+        calibrator.score_type_ = "logits"
         return calibrator
     if CALIBRATORS[kind].needs_levels:
         extra_inputs["levels"] = np.arange(n_samples) % 3
@@ -170,7 +169,8 @@ def fitted(name: str, logits: np.ndarray, labels: np.ndarray, widths: list[int])
         if CALIBRATORS[kind].needs_reference:
             extra_inputs["reference"] = [rng.normal(size=(N_REFERENCE, width)) for width in widths]
     params: dict[str, Any] = {"tied_below": 1} if name == THREE_PARAMETERS else {}
-    return make_calibrator(kind, **params).fit(logits, labels, **extra_inputs)
+    tuned = make_calibrator(kind, **params).fit(logits, labels, **extra_inputs)
+    return tuned.per_sample() if isinstance(tuned, WindowedCalibrator) else tuned
 
 
 def _tuning_samples(n_samples: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""A calibrated ONNX model as an MLflow model: log it, serve it, and get honest probabilities back.
+"""A calibrated ONNX model as an MLflow model: log it, serve it, and get calibrated probabilities back.
 
 driftcal export model.onnx cal.safetensors -o calibrated.onnx
 python mlflow_pyfunc.py            # needs mlflow and onnxruntime
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class CalibratedClassifier(mlflow.pyfunc.PythonModel):
-    """Answers label, confidence and all probabilities for a batch of preprocessed inputs."""
+    """Returns label, confidence and all probabilities for a batch of preprocessed inputs."""
 
     def load_context(self, context):
         import onnxruntime
@@ -19,15 +19,15 @@ class CalibratedClassifier(mlflow.pyfunc.PythonModel):
     def predict(self, context, model_input, params=None):
         batch = np.asarray(model_input, np.float32)
         names = ["label", "confidence", "probabilities"]
-        answers = self.session.run(names, {self.session.get_inputs()[0].name: batch})
-        return {name: answer.tolist() for name, answer in zip(names, answers, strict=True)}
+        outputs = self.session.run(names, {self.session.get_inputs()[0].name: batch})
+        return {name: output.tolist() for name, output in zip(names, outputs, strict=True)}
 
 
 if __name__ == "__main__":
     import mlflow
 
     with mlflow.start_run():
-        # the calibrator goes along as its own record: method, ladder, fingerprint of the model it was tuned on
+        # the calibrator file records the method, the perturbation levels and the fingerprint of the model
         mlflow.log_artifact("cal.safetensors")
         mlflow.pyfunc.log_model(
             name="calibrated",

@@ -1,70 +1,155 @@
-"""Honest classifier confidence, in domain and while the data drifts.
+"""Calibrated classifier confidence, in domain and under data shift.
 
-The public names, loaded when first used: ``import driftcal`` itself imports no framework.
+The public names are loaded when they are first used: ``import driftcal`` itself imports no framework.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from driftcal._version import __version__
 
-# name -> the module that defines it
+if TYPE_CHECKING:
+    from driftcal.cache import LogitCache as LogitCache
+    from driftcal.calibrators import Calibrator as Calibrator
+    from driftcal.calibrators import FeatureCalibrator as FeatureCalibrator
+    from driftcal.calibrators import FitReport as FitReport
+    from driftcal.calibrators import FittedArray as FittedArray
+    from driftcal.calibrators import LogitCalibrator as LogitCalibrator
+    from driftcal.calibrators import WindowedCalibrator as WindowedCalibrator
+    from driftcal.calibrators import make_calibrator as make_calibrator
+    from driftcal.calibrators import register_calibrator as register_calibrator
+    from driftcal.calibrators.nonparametric.histogram import HistogramBinning as HistogramBinning
+    from driftcal.calibrators.nonparametric.histogram import PlattBinning as PlattBinning
+    from driftcal.calibrators.nonparametric.isotonic import IsotonicRegression as IsotonicRegression
+    from driftcal.calibrators.nonparametric.isotonic import IsotonicRegressionMulticlass as IsotonicRegressionMulticlass
+    from driftcal.calibrators.nonparametric.isotonic import (
+        TemperatureIsotonicRegression as TemperatureIsotonicRegression,
+    )
+    from driftcal.calibrators.nonparametric.spline import SplineCalibration as SplineCalibration
+    from driftcal.calibrators.samplewise.dac import DensityAwareCalibration as DensityAwareCalibration
+    from driftcal.calibrators.samplewise.dac_pts import DensityAwareNetwork as DensityAwareNetwork
+    from driftcal.calibrators.samplewise.hts import EntropyTemperatureScaling as EntropyTemperatureScaling
+    from driftcal.calibrators.samplewise.md_ts import MultiDomainTemperatureScaling as MultiDomainTemperatureScaling
+    from driftcal.calibrators.samplewise.pts import ParameterizedTemperatureScaling as ParameterizedTemperatureScaling
+    from driftcal.calibrators.scaling.beta import BetaCalibration as BetaCalibration
+    from driftcal.calibrators.scaling.dirichlet import DirichletCalibration as DirichletCalibration
+    from driftcal.calibrators.scaling.ensemble_temperature import (
+        EnsembleTemperatureScaling as EnsembleTemperatureScaling,
+    )
+    from driftcal.calibrators.scaling.platt import PlattScaling as PlattScaling
+    from driftcal.calibrators.scaling.temperature import TemperatureScaling as TemperatureScaling
+    from driftcal.calibrators.scaling.uncalibrated import Uncalibrated as Uncalibrated
+    from driftcal.calibrators.scaling.vector import StructuredVectorScaling as StructuredVectorScaling
+    from driftcal.calibrators.scaling.vector import VectorScaling as VectorScaling
+    from driftcal.calibrators.serialization import load as load
+    from driftcal.calibrators.windowed.level_matching import LevelExpectationConsistency as LevelExpectationConsistency
+    from driftcal.calibrators.windowed.level_matching import LevelIsotonicRegression as LevelIsotonicRegression
+    from driftcal.calibrators.windowed.level_matching import LevelTemperatureScaling as LevelTemperatureScaling
+    from driftcal.core.validation import from_probabilities as from_probabilities
+    from driftcal.data import Source as Source
+    from driftcal.data import open_source as open_source
+    from driftcal.drift.reference import DriftReference as DriftReference
+    from driftcal.engines import open_engine as open_engine
+    from driftcal.metrics import expected_calibration_error as expected_calibration_error
+    from driftcal.models import Model as Model
+    from driftcal.models import Preprocessing as Preprocessing
+    from driftcal.models import open_model as open_model
+    from driftcal.models import pooled_features as pooled_features
+    from driftcal.monitor.monitor import Monitor as Monitor
+    from driftcal.pipeline.calibrated_model import CalibratedModel as CalibratedModel
+    from driftcal.pipeline.candidate import Candidate as Candidate
+    from driftcal.pipeline.compare import compare_methods as compare_methods
+    from driftcal.pipeline.evaluate import evaluate as evaluate
+    from driftcal.pipeline.layer_features import LayerFeatures as LayerFeatures
+    from driftcal.pipeline.recalibrate import recalibrate as recalibrate
+    from driftcal.pipeline.results import Results as Results
+    from driftcal.pipeline.run import Run as Run
+    from driftcal.pipeline.select import Selection as Selection
+    from driftcal.pipeline.sklearn import DriftCalibratedClassifier as DriftCalibratedClassifier
+    from driftcal.pipeline.tune import tune as tune
+    from driftcal.pipeline.windowed_model import WindowedModel as WindowedModel
+    from driftcal.report import write_report as write_report
+    from driftcal.report.reliability_diagram import plot_reliability as plot_reliability
+    from driftcal.shifts import TabularNoise as TabularNoise
+    from driftcal.shifts import get_shift as get_shift
+    from driftcal.shifts import get_suite as get_suite
+    from driftcal.shifts import register_shift as register_shift
+    from driftcal.shifts.levels.find_levels import find_levels as find_levels
+
+    from . import export as export
+    from . import metrics as metrics
+    from . import testing as testing
+
+# The same for the interpreter: name -> the module that defines it. tests/test_import.py compares the two lists.
 _PUBLIC: dict[str, str] = {
-    "BetaCalibration": "driftcal.calibrators",
+    "BetaCalibration": "driftcal.calibrators.scaling.beta",
     "CalibratedModel": "driftcal.pipeline.calibrated_model",
     "Calibrator": "driftcal.calibrators",
-    "DensityAwareCalibration": "driftcal.calibrators",
-    "DensityAwareNetwork": "driftcal.calibrators",
-    "DirichletCalibration": "driftcal.calibrators",
+    "Candidate": "driftcal.pipeline.candidate",
+    "DensityAwareCalibration": "driftcal.calibrators.samplewise.dac",
+    "DensityAwareNetwork": "driftcal.calibrators.samplewise.dac_pts",
+    "DirichletCalibration": "driftcal.calibrators.scaling.dirichlet",
     "DriftCalibratedClassifier": "driftcal.pipeline.sklearn",
-    "EnsembleTemperatureScaling": "driftcal.calibrators",
-    "EntropyTemperatureScaling": "driftcal.calibrators",
-    "evaluate": "driftcal.pipeline.calibrated_model",
+    "DriftReference": "driftcal.drift.reference",
+    "EnsembleTemperatureScaling": "driftcal.calibrators.scaling.ensemble_temperature",
+    "EntropyTemperatureScaling": "driftcal.calibrators.samplewise.hts",
+    "FeatureCalibrator": "driftcal.calibrators",
+    "FitReport": "driftcal.calibrators",
+    "FittedArray": "driftcal.calibrators",
+    "HistogramBinning": "driftcal.calibrators.nonparametric.histogram",
+    "IsotonicRegression": "driftcal.calibrators.nonparametric.isotonic",
+    "IsotonicRegressionMulticlass": "driftcal.calibrators.nonparametric.isotonic",
+    "LayerFeatures": "driftcal.pipeline.layer_features",
+    "LevelExpectationConsistency": "driftcal.calibrators.windowed.level_matching",
+    "LevelIsotonicRegression": "driftcal.calibrators.windowed.level_matching",
+    "LevelTemperatureScaling": "driftcal.calibrators.windowed.level_matching",
+    "LogitCache": "driftcal.cache",
+    "LogitCalibrator": "driftcal.calibrators",
+    "Model": "driftcal.models",
+    "Monitor": "driftcal.monitor.monitor",
+    "MultiDomainTemperatureScaling": "driftcal.calibrators.samplewise.md_ts",
+    "ParameterizedTemperatureScaling": "driftcal.calibrators.samplewise.pts",
+    "PlattBinning": "driftcal.calibrators.nonparametric.histogram",
+    "PlattScaling": "driftcal.calibrators.scaling.platt",
+    "Preprocessing": "driftcal.models",
+    "Results": "driftcal.pipeline.results",
+    "Run": "driftcal.pipeline.run",
+    "Selection": "driftcal.pipeline.select",
+    "Source": "driftcal.data",
+    "SplineCalibration": "driftcal.calibrators.nonparametric.spline",
+    "StructuredVectorScaling": "driftcal.calibrators.scaling.vector",
+    "TabularNoise": "driftcal.shifts",
+    "TemperatureIsotonicRegression": "driftcal.calibrators.nonparametric.isotonic",
+    "TemperatureScaling": "driftcal.calibrators.scaling.temperature",
+    "Uncalibrated": "driftcal.calibrators.scaling.uncalibrated",
+    "VectorScaling": "driftcal.calibrators.scaling.vector",
+    "WindowedCalibrator": "driftcal.calibrators",
+    "WindowedModel": "driftcal.pipeline.windowed_model",
+    "compare_methods": "driftcal.pipeline.compare",
+    "evaluate": "driftcal.pipeline.evaluate",
     "expected_calibration_error": "driftcal.metrics",
     "find_levels": "driftcal.shifts.levels.find_levels",
-    "FitReport": "driftcal.calibrators",
     "from_probabilities": "driftcal.core.validation",
     "get_shift": "driftcal.shifts",
     "get_suite": "driftcal.shifts",
-    "HistogramBinning": "driftcal.calibrators",
-    "Identity": "driftcal.calibrators",
-    "IsotonicRegression": "driftcal.calibrators",
-    "IsotonicRegressionMulticlass": "driftcal.calibrators",
     "load": "driftcal.calibrators.serialization",
     "make_calibrator": "driftcal.calibrators",
-    "Model": "driftcal.models",
-    "MultiDomainTemperatureScaling": "driftcal.calibrators",
-    "Monitor": "driftcal.monitor.monitor",
     "open_engine": "driftcal.engines",
     "open_model": "driftcal.models",
     "open_source": "driftcal.data",
-    "ParameterizedTemperatureScaling": "driftcal.calibrators",
-    "PlattBinning": "driftcal.calibrators",
-    "PlattScaling": "driftcal.calibrators",
     "plot_reliability": "driftcal.report.reliability_diagram",
     "pooled_features": "driftcal.models",
-    "Preprocessing": "driftcal.models",
-    "DriftReference": "driftcal.drift.reference",
     "recalibrate": "driftcal.pipeline.recalibrate",
+    "register_calibrator": "driftcal.calibrators",
     "register_shift": "driftcal.shifts",
-    "Results": "driftcal.pipeline.results",
-    "compare_methods": "driftcal.pipeline.compare",
-    "Source": "driftcal.data",
-    "SplineCalibration": "driftcal.calibrators",
-    "LogitCache": "driftcal.cache",
-    "StructuredVectorScaling": "driftcal.calibrators",
-    "TabularNoise": "driftcal.shifts",
-    "TemperatureIsotonicRegression": "driftcal.calibrators",
-    "TemperatureScaling": "driftcal.calibrators",
     "tune": "driftcal.pipeline.tune",
-    "VectorScaling": "driftcal.calibrators",
     "write_report": "driftcal.report",
 }
 
 # modules that are public as a whole
-_MODULES = {"export", "metrics"}
+_MODULES = {"export", "metrics", "testing"}
 
 __all__ = ["__version__", *sorted([*_PUBLIC, *_MODULES])]
 

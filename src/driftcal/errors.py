@@ -22,6 +22,8 @@
     │   └── WorkFailed                   tasks that failed wherever they were tried, by name
     └── MissingExtra (ImportError)       a framework that is not installed, with its install line
 
+    SuspiciousInputWarning (UserWarning)   validation data that look wrong, shown as a Python warning
+
 A message names the argument, the wish, the fact and the way out.
 """
 
@@ -75,6 +77,10 @@ class UnknownName(InputError):
         near = difflib.get_close_matches(str(name), names, n=2)
         hint = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
         return cls(f"there is no {kind} {name!r}{hint} Known: {', '.join(names)}.")
+
+
+class SuspiciousInputWarning(UserWarning):
+    """Data that can be used but look wrong: accuracy near chance, few samples, missing preprocessing."""
 
 
 class NotFittedError(DriftcalError, ValueError, AttributeError):

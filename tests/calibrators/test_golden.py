@@ -26,43 +26,43 @@ def problem(n, n_classes, seed=0, scale=3.0, temperature=2.0):
 
 
 def exact_temperature(logits, y, start):
-    """1/beta at the root of the slope of the likelihood, in 50 digits."""
+    """1/beta at the root of the gradient of the likelihood, in 50 digits."""
     rows = [[mpmath.mpf(float(v)) - mpmath.mpf(float(row.max())) for v in row] for row in logits]
 
-    def slope_and_curvature(beta):
-        slope = curvature = mpmath.mpf(0)
+    def gradient_and_curvature(beta):
+        gradient = curvature = mpmath.mpf(0)
         for row, label in zip(rows, y, strict=True):
             e = [mpmath.exp(beta * d) for d in row]
             s0 = mpmath.fsum(e)
             mean = mpmath.fsum(a * d for a, d in zip(e, row, strict=True)) / s0
-            slope += mean - row[label]
+            gradient += mean - row[label]
             curvature += mpmath.fsum(a * d * d for a, d in zip(e, row, strict=True)) / s0 - mean**2
-        return slope, curvature
+        return gradient, curvature
 
     beta = 1 / mpmath.mpf(float(start))
     for _ in range(3):  # Newton doubles the digits: 12 become 24, 48
-        slope, curvature = slope_and_curvature(beta)
-        beta -= slope / curvature
-    assert abs(slope / curvature) < mpmath.mpf(10) ** -20 * beta
+        gradient, curvature = gradient_and_curvature(beta)
+        beta -= gradient / curvature
+    assert abs(gradient / curvature) < mpmath.mpf(10) ** -20 * beta
     return 1 / beta
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("wanted", [0.05, 1.0, 7.0, 100.0])
+@pytest.mark.parametrize("temperature", [0.05, 1.0, 7.0, 100.0])
 @pytest.mark.parametrize(("n_classes", "n"), [(2, 40), (10, 30), (1000, 6)])
-def test_temperature_to_twelve_digits(dtype, wanted, n_classes, n):
+def test_temperature_to_twelve_digits(dtype, temperature, n_classes, n):
     for seed in range(50):  # the first labels that a finite temperature explains
-        logits, y = problem(n, n_classes, seed, scale=3 * wanted, temperature=wanted)
+        logits, y = problem(n, n_classes, seed, scale=3 * temperature, temperature=temperature)
         logits = logits.astype(dtype)
         if n_classes == 1000:
             y[0] = np.argsort(logits[0])[-3]
-        wrong = (logits.argmax(axis=1) != y).any()
-        if wrong and (logits.mean(axis=1) - logits[np.arange(n), y]).sum() < 0:
+        has_errors = (logits.argmax(axis=1) != y).any()
+        if has_errors and (logits.mean(axis=1) - logits[np.arange(n), y]).sum() < 0:
             break
-    found = make_calibrator("ts").fit(logits, y).temperature_
-    exact = exact_temperature(logits, y, found)
-    assert abs(found / exact - 1) < 2e-12
-    assert 0.3 * wanted < found < 4 * wanted
+    fitted = make_calibrator("ts").fit(logits, y).temperature_
+    exact = exact_temperature(logits, y, fitted)
+    assert abs(fitted / exact - 1) < 2e-12
+    assert 0.3 * temperature < fitted < 4 * temperature
 
 
 def test_temperature_and_its_map_far_from_the_ordinary():
@@ -81,11 +81,11 @@ def test_temperature_and_its_map_far_from_the_ordinary():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_temperature_by_squared_error_is_a_root_of_the_slope_in_50_digits(dtype):
+def test_temperature_by_squared_error_is_a_root_of_the_gradient_in_50_digits(dtype):
     logits, y = problem(40, 4, seed=2)
     logits = logits.astype(dtype)
-    found = make_calibrator("ets").fit(logits, y).temperature_
-    assert found == pytest.approx(make_calibrator("ts-ir").fit(logits, y).temperature_, rel=1e-13)
+    fitted = make_calibrator("ets").fit(logits, y).temperature_
+    assert fitted == pytest.approx(make_calibrator("ts-ir").fit(logits, y).temperature_, rel=1e-13)
 
     def error(beta):
         total = mpmath.mpf(0)
@@ -95,8 +95,8 @@ def test_temperature_by_squared_error_is_a_root_of_the_slope_in_50_digits(dtype)
             total += mpmath.fsum((a / s - (c == label)) ** 2 for c, a in enumerate(e))
         return total
 
-    beta = mpmath.findroot(lambda b: mpmath.diff(error, b), 1 / mpmath.mpf(found), tol=1e-25)
-    assert abs(found * beta - 1) < 1e-11
+    beta = mpmath.findroot(lambda b: mpmath.diff(error, b), 1 / mpmath.mpf(fitted), tol=1e-25)
+    assert abs(fitted * beta - 1) < 1e-11
     grid = [softmax(logits, float(b)) for b in np.geomspace(1e-3, 1e3, 2000)]
     assert min(((p - np.eye(4)[y]) ** 2).sum() for p in grid) >= float(error(beta)) * (1 - 1e-9)
 
@@ -136,7 +136,7 @@ def isotonic_on_ranks(scores, hits, weights, new):
 )
 def test_isotonic_curves_are_scikit_learns(n, n_classes, rounded, weighted):
     logits, y = problem(n, n_classes, 1)
-    logits = np.round(logits) if rounded else logits  # ties between scores of right and wrong classes
+    logits = np.round(logits) if rounded else logits  # ties between scores of true and other classes
     w = np.random.default_rng(0).random(n) + 0.1 if weighted else np.ones(n)
     new = np.vstack([logits, problem(50, n_classes, 2, scale=6)[0]])
     p, q = softmax(logits), softmax(new)
@@ -147,12 +147,12 @@ def test_isotonic_curves_are_scikit_learns(n, n_classes, rounded, weighted):
         return np.where(total > 0, values / np.where(total > 0, total, 1), 1 / n_classes)
 
     raw = np.stack([isotonic_on_ranks(p[:, c], hits[:, c], w, q[:, c]) for c in range(n_classes)], axis=1)
-    found = make_calibrator("ir").fit(logits, y, sample_weight=w)
-    np.testing.assert_allclose(found.predict_proba(new), normalised(raw), rtol=0, atol=1e-12)
+    ir = make_calibrator("ir").fit(logits, y, sample_weight=w)
+    np.testing.assert_allclose(ir.predict_proba(new), normalised(raw), rtol=0, atol=1e-12)
 
     raw = isotonic_on_ranks(p.ravel(), hits.ravel(), np.repeat(w, n_classes), q.ravel()).reshape(q.shape)
-    found = make_calibrator("irm").fit(logits, y, sample_weight=w)
-    np.testing.assert_allclose(found.predict_proba(new), normalised(raw + 1e-9 * q), rtol=0, atol=1e-12)
+    irm = make_calibrator("irm").fit(logits, y, sample_weight=w)
+    np.testing.assert_allclose(irm.predict_proba(new), normalised(raw + 1e-9 * q), rtol=0, atol=1e-12)
 
     ts_ir = make_calibrator("ts-ir").fit(logits, y, sample_weight=w)
     p, q = softmax(logits, 1 / ts_ir.temperature_), softmax(new, 1 / ts_ir.temperature_)
@@ -199,18 +199,18 @@ def test_histogram_bins_are_numpys_quantiles(n):
 @pytest.mark.parametrize("case", PEERS["cases"], ids=lambda case: case["name"])
 def test_peers(case):
     logits, y = np.array(case["logits"], case["dtype"]), np.array(case["labels"])
-    found = case["peers"]
+    peers = case["peers"]
     ts = make_calibrator("ts").fit(logits, y)
     exact = float(exact_temperature(logits, y, ts.temperature_))
     assert ts.temperature_ == pytest.approx(exact, rel=1e-12)
-    for peer, temperature in found["temperature"].items():
+    for peer, temperature in peers["temperature"].items():
         if peer in case["wrong"]:
-            assert abs(temperature / exact - 1) > 1e-3, f"{peer} is right by now: update make_calibrators.py"
+            assert abs(temperature / exact - 1) > 1e-3, f"{peer} is correct by now: update make_calibrators.py"
         else:
             assert temperature == pytest.approx(exact, rel=2e-3)
-    own = ts.fit_report_.after
-    for temperature in found["temperature"].values():  # nobody found a better one
-        assert -log_softmax(logits, 1 / temperature)[np.arange(len(y)), y].mean() >= own - 1e-12
-    if "platt binning" in found:
+    lowest = ts.fit_report_.after
+    for temperature in peers["temperature"].values():  # nobody found a better one
+        assert -log_softmax(logits, 1 / temperature)[np.arange(len(y)), y].mean() >= lowest - 1e-12
+    if "platt binning" in peers:
         p = make_calibrator("pbmc", normalise=False).fit(logits, y).predict_proba(logits)
-        np.testing.assert_allclose(p, found["platt binning"], atol=found["platt binning tolerance"])
+        np.testing.assert_allclose(p, peers["platt binning"], atol=peers["platt binning tolerance"])

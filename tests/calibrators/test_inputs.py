@@ -1,4 +1,4 @@
-"""Every way to hand in the same logits and labels gives the same calibrator; edge cases have defined answers."""
+"""Every way to hand in the same logits and labels gives the same calibrator; edge cases have defined results."""
 
 import numpy as np
 import pandas as pd
@@ -8,10 +8,10 @@ import driftcal
 from driftcal.calibrators import CALIBRATORS, make_calibrator
 from driftcal.core.numerics import softmax
 from driftcal.core.validation import for_kernel
-from driftcal.errors import LabelsError, NoFiniteOptimum
+from driftcal.errors import InputError, LabelsError, NoFiniteOptimum
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if not kind.needs_features)
-NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "ladder-ts", "ladder-ec", "ladder-pts", "atc-ec", "doc-ec")
+NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "level-ts", "level-ec")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def read_only(logits, _):
 
 
 class FakeTensor:
-    """What a tensor of another framework looks like: no array until it is detached and on the CPU."""
+    """Like a tensor of another framework: no array until it is detached and on the CPU."""
 
     def __init__(self, values):
         self.values, self.dtype = values, values.dtype
@@ -62,15 +62,15 @@ WAYS = {
     "long double": lambda z, _: z.astype(np.longdouble),
     "Fortran order": lambda z, _: np.asfortranarray(z),
     "negative strides": lambda z, _: z[::-1, ::-1].copy()[::-1, ::-1],
-    "every other row": lambda z, _: np.repeat(z, 2, axis=0)[::2],
+    "every other sample": lambda z, _: np.repeat(z, 2, axis=0)[::2],
     "read-only": read_only,
     "list": lambda z, _: z.tolist(),
-    "tuple of rows": lambda z, _: tuple(map(tuple, z)),
+    "tuple of tuples": lambda z, _: tuple(map(tuple, z)),
     "pandas": lambda z, _: pd.DataFrame(z, columns=list("abcde"), index=range(70, 0, -1)),
     "memory map": memory_map,
     "torch": torch_tensor,
     "tensor-like": lambda z, _: FakeTensor(z),
-    "map of rows": lambda z, _: z.reshape(7, 2, 5, 5),
+    "map of samples": lambda z, _: z.reshape(7, 2, 5, 5),
 }
 
 
@@ -78,21 +78,22 @@ WAYS = {
 @pytest.mark.parametrize("name", NAMES)
 def test_any_container_and_dtype_gives_the_same_result(name, way, data, tmp_path):
     logits, y = data
-    given = WAYS[way](logits, tmp_path)
-    wanted = make_calibrator(name).fit(logits, y).predict_proba(logits)
-    found = make_calibrator(name).fit(given, y.reshape(7, 2, 5) if way == "map of rows" else y).predict_proba(given)
-    assert found.dtype == np.float64
-    assert found.shape == ((7, 2, 5, 5) if way == "map of rows" else wanted.shape)
-    np.testing.assert_allclose(found.reshape(wanted.shape), wanted, rtol=0, atol=1e-9)
+    container = WAYS[way](logits, tmp_path)
+    labels = y.reshape(7, 2, 5) if way == "map of samples" else y
+    expected = make_calibrator(name).fit(logits, y).predict_proba(logits)
+    p = make_calibrator(name).fit(container, labels).predict_proba(container)
+    assert p.dtype == np.float64
+    assert p.shape == ((7, 2, 5, 5) if way == "map of samples" else expected.shape)
+    np.testing.assert_allclose(p.reshape(expected.shape), expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint8", "uint64"])
 def test_whole_numbers_are_logits_too(name, dtype, data):
     logits, y = np.round(data[0] * 3) + 60, data[1]
-    wanted = make_calibrator(name).fit(logits, y).predict_proba(logits)
+    expected = make_calibrator(name).fit(logits, y).predict_proba(logits)
     whole = logits.astype(dtype)
-    assert np.array_equal(make_calibrator(name).fit(whole, y).predict_proba(whole), wanted)
+    assert np.array_equal(make_calibrator(name).fit(whole, y).predict_proba(whole), expected)
 
 
 NAMES_OF_CLASSES = ["zebra", "ant", "bee", "cat", "dog"]
@@ -115,10 +116,10 @@ LABELS = {
 @pytest.mark.parametrize("name", NAMES)
 def test_any_kind_of_labels_gives_the_same_result(name, kind, data):
     logits, y = data
-    wanted = make_calibrator(name).fit(logits, y)
-    found = make_calibrator(name).fit(logits, LABELS[kind](y))
-    assert np.array_equal(found.predict_proba(logits), wanted.predict_proba(logits))
-    assert found.classes_.tolist() == [0, 1, 2, 3, 4]
+    expected = make_calibrator(name).fit(logits, y)
+    fitted = make_calibrator(name).fit(logits, LABELS[kind](y))
+    assert np.array_equal(fitted.predict_proba(logits), expected.predict_proba(logits))
+    assert fitted.classes_.tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("kind", [list, np.array, pd.Series, pd.Categorical, lambda v: np.array(v, object)])
@@ -127,9 +128,9 @@ def test_names_of_classes(kind, data):
     names = kind([NAMES_OF_CLASSES[c] for c in y])
     for name in NAMES:
         cal = make_calibrator(name, classes=NAMES_OF_CLASSES).fit(logits, names)
-        wanted = make_calibrator(name).fit(logits, y)
-        assert np.array_equal(cal.predict_proba(logits), wanted.predict_proba(logits))
-        assert cal.predict(logits).tolist() == [NAMES_OF_CLASSES[c] for c in wanted.predict(logits)]
+        expected = make_calibrator(name).fit(logits, y)
+        assert np.array_equal(cal.predict_proba(logits), expected.predict_proba(logits))
+        assert cal.predict(logits).tolist() == [NAMES_OF_CLASSES[c] for c in expected.predict(logits)]
 
 
 def test_names_without_an_order_are_refused(data):
@@ -148,10 +149,28 @@ def test_binary_shapes_agree(name):
     score = (rng.normal(size=90) * 3).astype(np.float32)
     y = (score + rng.normal(size=90) * 4 > 0).astype(int)
     two = np.stack([np.full(90, 7.0), score.astype(float) + 7.0], axis=1)
-    found = [make_calibrator(name).fit(z, y).predict_proba(z) for z in (score, score[:, None], two)]
-    assert found[0].shape == (90, 2)
-    assert np.array_equal(found[0], found[1])
-    np.testing.assert_allclose(found[0], found[2], rtol=0, atol=1e-9)
+    one = [make_calibrator(name).fit(z, y, score_type="logits").predict_proba(z) for z in (score, score[:, None])]
+    assert one[0].shape == (90, 2)
+    assert np.array_equal(one[0], one[1])
+    np.testing.assert_allclose(one[0], make_calibrator(name).fit(two, y).predict_proba(two), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scores_with_one_column_need_a_score_type_which_is_kept(name, tmp_path):
+    rng = np.random.default_rng(3)
+    p = rng.uniform(0.02, 0.98, 200)
+    y = (rng.random(200) < 0.2 + 0.6 * p).astype(int)
+    with pytest.raises(InputError, match="need score_type"):
+        make_calibrator(name).fit(p, y)
+    cal = make_calibrator(name).fit(p, y, score_type="probabilities")
+    assert cal.score_type_ == "probabilities"
+    same = make_calibrator(name).fit(np.log(np.stack([1 - p, p], axis=1)), y)
+    np.testing.assert_allclose(
+        cal.predict_proba(p), same.predict_proba(np.log(np.stack([1 - p, p], axis=1))), atol=1e-6
+    )
+    again = driftcal.load(cal.save(tmp_path / "cal.safetensors"))
+    assert again.score_type_ == "probabilities"
+    assert np.array_equal(again.predict_proba(p), cal.predict_proba(p))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -191,9 +210,18 @@ def test_raw_marginals_of_pbmc_keep_masked_classes_at_0(data):
         (np.full((8, 3), -1e4), [0] * 8),
         (np.random.default_rng(0).choice([-1e4, 1e4], size=(20, 3)), np.arange(20) % 3),
     ],
-    ids=["one row right", "one row wrong", "one class", "all right", "all wrong", "flat", "flat, one class", "±1e4"],
+    ids=[
+        "one correct",
+        "one incorrect",
+        "one class",
+        "all correct",
+        "all incorrect",
+        "flat",
+        "flat, one class",
+        "±1e4",
+    ],
 )
-def test_degenerate_rows_have_a_defined_answer_or_the_right_error(name, logits, y):
+def test_degenerate_samples_have_a_defined_result_or_the_documented_error(name, logits, y):
     try:
         cal = make_calibrator(name).fit(logits, y)
     except NoFiniteOptimum as error:
@@ -206,7 +234,7 @@ def test_degenerate_rows_have_a_defined_answer_or_the_right_error(name, logits, 
 
 
 @pytest.mark.parametrize("name", [name for name in NEED_T if "t_max" in make_calibrator(name).get_params()])
-def test_a_cap_answers_where_the_best_temperature_is_infinite(name):
+def test_a_cap_is_reached_where_the_best_temperature_is_infinite(name):
     logits = np.random.default_rng(0).normal(size=(30, 3))
     cal = make_calibrator(name, t_max=5).fit(logits, logits.argmin(axis=1))
     assert 0 < cal.temperature_ <= 5
@@ -216,7 +244,7 @@ def test_a_cap_answers_where_the_best_temperature_is_infinite(name):
 
 
 def test_squared_error_has_a_temperature_where_the_likelihood_has_none():
-    # A few rows are certain and wrong: the likelihood wants T → ∞, the squared error still trusts the many.
+    # A few samples are certain and incorrect: by likelihood the best T is infinite, by squared error it is finite.
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(200, 3))
     y = logits.argmax(axis=1)
@@ -237,17 +265,17 @@ def test_an_empty_class_and_huge_width():
         np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
 
 
-def test_a_single_row_of_weight_decides_alone():
+def test_a_single_sample_with_weight_is_enough():
     logits = np.random.default_rng(0).normal(size=(9, 3))
     y = logits.argmax(axis=1)
     p = driftcal.IsotonicRegression().fit(logits, y, sample_weight=np.arange(9) == 4).predict_proba(logits)
     assert np.isfinite(p).all()
-    assert driftcal.Identity().fit(logits, y).predict_proba(logits) == pytest.approx(softmax(logits))
+    assert driftcal.Uncalibrated().fit(logits, y).predict_proba(logits) == pytest.approx(softmax(logits))
 
 
-def test_read_only_rows_are_neither_copied_nor_compiled_for_anew(tmp_path):
-    rows = memory_map(np.ones((6, 3)), tmp_path)[2:5]
-    block = for_kernel(rows)
+def test_read_only_logits_are_neither_copied_nor_compiled_for_anew(tmp_path):
+    logits = memory_map(np.ones((6, 3)), tmp_path)[2:5]
+    block = for_kernel(logits)
     assert block.flags.writeable  # to the compiler the same type as any array
-    assert block.ctypes.data == rows.ctypes.data
-    assert not rows.flags.writeable
+    assert block.ctypes.data == logits.ctypes.data
+    assert not logits.flags.writeable

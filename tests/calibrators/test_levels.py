@@ -1,4 +1,4 @@
-"""Rows apart by the level of the ladder they come from."""
+"""Samples split by the perturbation level they come from."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ LOGITS = np.random.default_rng(0).normal(size=(12, 3))
 LABELS = np.arange(12) % 3
 
 
-def test_rungs_hold_the_rows_of_their_level_clean_first_in_any_order():
+def test_each_part_holds_the_samples_of_one_level_clean_first_in_any_order():
     levels = np.array([2, 0, 1] * 4)
     by_level = split_by_level(LabelledLogits(LOGITS, LABELS, np.arange(12.0)), levels)
     for level, level_data in enumerate(by_level):
@@ -22,15 +22,15 @@ def test_rungs_hold_the_rows_of_their_level_clean_first_in_any_order():
         assert np.array_equal(block.weights, np.arange(12.0)[levels == level])
 
 
-def test_neighbouring_rows_are_not_copied():
+def test_neighbouring_samples_are_not_copied():
     levels = np.repeat([0, 1, 2], 4)
     for level_data in split_by_level(LabelledLogits(LOGITS, LABELS), levels):
         assert np.shares_memory(next(level_data.blocks()).logits, LOGITS)
 
 
-def test_without_levels_all_rows_are_clean_and_a_rung_without_weight_is_left_out():
-    rows = LabelledLogits(LOGITS, LABELS)
-    assert split_by_level(rows, None) == [rows]
+def test_without_levels_all_samples_are_clean_and_a_level_without_weight_is_left_out():
+    data = LabelledLogits(LOGITS, LABELS)
+    assert split_by_level(data, None) == [data]
     weights = np.repeat([1.0, 0.0, 1.0], 4)
     assert len(split_by_level(LabelledLogits(LOGITS, LABELS, weights), np.repeat([0, 1, 2], 4))) == 2
 
@@ -38,8 +38,8 @@ def test_without_levels_all_rows_are_clean_and_a_rung_without_weight_is_left_out
 @pytest.mark.parametrize(
     ("levels", "words"),
     [
-        ([0, 1], "one whole number per row"),
-        (np.full(12, 0.5), "one whole number per row"),
+        ([0, 1], "one whole number per sample"),
+        (np.full(12, 0.5), "one whole number per sample"),
         (np.ones(12, int), "count from 0"),
     ],
 )
@@ -59,5 +59,5 @@ def test_a_source_of_chunks_is_gathered():
 
 def test_calibrators_that_do_not_need_levels_ignore_them():
     plain = make_calibrator("irm").fit(LOGITS, LABELS)
-    told = make_calibrator("irm").fit(LOGITS, LABELS, levels=np.arange(12) % 2)
-    assert np.array_equal(plain.predict_proba(LOGITS), told.predict_proba(LOGITS))
+    with_levels = make_calibrator("irm").fit(LOGITS, LABELS, levels=np.arange(12) % 2)
+    assert np.array_equal(plain.predict_proba(LOGITS), with_levels.predict_proba(LOGITS))

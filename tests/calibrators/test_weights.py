@@ -1,4 +1,4 @@
-"""Weights that are shares, which sum to 1, say the same as the rows; masked rows fill no bins; odd sizes; results that travel."""
+"""Weights that sum to 1 count as samples; masked samples fill no bins; odd sizes; results that can be pickled."""
 
 import copy
 import pickle
@@ -21,37 +21,37 @@ PLAIN = [name for name, kind in CALIBRATORS.items() if not (kind.needs_features 
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_weights_that_are_shares_count_as_their_rows(name):
-    wanted = make_calibrator(name).fit(Z, Y).predict_proba(Z)
+def test_weights_that_are_shares_count_as_samples(name):
+    expected = make_calibrator(name).fit(Z, Y).predict_proba(Z)
     for share in (1 / 2000, 1e-18):
-        found = make_calibrator(name).fit(Z, Y, sample_weight=np.full(2000, share)).predict_proba(Z)
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        p = make_calibrator(name).fit(Z, Y, sample_weight=np.full(2000, share)).predict_proba(Z)
+        np.testing.assert_allclose(p, expected, atol=1e-5)
 
 
-def test_debiased_errors_of_shares_are_those_of_the_rows():
+def test_debiased_errors_of_shares_are_those_of_the_samples():
     shares = np.full(2000, 1 / 2000)
     plain, shared = (metrics.evaluate(Y, 2 * Z, per_class=True, sample_weight=w) for w in (None, shares))
     assert plain.debiased_ece > 0.01
-    assert shared.debiased_ece == pytest.approx(plain.debiased_ece, rel=0.01)  # bins of shares may end a row earlier
+    assert shared.debiased_ece == pytest.approx(plain.debiased_ece, rel=0.01)  # bins of shares may end a sample earlier
     assert shared.marginal_debiased_ece == pytest.approx(plain.marginal_debiased_ece, rel=0.01)
 
 
 @pytest.mark.parametrize("name", ["hb", "pbmc"])
-def test_masked_rows_fill_no_bins(name):
+def test_masked_samples_fill_no_bins(name):
     rng = np.random.default_rng(0)
     z = 3 * rng.normal(size=(4000, 4))
     masked = rng.random(4000) < 0.9
     z[masked, 3] = -np.inf
     y = (z / 2 + rng.gumbel(size=z.shape)).argmax(axis=1)
-    for strange in (z, np.column_stack([z[:, :3], np.full(4000, -np.inf)])):
-        fitted = make_calibrator(name).fit(strange, np.where(np.isneginf(strange[:, 3]) & (y == 3), 0, y))
-        assert np.isfinite(fitted.predict_proba(strange)).all()
+    for logits in (z, np.column_stack([z[:, :3], np.full(4000, -np.inf)])):
+        fitted = make_calibrator(name).fit(logits, np.where(np.isneginf(logits[:, 3]) & (y == 3), 0, y))
+        assert np.isfinite(fitted.predict_proba(logits)).all()
     fitted = make_calibrator(name).fit(z, y)
     assert len(np.unique(fitted.bin_edges_[3])) == 9
-    own = softmax(z)[:, 3]
-    if name == "hb":  # ten bins of the unmasked rows, and their frequencies
-        counts = np.bincount(np.searchsorted(fitted.bin_edges_[3], own[~masked]), minlength=10)
-        hits = np.bincount(np.searchsorted(fitted.bin_edges_[3], own[~masked]), y[~masked] == 3, 10)
+    scores = softmax(z)[~masked, 3]
+    if name == "hb":  # ten bins of the unmasked samples, and their frequencies
+        counts = np.bincount(np.searchsorted(fitted.bin_edges_[3], scores), minlength=10)
+        hits = np.bincount(np.searchsorted(fitted.bin_edges_[3], scores), y[~masked] == 3, 10)
         assert counts.max() - counts.min() <= 1
         np.testing.assert_allclose(fitted.bin_values_[3], hits / counts, rtol=1e-12)
 
@@ -63,12 +63,12 @@ def test_a_score_that_underflows_is_a_score():
     np.testing.assert_allclose(fitted.predict_proba(z[:1]), [[0.8, 0.2]])
 
 
-def test_evaluations_travel_and_statistics_sum_up():
-    found = metrics.evaluate(Y, Z, intervals=True, n_resamples=10)
-    for twin in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found)):
-        assert twin.to_dict() == found.to_dict()
+def test_evaluations_can_be_pickled_and_statistics_add_up():
+    evaluation = metrics.evaluate(Y, Z, intervals=True, n_resamples=10)
+    for copied in (pickle.loads(pickle.dumps(evaluation)), copy.deepcopy(evaluation)):
+        assert copied.to_dict() == evaluation.to_dict()
     parts = [metrics.Statistics.of(Y[k::3], Z[k::3]) for k in range(3)]
-    assert sum(parts).accuracy == pytest.approx(found.accuracy, rel=1e-12)
+    assert sum(parts).accuracy == pytest.approx(evaluation.accuracy, rel=1e-12)
     with pytest.raises(TypeError):
         1 + parts[0]
 
@@ -96,20 +96,20 @@ def test_groups_of_a_diagram_are_counted():
 
 def test_scores_of_labels_in_every_form():
     fitted = make_calibrator("ts").fit(Z, Y)
-    wanted = (Z.argmax(axis=1) == Y).mean()
-    assert fitted.score(Z, Y) == wanted
-    assert fitted.score(Z, np.eye(4)[Y]) == wanted
-    assert fitted.score(Z.reshape(20, 10, 10, 4), Y.reshape(20, 10, 10)) == wanted
+    accuracy = (Z.argmax(axis=1) == Y).mean()
+    assert fitted.score(Z, Y) == accuracy
+    assert fitted.score(Z, np.eye(4)[Y]) == accuracy
+    assert fitted.score(Z.reshape(20, 10, 10, 4), Y.reshape(20, 10, 10)) == accuracy
     assert fitted.score(Z, Y, np.eye(1, 2000)[0]) == float(Z[0].argmax() == Y[0])
 
 
-def test_seeds_of_networks_are_checked():
-    with pytest.raises(InputError, match="seed must be a whole number"):
-        make_calibrator("pts", seed=-1).fit(Z, Y)
+def test_the_random_state_of_networks_is_checked():
+    with pytest.raises(InputError, match="random_state must be a whole number"):
+        make_calibrator("pts", random_state=-1).fit(Z, Y)
 
 
 @pytest.mark.parametrize("name", ["ets", "ts-ir", "pts"])
-def test_a_few_huge_logits_do_not_hide_the_valley_of_the_others(name):
+def test_a_few_huge_logits_do_not_hide_the_minimum_of_the_others(name):
     rng = np.random.default_rng(0)
     z = 2 * rng.normal(size=(1000, 3))
     y = (2 * z + rng.gumbel(size=z.shape)).argmax(axis=1)

@@ -39,7 +39,7 @@ def run(capsys):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch):
     """A folder with cli_net.py, val.npz and test.npz, and the process in it."""
     (tmp_path / "cli_net.py").write_text(NET)
     make_data(tmp_path / "val.npz", 60, 1)
@@ -51,8 +51,8 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def tuned(here, run):
+def tuned(folder, run):
     """The same with a calibrator in cal.safetensors."""
-    ran = run("tune", "cli_net:make", "val.npz", "--method", "ts", "--levels", "3", "-q")
+    ran = run("tune", "cli_net:make", "val.npz", "--method", "ts", "--n-levels", "3", "-q")
     assert ran.code == 0, ran.err
-    return here
+    return folder

@@ -1,4 +1,4 @@
-"""Every command from end to end: what it prints, what it writes, how it ends."""
+"""Every command from end to end: what it prints, what it writes, and its exit code."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_model import make_data
 
 import driftcal
 from driftcal.calibrators import CALIBRATORS
@@ -21,21 +22,21 @@ def files(folder):
     return sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*") if "__pycache__" not in path.parts)
 
 
-def test_tune_evaluate_report_inspect(here, run):
-    ran = run("tune", "cli_net:make", "val.npz", "-o", "cal.safetensors", "--method", "irm", "--levels", "4")
+def test_tune_evaluate_report_inspect(folder, run):
+    ran = run("tune", "cli_net:make", "val.npz", "-o", "cal.safetensors", "--method", "irm", "--n-levels", "4")
     assert ran.code == 0
     assert ran.out == "cal.safetensors\n"
     assert "target" in ran.err
     tuned = driftcal.CalibratedModel.load("cal.safetensors", _prepared())
     assert tuned.method == "irm"
-    assert len(tuned.ladder["levels"]) == 4
+    assert len(tuned.perturbation["levels"]) == 4
 
     ran = run(*EVALUATE, "-o", "run")
     assert ran.code == 0
     assert ran.out.splitlines()[-1] == "run/results.json"
     assert "IRM-P" in ran.out
     results = Results.load("run")
-    assert [info.name for info in results.calibrators] == ["base", "irm-p"]
+    assert [info.name for info in results.calibrators] == ["base", "ts", "irm", "irm-p"]
     assert (
         results.metadata["command"] == "driftcal evaluate cli_net:make cal.safetensors test.npz --suite h-tuning -o run"
     )
@@ -44,7 +45,7 @@ def test_tune_evaluate_report_inspect(here, run):
     assert (ran.code, ran.out) == (0, "report.html\n")
     assert "Mine" in Path("report.html").read_text()
 
-    for path, expected in (("cal.safetensors", "IRM"), ("run", "h-tuning"), ("run/store", "21")):
+    for path, expected in (("cal.safetensors", "IRM"), ("run", "h-tuning"), ("run/cache", "21")):
         ran = run("inspect", path)
         assert ran.code == 0
         assert expected in ran.out
@@ -58,22 +59,22 @@ def test_json_of_every_command_is_data(tuned, run):
     listed = run("shifts", "--json", "--suite", "affine")
     assert len(json.loads(listed.out)["shifts"]) == 9
     ran = run(
-        "tune", "cli_net:make", "val.npz", "--method", "auto", "--levels", "3", "--json", "-o", "auto.safetensors"
+        "tune", "cli_net:make", "val.npz", "--method", "auto", "--n-levels", "3", "--json", "-o", "auto.safetensors"
     )
-    told = json.loads(ran.out)
-    assert told["calibrator"] == "auto.safetensors"
-    assert told["method"] in CALIBRATORS
-    assert "lowest cross-validated ECE" in told["explanation"]
-    assert told["ladder"]["levels"][0]["epsilon"] == 0
-    told = json.loads(run(*EVALUATE, "--json").out)
-    assert [line["calibrator"] for line in told["summary"]] == ["base", "ts-p"]
+    printed = json.loads(ran.out)
+    assert printed["calibrator"] == "auto.safetensors"
+    assert printed["method"] in CALIBRATORS
+    assert "was chosen for single samples" in printed["explanation"]
+    assert printed["perturbation"]["levels"][0]["epsilon"] == 0
+    printed = json.loads(run(*EVALUATE, "--json").out)
+    assert [line["calibrator"] for line in printed["summary"]] == ["base", "ts", "ts-p"]
     assert json.loads(run("report", "run", "--json").out) == {"report": "report.html", "figures": []}
     assert json.loads(run("inspect", "cal.safetensors", "--json").out)["calibrator"] == "ts"
     assert json.loads(run("inspect", "run", "--json").out)["kind"] == "run"
 
 
 def test_quiet_leaves_only_data(tuned, run):
-    for words in (("tune", "cli_net:make", "val.npz", "--levels", "3"), EVALUATE, ("report", "run"), ("shifts",)):
+    for words in (("tune", "cli_net:make", "val.npz", "--n-levels", "3"), EVALUATE, ("report", "run"), ("shifts",)):
         ran = run(*words, "--quiet")
         assert ran.code == 0
         assert ran.err == ""
@@ -84,7 +85,7 @@ def test_dry_runs_write_nothing(tuned, run):
     run(*EVALUATE, "-o", "run")
     before = files(".")
     for words in (
-        ("tune", "cli_net:make", "val.npz", "--store", "new-store"),
+        ("tune", "cli_net:make", "val.npz", "--cache", "new-cache"),
         (*EVALUATE, "-o", "elsewhere"),
         ("report", "run", "--figures", "figures"),
         ("shifts", "--contact-sheet", "photo.png"),
@@ -109,20 +110,20 @@ def test_evaluate_dry_run_predicts_the_passes_exactly(tuned, run):
     assert json.loads(run(*EVALUATE, "--json").out)["inputs"] == 0
 
 
-def test_after_a_partial_run_as_well(tuned, run):
+def test_evaluate_dry_run_is_exact_after_a_partial_run(tuned, run):
     from driftcal.cache import LogitCache
     from driftcal.pipeline.collect import Collector
     from driftcal.shifts import get_shift
 
     source = driftcal.open_source("test.npz").labelled()
-    store = LogitCache("run/store")
-    collector = Collector(driftcal.open_model("cli_net:make", batch_size=8), source, store=store)
+    cache = LogitCache("run/cache")
+    collector = Collector(driftcal.open_model("cli_net:make", batch_size=8), source, run=driftcal.Run(cache))
     collector.logits(get_shift("saturate"), 2)
     collector.logits(get_shift("saturate"), 0)
     key = collector.key(get_shift("spatter"), 1)
     part = collector.logits(get_shift("spatter"), 1)
-    store.remove(key)
-    store.put_part(key, 8, logits=part[8:24], labels=source.labels[8:24], indices=source.indices[8:24])
+    cache.remove(key)
+    cache.put_part(key, 8, logits=part[8:24], labels=source.labels[8:24], indices=source.indices[8:24])
     words = (*EVALUATE, "--batch-size", "8")
     plan = planned(run, *words)
     assert plan["inputs"] == 19 * 40 - 16
@@ -130,14 +131,14 @@ def test_after_a_partial_run_as_well(tuned, run):
     assert json.loads(run(*words, "--json").out)["inputs"] == plan["inputs"]
 
 
-def test_comparing_methods_predicts_its_passes_too(tuned, run):
+def test_evaluate_dry_run_counts_the_passes_of_compared_methods(tuned, run):
     words = (*EVALUATE, "--validation", "val.npz", "--compare", "ets,irm")
     plan = planned(run, *words)
     assert [part["passes"] for part in plan["parts"]] == [3, 21]
-    told = json.loads(run(*words, "--json").out)
-    assert told["inputs"] == plan["inputs"] == 3 * 60 + 21 * 40
-    names = [line["calibrator"] for line in told["summary"]]
-    assert names == ["base", "ets", "ets-p", "irm", "irm-p", "ts", "ts-p"]
+    printed = json.loads(run(*words, "--json").out)
+    assert printed["inputs"] == plan["inputs"] == 3 * 60 + 21 * 40
+    names = [line["calibrator"] for line in printed["summary"]]
+    assert names == ["base", "ts", "ets", "ets-p", "irm", "irm-p", "ts-p"]
     assert planned(run, *words)["passes"] == 0
 
 
@@ -150,19 +151,19 @@ def test_comparing_needs_the_same_validation_data(tuned, run):
     assert "tuned on" in ran.err
 
 
-def test_tune_dry_run_bounds_the_passes(here, run):
-    plan = planned(run, "tune", "cli_net:make", "val.npz", "--levels", "4")
-    told = json.loads(run("tune", "cli_net:make", "val.npz", "--levels", "4", "--json").out)
-    assert plan["inputs"] <= told["inputs"] <= plan["at_most"] * 60
+def test_tune_dry_run_bounds_the_passes(folder, run):
+    plan = planned(run, "tune", "cli_net:make", "val.npz", "--n-levels", "4")
+    printed = json.loads(run("tune", "cli_net:make", "val.npz", "--n-levels", "4", "--json").out)
+    assert plan["inputs"] <= printed["inputs"] <= plan["at_most"] * 60
     exact = planned(run, "tune", "cli_net:make", "val.npz", "--shift", "none")
     assert (exact["passes"], exact["at_most"]) == (1, None)
-    told = json.loads(run("tune", "cli_net:make", "val.npz", "--shift", "none", "--method", "ts", "--json").out)
-    assert told["inputs"] == 60
-    assert told["ladder"] is None
+    printed = json.loads(run("tune", "cli_net:make", "val.npz", "--shift", "none", "--method", "ts", "--json").out)
+    assert printed["inputs"] == 60
+    assert printed["perturbation"] is None
 
 
-def test_a_store_makes_the_second_tuning_free(here, run):
-    words = ("tune", "cli_net:make", "val.npz", "--levels", "4", "--store", "answers", "--json", "-o")
+def test_a_second_tuning_from_a_cache_runs_no_model(folder, run):
+    words = ("tune", "cli_net:make", "val.npz", "--n-levels", "4", "--cache", "logits", "--json", "-o")
     first, second = (json.loads(run(*words, name).out) for name in ("one.safetensors", "two.safetensors"))
     assert first["inputs"] > 0
     assert second["inputs"] == 0
@@ -179,7 +180,7 @@ def test_report_formats(tuned, run):
         assert run("report", "run", "--format", form, "-o", "table").out == "table\n"
         assert Path("table").read_text() == ran.out
     assert json.loads(run("report", "run", "--format", "csv", "--json").out)[0]["calibrator"] == "base"
-    assert len(run("report", "run", "--format", "csv", "--table", "rows").out.splitlines()) == 1 + 2 * 4 * 7
+    assert len(run("report", "run", "--format", "csv", "--table", "rows").out.splitlines()) == 1 + 3 * 4 * 7
     ran = run("report", "run", "--figures", "figures")
     assert ran.code == 0
     assert {path.suffix for path in Path("figures").iterdir()} == {".pdf", ".svg", ".png"}
@@ -203,15 +204,15 @@ def test_groups(tuned, run):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["nonsense"], 2, "No such command"),
         (["tune", "cli_net:make"], 2, "Missing argument"),
-        (["tune", "cli_net:make", "val.npz", "--levels", "0"], 2, "levels"),
+        (["tune", "cli_net:make", "val.npz", "--n-levels", "0"], 2, "--n-levels"),
         (["tune", "cli_net:make", "val.npz", "--mean", "grey"], 2, "--mean"),
         (["tune", "cli_net:make", "val.npz", "--size", "1x2x3"], 2, "--size"),
         (["tune", "cli_net:make", "val.npz", "--method", "tss"], 2, "did you mean 'ts'"),
-        (["tune", "cli_net:make", "val.npz", "--focus", "elsewhere", "--levels", "2"], 2, "there is no focus"),
+        (["tune", "cli_net:make", "val.npz", "--tolerance", "-1"], 2, "--tolerance"),
         (["evaluate", "cli_net:make", "cal.safetensors", "test.npz", "--suite", "afine"], 2, "did you mean 'affine'"),
         (["report", "run", "--format", "word"], 2, "html, csv"),
         (["demo", "--mean", "0.5"], 2, "preprocessing"),
@@ -227,15 +228,15 @@ def test_groups(tuned, run):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_exit_codes_and_the_words_for_them(tuned, run, words, code, said):
+def test_exit_codes_and_messages_of_mistakes(tuned, run, words, code, message):
     ran = run(*words)
     assert ran.code == code, ran.err
-    assert said in re.sub(r"\s+", " ", ran.err)
+    assert message in re.sub(r"\s+", " ", ran.err)
     assert "Traceback" not in ran.err
     assert ran.out == ""
 
 
-def test_a_missing_extra_names_its_install_line(here, run, monkeypatch):
+def test_a_missing_extra_names_its_install_line(folder, run, monkeypatch):
     Path("net.onnx").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     ran = run("tune", "net.onnx", "val.npz")
@@ -243,26 +244,36 @@ def test_a_missing_extra_names_its_install_line(here, run, monkeypatch):
     assert 'pip install "driftcal[onnx]"' in ran.err
 
 
-def test_an_onnx_model_with_preprocessing(here, run):
+def test_an_onnx_model_with_preprocessing(folder, run):
     from tiny_model import make_onnx
 
     weights = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
     make_onnx("net.onnx", weights)
-    ran = run("tune", "net.onnx", "val.npz", "--mean", "0.5", "--std", "0.5", "--levels", "3", "--method", "ts", "-q")
+    ran = run("tune", "net.onnx", "val.npz", "--mean", "0.5", "--std", "0.5", "--n-levels", "3", "--method", "ts", "-q")
     assert ran.code == 0, ran.err
-    told = json.loads(run("inspect", "cal.safetensors", "--json").out)
-    assert told["model"]["preprocessing"]["mean"] == [0.5]
-    assert told["model"]["preprocessing"]["layout"] == "NCHW"
+    printed = json.loads(run("inspect", "cal.safetensors", "--json").out)
+    assert printed["model"]["preprocessing"]["mean"] == [0.5]
+    assert printed["model"]["preprocessing"]["layout"] == "NCHW"
     ran = run("evaluate", "net.onnx", "cal.safetensors", "test.npz", "--suite", "h-tuning", "-q")
     assert ran.code == 0, ran.err  # the preprocessing came from the calibrator
 
 
-def test_features_are_tuned_and_tested_under_drifts_of_features(here, run):
+def test_a_feature_matrix_is_evaluated_under_tabular_drifts(folder, run):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(80, 64)).astype(np.float32)
     np.savez("table.npz", x=x, y=rng.integers(4, size=80))
     ran = run(
-        "tune", "cli_net:make", "table.npz", "--levels", "3", "--method", "ts", "--categorical", "2", "--shift", "none"
+        "tune",
+        "cli_net:make",
+        "table.npz",
+        "--n-levels",
+        "3",
+        "--method",
+        "ts",
+        "--categorical",
+        "2",
+        "--shift",
+        "none",
     )
     assert ran.code == 0, ran.err
     planned = run("evaluate", "cli_net:make", "cal.safetensors", "table.npz", "--dry-run", "--json")
@@ -271,10 +282,41 @@ def test_features_are_tuned_and_tested_under_drifts_of_features(here, run):
     assert (ran.code, "feature_outliers" in Path("run/results.json").read_text()) == (0, True), ran.err
     ran = run("evaluate", "cli_net:make", "cal.safetensors", "table.npz", "--suite", "affine")
     assert ran.code == 1
-    assert "holds features, and it is 'affine'. Take 'tabular'" in ran.err
+    assert "holds features, and the suite is 'affine'. Take 'tabular'" in ran.err
 
 
-def test_it_runs_as_a_program(here):
+def test_text_labels_follow_the_class_names_of_the_calibrator(folder, run):
+    names = np.array(["owl", "ant", "bee", "cow"])
+    for part in ("val", "test"):
+        with np.load(f"{part}.npz") as stored:
+            np.savez(f"text {part}.npz", x=stored["x"], y=names[stored["y"]])
+    ran = run("tune", "cli_net:make", "text val.npz", "--method", "ts", "--n-levels", "2")
+    assert (ran.code, "class_names" in ran.err) == (1, True)
+    ran = run("tune", "cli_net:make", "text val.npz", "--method", "ts", "--n-levels", "2", "--classes", ",".join(names))
+    assert ran.code == 0, ran.err
+    words = ("evaluate", "cli_net:make", "cal.safetensors", "--suite", "h-tuning", "--json")
+    text, numbers = (json.loads(run(*words, path).out) for path in ("text test.npz", "test.npz"))
+    assert text["summary"] == numbers["summary"]
+    make_data("new.npz", 80, 5)
+    with np.load("new.npz") as stored:
+        np.savez("text new.npz", x=stored["x"], y=names[stored["y"]])
+    ran = run("recalibrate", "cal.safetensors", "text new.npz", "--model", "cli_net:make", "--dry-run", "--json")
+    assert ran.code == 0, ran.err
+
+
+def test_compared_methods_are_tuned_with_the_categorical_columns_of_the_calibrator(folder, run):
+    rng = np.random.default_rng(0)
+    for part in ("val", "test"):
+        y = rng.integers(4, size=80)
+        np.savez(f"{part} table.npz", x=rng.normal(size=(80, 64)) + np.eye(4)[y].repeat(16, axis=1), y=y)
+    words = ("tune", "cli_net:make", "val table.npz", "--method", "ts", "--n-levels", "3", "--cache", "run/cache")
+    assert run(*words, "--categorical", "2").code == 0
+    words = ("evaluate", "cli_net:make", "cal.safetensors", "test table.npz", "--validation", "val table.npz")
+    plan = planned(run, *words, "--compare", "ets")
+    assert [part["passes"] for part in plan["parts"]] == [0, 36], "the logits of tuning are found in the cache"
+
+
+def test_the_console_entry_point_runs(folder):
     ran = subprocess.run(
         [sys.executable, "-c", "from driftcal.cli import main; main()", "shifts", "--suite", "affine"],
         capture_output=True,
@@ -285,7 +327,7 @@ def test_it_runs_as_a_program(here):
     assert "rot_left" in ran.stdout
 
 
-def test_every_command_has_help_that_teaches(run):
+def test_every_command_has_help_with_an_example(run):
     names = [command.callback.__name__ for command in app.registered_commands]
     assert {"demo", "tune", "evaluate", "report", "shifts", "inspect"} <= set(names)
     overview = run("--help").out
@@ -302,27 +344,29 @@ def test_every_command_has_help_that_teaches(run):
             assert not re.fullmatch(r"  (-\w, )?--[\w-]+( \S+)?\s*", line), line
 
 
-def test_help_lists_what_there_is(run):
-    from driftcal.pipeline.select import FOCUS
+def test_help_lists_what_the_registries_hold(run):
+    from driftcal.drift.estimators import ESTIMATORS
     from driftcal.report import FORMATS
     from driftcal.shifts import SUITES
-    from driftcal.shifts.levels.solvers import SOLVERS
 
-    # names with a hyphen may be broken there
-    told = {
-        name: re.sub(r"\s+", " ", re.sub(r"-\n\s+", "-", run(name, "--help").out))
-        for name in ("tune", "evaluate", "report", "shifts")
-    }
-    for name in (*CALIBRATORS, *FOCUS, *SOLVERS):
-        assert name in told["tune"]
-    for name in SUITES:
-        assert name in told["evaluate"]
-        assert name in told["shifts"]
-    for name in FORMATS:
-        assert name in told["report"]
+    listed = {"tune": CALIBRATORS, "monitor": ESTIMATORS, "report": FORMATS}
+    listed |= dict.fromkeys(("evaluate", "plan", "shifts"), SUITES)
+    for command, names in listed.items():
+        # a name with a hyphen may be broken there
+        text = re.sub(r"\s+", " ", re.sub(r"-\n\s+", "-", run(command, "--help").out))
+        for name in names:
+            assert name in text, command
 
 
-def test_an_interruption_says_that_one_can_go_on(run, monkeypatch):
+def test_suspicious_data_give_one_plain_line_that_quiet_leaves_out(folder, run):
+    words = ("tune", "cli_net:make", "val.npz", "--method", "ts", "--n-levels", "2")
+    lines = run(*words).err.splitlines()
+    assert lines[0].startswith("warning: There are only 60 validation samples.")
+    assert "There are only 60 validation samples." in lines[-1], "the explanation says it as well"
+    assert run(*words, "--quiet").err == ""
+
+
+def test_an_interruption_says_that_the_same_command_goes_on(run, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Progress and talk: on a terminal a bar, elsewhere lines, and silence where it was asked for."""
+"""Progress and messages: a bar on a terminal, lines elsewhere, nothing with --quiet."""
 
 import io
 import sys
@@ -7,7 +7,7 @@ import time
 import pytest
 
 from driftcal.cli import console
-from driftcal.cli.console import Talk
+from driftcal.cli.console import Console
 
 
 class Terminal(io.StringIO):
@@ -15,16 +15,16 @@ class Terminal(io.StringIO):
         return True
 
 
-def work(what="[red]shift[/red]"):
-    with Talk().progress("evaluate", 400) as bar:
+def work(current="[red]shift[/red]"):
+    with Console().progress("evaluate", 400) as bar:
         for _ in range(20):
             time.sleep(0.02)
-            bar(what, 20)
+            bar(current, 20)
     return bar
 
 
 def test_a_terminal_gets_a_bar_with_rate_and_remaining_time(monkeypatch):
-    monkeypatch.setattr(console, "PATIENCE", 0.05)
+    monkeypatch.setattr(console, "BAR_AFTER", 0.05)
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TERM", "xterm")
@@ -37,14 +37,14 @@ def test_a_terminal_gets_a_bar_with_rate_and_remaining_time(monkeypatch):
     assert "[red]shift[/red]" in shown
 
 
-def test_short_work_needs_no_bar(monkeypatch):
+def test_short_work_has_no_bar(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     work()
     assert sys.stderr.getvalue() == ""
 
 
-def test_elsewhere_there_is_a_line_now_and_then(monkeypatch, capsys):
-    monkeypatch.setattr(console, "EVERY", 0.1)
+def test_without_a_terminal_there_are_lines(monkeypatch, capsys):
+    monkeypatch.setattr(console, "LINE_EVERY", 0.1)
     work()
     lines = capsys.readouterr().err.splitlines()
     assert 1 <= len(lines) <= 4
@@ -54,16 +54,16 @@ def test_elsewhere_there_is_a_line_now_and_then(monkeypatch, capsys):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_quiet_is_silent(monkeypatch, terminal):
-    monkeypatch.setattr(console, "PATIENCE", 0.0)
-    monkeypatch.setattr(console, "EVERY", 0.0)
+    monkeypatch.setattr(console, "BAR_AFTER", 0.0)
+    monkeypatch.setattr(console, "LINE_EVERY", 0.0)
     monkeypatch.setattr(sys, "stderr", Terminal() if terminal else io.StringIO())
-    with Talk(quiet=True).progress("tune", 10) as bar:
+    with Console(quiet=True).progress("tune", 10) as bar:
         bar("clean", 10)
         time.sleep(0.05)
-        Talk(quiet=True).say("something")
+        Console(quiet=True).message("something")
     assert sys.stderr.getvalue() == ""
 
 
 def test_json_has_no_nan(capsys):
-    Talk(as_json=True).give({"a": [float("nan"), float("inf"), 1.5]}, "words")
+    Console(as_json=True).output({"a": [float("nan"), float("inf"), 1.5]}, "words")
     assert capsys.readouterr().out == '{"a": [null, null, 1.5]}\n'

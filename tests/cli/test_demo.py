@@ -1,4 +1,4 @@
-"""The demo: the whole pipeline in one command, here on fewer rows."""
+"""The demo: the whole pipeline in one command, here on fewer samples."""
 
 import json
 from pathlib import Path
@@ -11,13 +11,13 @@ from driftcal.pipeline.results import Results
 
 
 @pytest.fixture
-def away(tmp_path, monkeypatch):
+def empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_demo_ends_with_a_report(away, run):
-    ran = run("demo", "--rows", "100", "-o", "out")
+def test_demo_ends_with_a_report(empty_folder, run):
+    ran = run("demo", "--n-samples", "100", "-o", "out")
     assert ran.code == 0, ran.err
     assert ran.out.splitlines()[-1] == "out/report.html"
     assert "<html" in Path("out/report.html").read_text()
@@ -25,39 +25,43 @@ def test_demo_ends_with_a_report(away, run):
     assert "÷ TS" in ran.out
     results = Results.load("out")
     names = [info.name for info in results.calibrators]
-    chosen = dict.fromkeys(
-        [*PAPER_CALIBRATORS, results.metadata["method"]]
-    )  # one beyond the paper may have been chosen
-    assert sorted(names) == sorted(["base", *(n + p for n in chosen if n != "base" for p in ("", "-p"))])
-    assert results.metadata["command"] == "driftcal demo --rows 100 -o out"
+    compared = ["base", *(name + suffix for name in PAPER_CALIBRATORS if name != "base" for suffix in ("", "-p"))]
+    # auto may choose a method that is not the paper's, and a windowed one
+    windowed = [info.name for info in results.calibrators if info.form == "windowed"]
+    assert len(windowed) == 1
+    assert sorted({*names}) == sorted(
+        {*compared, results.metadata["method"], results.metadata["calibrator"], *windowed}
+    )
+    assert results.metadata["command"] == "driftcal demo --n-samples 100 -o out"
     lines = {line.calibrator: line for line in results.summary()}
     for method in PAPER_CALIBRATORS:
         if method != "base":
             assert lines[f"{method}-p"].mean_ece < lines[method].mean_ece
             assert lines[f"{method}-p"].in_domain_ece > lines[method].in_domain_ece
-    # again, from the store: the same bytes, and no question to the model
+    # again, from the cache: the same results, and the model is not run
     before = Path("out/results.json").read_bytes()
-    told = json.loads(run("demo", "--rows", "100", "-o", "out", "--json").out)
-    assert told["inputs"] == 0
-    assert told["report"] == "out/report.html"
+    printed = json.loads(run("demo", "--n-samples", "100", "-o", "out", "--json").out)
+    assert printed["inputs"] == 0
+    assert printed["report"] == "out/report.html"
     again = json.loads(Path("out/results.json").read_bytes())
-    assert {**again, "metadata": {**again["metadata"], "command": "driftcal demo --rows 100 -o out"}} == json.loads(
-        before
-    )
+    assert {
+        **again,
+        "metadata": {**again["metadata"], "command": "driftcal demo --n-samples 100 -o out"},
+    } == json.loads(before)
 
 
-def test_demo_dry_run_writes_nothing(away, run):
+def test_demo_dry_run_writes_nothing(empty_folder, run):
     plan = json.loads(run("demo", "--dry-run", "--json").out)
-    assert [part["rows"] for part in plan["parts"]] == [600, 600]
+    assert [part["n_samples"] for part in plan["parts"]] == [600, 600]
     assert plan["parts"][1]["passes"] == 82
-    assert list(away.iterdir()) == []
+    assert list(empty_folder.iterdir()) == []
 
 
-def test_demo_on_data_and_model_of_ones_own(here, run):
+def test_demo_on_the_users_data_and_model(folder, run):
     ran = run("demo", "--data", "val.npz", "--model", "cli_net:make", "--batch-size", "16", "-o", "out", "--json")
     assert ran.code == 0, ran.err
-    told = json.loads(ran.out)
-    assert len(told["summary"]) in (17, 19)  # with the chosen one, where it is not the paper's
+    printed = json.loads(ran.out)
+    assert len(printed["summary"]) >= 18  # base, eight methods twice, and the windowed form
     halves = driftcal.open_source("val.npz").split(30, seed=0)
     data = Results.load("out").metadata["data"]
     assert [data[name]["fingerprint"] for name in ("validation", "test")] == [half.fingerprint for half in halves]

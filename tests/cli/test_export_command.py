@@ -1,30 +1,30 @@
-"""driftcal export: one calibrated file, or one line that says why not."""
+"""driftcal export: a calibrated model, or one line that says why not."""
 
 import json
 
 import numpy as np
 import pytest
-from tiny_model import make_onnx
+from tiny_model import make_data, make_onnx
 
 pytest.importorskip("onnxruntime")
 
 
 @pytest.fixture
-def onnx_tuned(here, run):
+def onnx_tuned(folder, run):
     make_onnx("model.onnx", 2 * np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32))
-    ran = run("tune", "model.onnx", "val.npz", "--method", "irm", "--levels", "3", "-q")
+    ran = run("tune", "model.onnx", "val.npz", "--method", "irm", "--n-levels", "3", "-q")
     assert ran.code == 0, ran.err
-    return here
+    return folder
 
 
-def test_export_writes_a_model_and_says_how_near_it_is(onnx_tuned, run):
+def test_export_writes_a_model_and_prints_the_largest_difference(onnx_tuned, run):
     ran = run("export", "model.onnx", "cal.safetensors", "-o", "calibrated.onnx")
     assert ran.code == 0, ran.err
     assert "probabilities, label, confidence" in ran.out
     assert "largest difference" in ran.out
-    told = json.loads(run("export", "model.onnx", "cal.safetensors", "-o", "again.onnx", "--json").out)
-    assert told["max_difference"] < 1e-9
-    assert told["path"] == "again.onnx"
+    printed = json.loads(run("export", "model.onnx", "cal.safetensors", "-o", "again.onnx", "--json").out)
+    assert printed["max_difference"] < 1e-9
+    assert printed["path"] == "again.onnx"
     assert (onnx_tuned / "again.onnx").read_bytes() == (onnx_tuned / "calibrated.onnx").read_bytes()
 
 
@@ -37,7 +37,7 @@ def test_another_model_needs_force(onnx_tuned, run):
     assert run("export", "other.onnx", "cal.safetensors", "-o", "out.onnx", "--force").code == 0
 
 
-def test_probabilities_are_refused_unless_said(onnx_tuned, run):
+def test_probabilities_are_refused_without_the_option(onnx_tuned, run):
     import onnx
 
     model = onnx.load("model.onnx")
@@ -52,20 +52,20 @@ def test_probabilities_are_refused_unless_said(onnx_tuned, run):
     assert run(*words, "--outputs", "scores").code == 2
 
 
-def test_rows_to_try_it_on(onnx_tuned, run):
-    rows = np.random.default_rng(0).random((300, 1, 8, 8), np.float32)
-    np.save("rows.npy", rows)
-    np.savez("rows.npz", x=rows, y=np.zeros(300))
-    (onnx_tuned / "rows.txt").write_text("1 2 3")
+def test_inputs_to_try_the_model_on(onnx_tuned, run):
+    inputs = np.random.default_rng(0).random((300, 1, 8, 8), np.float32)
+    np.save("inputs.npy", inputs)
+    np.savez("inputs.npz", x=inputs, y=np.zeros(300))
+    (onnx_tuned / "inputs.txt").write_text("1 2 3")
     words = ("export", "model.onnx", "cal.safetensors", "-o", "out.onnx", "--json", "--inputs")
-    for name in ("rows.npy", "rows.npz"):
-        assert json.loads(run(*words, name).out)["probe_rows"] == 512
-    for name, fact in (("rows.txt", "plain arrays"), ("none.npy", "no file"), ("cal.safetensors", "plain arrays")):
+    for name in ("inputs.npy", "inputs.npz"):
+        assert json.loads(run(*words, name).out)["n_samples"] == 576
+    for name, fact in (("inputs.txt", "plain arrays"), ("none.npy", "no file"), ("cal.safetensors", "plain arrays")):
         ran = run(*words, name)
         assert (ran.code, ran.err.count("\n"), fact in ran.err) == (1, 1, True), ran.err
 
 
-def test_what_is_read_is_not_written_over(onnx_tuned, run):
+def test_files_that_are_read_are_not_replaced(onnx_tuned, run):
     before = (onnx_tuned / "cal.safetensors").read_bytes()
     for output, words in (
         ("cal.safetensors", "than the calibrator"),
@@ -86,45 +86,45 @@ def test_a_dry_run_writes_nothing(onnx_tuned, run):
     assert sorted(onnx_tuned.iterdir()) == before
 
 
-def test_a_calibrator_that_looks_inside_is_tuned_evaluated_and_exported(onnx_tuned, run):
+def test_a_calibrator_that_reads_layer_features_is_tuned_evaluated_and_exported(onnx_tuned, run):
     ran = run(
-        "tune", "model.onnx", "val.npz", "--method", "dac", "--levels", "2", "--layers", "flat,logits",
+        "tune", "model.onnx", "val.npz", "--method", "dac", "--n-levels", "2", "--layers", "flat,logits",
         "--reference", "val.npz", "--json",
     )  # fmt: skip
     assert (ran.code, json.loads(ran.out)["method"]) == (0, "dac"), ran.err
     ran = run("evaluate", "model.onnx", "cal.safetensors", "test.npz", "--suite", "h-tuning", "--json")
-    assert [line["calibrator"] for line in json.loads(ran.out)["summary"]] == ["base", "dac-p"]
-    told = json.loads(run("export", "model.onnx", "cal.safetensors", "-o", "out.onnx", "--json").out)
-    assert told["max_difference"] < 1e-9
+    assert [line["calibrator"] for line in json.loads(ran.out)["summary"]] == ["base", "ts", "dac", "dac-p"]
+    printed = json.loads(run("export", "model.onnx", "cal.safetensors", "-o", "out.onnx", "--json").out)
+    assert printed["max_difference"] < 1e-9
     wrong = run("export", "model.onnx", "cal.safetensors", "-o", "no.onnx", "--layers", "flat,other", "--force")
     assert wrong.code == 1
-    assert "'other', which DensityAwareCalibration looks at" in wrong.err
+    assert "'other', which DensityAwareCalibration reads" in wrong.err
     forced = run("export", "model.onnx", "cal.safetensors", "-o", "yes.onnx", "--layers", "flat,logits", "--force")
     assert forced.code == 0, forced.err
     assert (onnx_tuned / "yes.onnx").read_bytes() == (onnx_tuned / "out.onnx").read_bytes()
     assert run("tune", "model.onnx", "val.npz", "--method", "dac").code == 1
 
 
-def test_a_dry_run_counts_the_looks_inside(onnx_tuned, run):
+def test_a_dry_run_counts_the_passes_for_layer_features(onnx_tuned, run):
     words = ("tune", "model.onnx", "val.npz", "--method", "dac", "--layers", "flat", "--reference", "val.npz", "--json")
     clean = (*words, "--shift", "none")
-    ahead = json.loads(run(*clean, "--dry-run").out)
-    assert [part["passes"] for part in ahead["parts"]] == [1, 1, 1], "logits, features, features of the reference"
-    assert json.loads(run(*clean).out)["inputs"] == ahead["inputs"] - 60, "the reference is not part of the ladder"
-    kept = (*words, "--levels", "2", "--store", "answers")
-    ahead = json.loads(run(*kept, "--dry-run").out)
-    assert [part["passes"] for part in ahead["parts"]] == [2, 2, 1]
-    assert ahead["inputs"] - 60 <= json.loads(run(*kept).out)["inputs"] <= ahead["at_most"] * 60
-    assert [part["passes"] for part in json.loads(run(*kept, "--dry-run").out)["parts"]] == [0, 0, 1]
+    plan = json.loads(run(*clean, "--dry-run").out)
+    assert [part["passes"] for part in plan["parts"]] == [1, 1, 1], "logits, features, features of the reference"
+    assert json.loads(run(*clean).out)["inputs"] == plan["inputs"] - 60, "progress does not count the reference"
+    cached = (*words, "--n-levels", "2", "--cache", "logits")
+    plan = json.loads(run(*cached, "--dry-run").out)
+    assert [part["passes"] for part in plan["parts"]] == [2, 2, 1]
+    assert plan["inputs"] - 60 <= json.loads(run(*cached).out)["inputs"] <= plan["at_most"] * 60
+    assert [part["passes"] for part in json.loads(run(*cached, "--dry-run").out)["parts"]] == [0, 0, 1]
 
 
-def test_auto_looks_inside_where_it_is_shown(onnx_tuned, run, monkeypatch):
-    monkeypatch.setattr("driftcal.pipeline.select.CANDIDATES", ("ts",))
-    ran = run(
-        "tune", "model.onnx", "val.npz", "--levels", "2", "--layers", "flat,logits", "--reference", "val.npz", "--json",
-    )  # fmt: skip
-    told = json.loads(ran.out)["explanation"]
-    assert all(f"{name} 0." in told or told.startswith(name) for name in ("TS", "DAC", "DAC-PTS", "MD-TS")), told
-    ran = run("tune", "model.onnx", "val.npz", "--reference", "val.npz")
+def test_auto_tries_methods_that_read_layer_features(onnx_tuned, run):
+    make_data("few.npz", 10, 3)
+    words = ("tune", "model.onnx", "val.npz", "--n-levels", "2")
+    ran = run(*words, "--layers", "flat,logits", "--reference", "few.npz", "--json")
+    assert "DAC, DAC-PTS were left out" in json.loads(ran.out)["explanation"]
+    ran = run(*words, "--layers", "flat,logits", "--reference", "val.npz", "--json")
+    assert "left out" not in json.loads(ran.out)["explanation"]
+    ran = run(*words, "--reference", "val.npz")
     assert ran.code == 1
-    assert "needs a list of layers" in ran.err
+    assert "layers must be a list of layer names" in ran.err

@@ -1,4 +1,4 @@
-"""Names are text: nothing in a file name, class name or group colours the terminal, runs in a page or breaks a line."""
+"""Names are text: markup, escape codes and line breaks in names of files, classes and groups have no effect."""
 
 import json
 from pathlib import Path
@@ -15,18 +15,28 @@ NASTY = [
     "line\nbreak and \x1b[31mescape",
     "quote ' and \" and \\ and :smile:",
 ]
-#: what may stand in a file name: everything but the slash
+#: File names may hold everything but the slash.
 FILES = ['it\'s "quoted" and spaced', "two\nlines", "[red]danger[bold] :smile:", "<img src=x onerror=alert(1)>"]
 
 
 @pytest.mark.parametrize("name", FILES, ids=["quotes", "newline", "markup", "html"])
-def test_nasty_file_names(here, run, name):
+def test_nasty_file_names(folder, run, name):
     import numpy as np
 
     make_onnx(f"{name}.onnx", np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32))
     for part in ("val", "test"):
         Path(f"{part}.npz").rename(f"{part} {name}.npz")
-    words = ("tune", f"{name}.onnx", f"val {name}.npz", "-o", f"{name}.safetensors", "--levels", "2", "--method", "ts")
+    words = (
+        "tune",
+        f"{name}.onnx",
+        f"val {name}.npz",
+        "-o",
+        f"{name}.safetensors",
+        "--n-levels",
+        "2",
+        "--method",
+        "ts",
+    )
     ran = run(*words)
     assert ran.code == 0, ran.err
     assert ran.out == printable(f"{name}.safetensors") + "\n"
@@ -49,16 +59,16 @@ def test_nasty_file_names(here, run, name):
     assert ran.out == printable(f"{name}.html") + "\n"
     page = Path(f"{name}.html").read_text()
     assert "<img src=x" not in page
-    ran = run("tune", f"{name} that is not there.onnx", f"val {name}.npz")
+    ran = run("tune", f"{name} missing.onnx", f"val {name}.npz")
     assert ran.code == 1
     assert len(ran.err.splitlines()) == 1
 
 
-def test_nasty_class_names_and_groups(here, run):
+def test_nasty_class_names_and_groups(folder, run):
     groups = [NASTY[i % 4] for i in range(40)]
     make_data("val.npz", 60, 1, class_names=NASTY)
     make_data("test.npz", 40, 2, class_names=NASTY, groups=groups)
-    assert run("tune", "cli_net:make", "val.npz", "--levels", "2", "--method", "ts", "-q").code == 0
+    assert run("tune", "cli_net:make", "val.npz", "--n-levels", "2", "--method", "ts", "-q").code == 0
     ran = run("inspect", "cal.safetensors")
     for name in NASTY:
         assert printable(name) in ran.out
@@ -78,11 +88,11 @@ def test_nasty_class_names_and_groups(here, run):
 
 
 def test_markup_in_tables_is_text(capsys):
-    from driftcal.cli.console import Talk
+    from driftcal.cli.console import Console
     from driftcal.report.table import Table, to_terminal
 
     table = Table("t", "", {"name": "name", "number": "number"}, [{"name": name, "number": 1} for name in NASTY])
-    Talk().give({}, to_terminal(table), "[red]x[/red]")
+    Console().output({}, to_terminal(table), "[red]x[/red]")
     out = capsys.readouterr().out
     for name in NASTY:
         assert printable(name) in out

@@ -13,17 +13,17 @@ README = Path(__file__).parents[2] / "README.md"
 BLOCKS = [b for b in re.findall(r"^```sh\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL) if "driftcal " in b]
 
 
-def test_shell_lines_run(here):
+def test_the_shell_lines_run(folder):
     assert len(BLOCKS) == 1
-    make_onnx(here / "model.onnx", np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32))
+    make_onnx(folder / "model.onnx", np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32))
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     ran = subprocess.run(
         ["sh", "-ec", BLOCKS[0]],
-        cwd=here,
+        cwd=folder,
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert ran.returncode == 0, ran.stderr
-    assert (here / "report.html").read_text().startswith("<!doctype html>")
+    assert (folder / "report.html").read_text().startswith("<!doctype html>")

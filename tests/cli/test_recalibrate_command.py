@@ -1,4 +1,4 @@
-"""driftcal recalibrate: before and after on held-out rows, a new file, or one line that says why not."""
+"""driftcal recalibrate: before and after on held-out samples, a new file, or one line that says why not."""
 
 import json
 
@@ -25,15 +25,15 @@ def files(tmp_path, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def few_draws(monkeypatch):
-    monkeypatch.setattr("driftcal.pipeline.recalibrate.DRAWS", 100)
+def few_resamples(monkeypatch):
+    monkeypatch.setattr("driftcal.pipeline.recalibrate.N_RESAMPLES", 100)
 
 
 def names(folder):
     return sorted(item.name for item in folder.iterdir())
 
 
-def test_before_and_after_and_where_both_files_are(files, run):
+def test_before_and_after_are_printed_with_the_paths(files, run):
     ran = run("recalibrate", "cal.safetensors", "new.npz")
     assert ran.code == 0, ran.err
     assert ran.out.strip() == "cal-2.safetensors"
@@ -48,17 +48,17 @@ def test_before_and_after_and_where_both_files_are(files, run):
     ):
         assert words in ran.err
     assert load("cal.safetensors").temperature_ < load("cal-2.safetensors").temperature_
-    told = json.loads(run("recalibrate", "cal.safetensors", "new.npz", "-o", "mine.safetensors", "--json", "-q").out)
-    assert told["after"]["ece"] < told["before"]["ece"]
-    low, high = told["before"]["ece_interval"]
-    assert low < told["before"]["ece"] < high
-    assert (told["calibrator"], told["old_calibrator"]) == ("mine.safetensors", "cal.safetensors")
+    printed = json.loads(run("recalibrate", "cal.safetensors", "new.npz", "-o", "mine.safetensors", "--json", "-q").out)
+    assert printed["after"]["ece"] < printed["before"]["ece"]
+    low, high = printed["before"]["ece_interval"]
+    assert low < printed["before"]["ece"] < high
+    assert (printed["calibrator"], printed["old_calibrator"]) == ("mine.safetensors", "cal.safetensors")
     assert (files / "mine.safetensors").read_bytes() == (files / "cal-2.safetensors").read_bytes()
     quiet = run("recalibrate", "cal.safetensors", "new.npz", "--quiet")
     assert (quiet.out.strip(), quiet.err) == ("cal-3.safetensors", "")
 
 
-def test_in_its_place_the_old_one_is_kept(files, run):
+def test_the_old_calibrator_is_kept_when_its_file_is_replaced(files, run):
     before = (files / "cal.safetensors").read_bytes()
     ran = run("recalibrate", "cal.safetensors", "new.npz", "-o", "cal.safetensors")
     assert ran.code == 0, ran.err
@@ -67,43 +67,51 @@ def test_in_its_place_the_old_one_is_kept(files, run):
 
 def test_worse_is_refused_with_code_1(files, run):
     logits, _ = labelled("good.npz", 300, 1.5, 3)
-    # labels of a world where the model is almost always right: be far surer
+    # labels of a model that is almost always correct: a fit on them is far more confident
     y = np.where(np.random.default_rng(0).random(300) < 0.05, 0, logits.argmax(axis=1))
-    np.savez("wrong.npz", logits=logits, y=y)
-    there = names(files)
-    ran = run("recalibrate", "cal.safetensors", "good.npz", "--with", "wrong.npz", "--weight", "0.2")
+    np.savez("misleading.npz", logits=logits, y=y)
+    before = names(files)
+    ran = run("recalibrate", "cal.safetensors", "good.npz", "--with", "misleading.npz", "--weight", "0.2")
     assert ran.code == 1
     assert "Brier score rises" in ran.err
-    assert "before" in ran.err, "what was compared is shown all the same"
+    assert "before" in ran.err, "the comparison is shown although the result is refused"
     assert ran.out == ""
-    assert names(files) == there
+    assert names(files) == before
     dry = run(
-        "recalibrate", "cal.safetensors", "good.npz", "--with", "wrong.npz", "--weight", "0.2", "--dry-run", "--json"
+        "recalibrate",
+        "cal.safetensors",
+        "good.npz",
+        "--with",
+        "misleading.npz",
+        "--weight",
+        "0.2",
+        "--dry-run",
+        "--json",
     )
     assert dry.code == 0
-    told = json.loads(dry.out)
-    assert told["worse"]
-    assert told["would_write"] == []
+    printed = json.loads(dry.out)
+    assert printed["worse"]
+    assert printed["would_write"] == []
 
 
 def test_a_dry_run_compares_and_writes_nothing(files, run):
-    there = names(files)
-    told = json.loads(run("recalibrate", "cal.safetensors", "new.npz", "--dry-run", "--json").out)
-    assert told["would_write"] == ["cal-2.safetensors"]
+    before = names(files)
+    printed = json.loads(run("recalibrate", "cal.safetensors", "new.npz", "--dry-run", "--json").out)
+    assert printed["would_write"] == ["cal-2.safetensors"]
     assert "would write cal-2" in run("recalibrate", "cal.safetensors", "new.npz", "--dry-run").out
-    assert names(files) == there
+    assert names(files) == before
 
 
 def test_labels_by_name_and_probabilities(files, run):
     logits, y = labelled("new.npz", 300, 3, 2)
     names = np.array(["owl", "ant", "bee", "cow"])
-    load("cal.safetensors").save("named.safetensors", notes={"class_names": names.tolist()})
+    load("cal.safetensors").save("named.safetensors", metadata={"class_names": names.tolist()})
     np.savez("named.npz", logits=logits, y=names[y])
-    told = [
+    printed = [
         json.loads(run("recalibrate", "named.safetensors", data, "--dry-run", "--json").out)["data"]
         for data in ("new.npz", "named.npz")
     ]
-    assert told[0] == told[1]
+    assert printed[0] == printed[1]
     np.savez("p.npz", logits=load("cal.safetensors").predict_proba(logits), y=y)
     ran = run("recalibrate", "cal.safetensors", "p.npz")
     assert (ran.code, ran.err.count("\n"), "from_probabilities" in ran.err) == (1, 1, True)
@@ -113,7 +121,7 @@ def test_inputs_with_the_model(tuned, run):
     from tiny_model import make_data
 
     make_data("new.npz", 80, 5)
-    wish = (
+    words = (
         "recalibrate",
         "cal.safetensors",
         "new.npz",
@@ -124,8 +132,8 @@ def test_inputs_with_the_model(tuned, run):
         "--json",
         "--dry-run",
     )
-    told = json.loads(run(*wish).out)
-    assert (told["rows"], told["weight"], len(told["old_data"])) == (80, 0.5, 64)
+    printed = json.loads(run(*words).out)
+    assert (printed["n_samples"], printed["weight"], len(printed["old_data"])) == (80, 0.5, 64)
     ran = run("recalibrate", "cal.safetensors", "new.npz", "--model", "cli_net:make", "--weight", "0")
     assert ran.code == 0, ran.err
     assert "--model" in run("recalibrate", "cal.safetensors", "new.npz").err

@@ -1,4 +1,4 @@
-"""docs/cli.md is the help itself."""
+"""docs/cli.md is what --help prints."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ def test_the_page_is_what_help_prints(monkeypatch):
     assert PAGE.read_text(encoding="utf-8") == reference(), "run: python -m driftcal.cli.reference > docs/cli.md"
 
 
-def test_every_command_is_in_it():
+def test_the_page_has_every_command():
     text = PAGE.read_text(encoding="utf-8")
     for command in app.registered_commands:
         assert f"## driftcal {command.callback.__name__}\n" in text

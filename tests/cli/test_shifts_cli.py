@@ -1,4 +1,4 @@
-"""driftcal shifts: the list, the contact sheet, and what goes wrong."""
+"""driftcal shifts: the list, the contact sheet, and mistakes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_dry_run_writes_nothing(picture: Path, tmp_path: Path) -> None:
     [
         (["shifts", "--suite", "afine"], 2, "driftcal: there is no suite 'afine'; did you mean 'affine'?"),
         (["shifts", "--contact-sheet", "missing.png"], 1, "driftcal: cannot read 'missing.png' as an image"),
-        (["shifts", "--seed", "-1"], 2, "--seed"),
+        (["shifts", "--random-state", "-1"], 2, "--random-state"),
         (["shifts", "--colour"], 2, "--colour"),
         (["shfits"], 2, "shfits"),
     ],
@@ -82,7 +82,7 @@ def test_mistakes_are_one_line_or_usage(arguments: list[str], code: int, message
         assert out.stderr.count("\n") == 1
 
 
-def test_a_sheet_that_cannot_be_written(picture: Path, tmp_path: Path) -> None:
+def test_a_sheet_that_cannot_be_written_is_an_error(picture: Path, tmp_path: Path) -> None:
     target = picture / "sheet.png"  # below a file, not a folder
     out = run("shifts", "--contact-sheet", picture, "-o", target, "--suite", "affine")
     assert out.returncode == 1

@@ -1,4 +1,4 @@
-"""Bad input raises the right error, and its message names argument, wish, fact and way out."""
+"""Bad input raises the documented error; its message names the argument, what is wanted, what was found, and the way out."""
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from driftcal.calibrators import make_calibrator
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(12, 3)) * 3
 Y = np.where(np.arange(12) % 3 == 0, 1, Z.argmax(axis=1))
-P = driftcal.Identity().fit(Z, Y).predict_proba(Z)
+P = driftcal.Uncalibrated().fit(Z, Y).predict_proba(Z)
 TS = driftcal.TemperatureScaling().fit(Z, Y)
 
 
@@ -36,7 +36,7 @@ class Source:
 
 
 class Changing(Source):
-    """The first reads find the width and scan; every later one yields something else."""
+    """The first reads find the number of columns and scan; every later one yields other samples."""
 
     reads = 0
 
@@ -47,16 +47,16 @@ class Changing(Source):
 
 HALVES = [(Z[:6], Y[:6]), (Z[6:], Y[6:])]
 
-#: what is done -> (call, error, the argument it names, the wish, the fact, the way out)
+#: case -> (call, error, the argument it names, what is wanted, what was found, the way out)
 CASES = {
     "NaN": (fit(changed(Z, (4, 1), np.nan)), e.LogitsError, "logits", "must be finite", "sample 4 holds NaN", "Drop such samples"),
     "+inf": (fit(changed(Z, (7, 0), np.inf)), e.LogitsError, "logits", "must be finite", "sample 7 holds +inf", "overflow"),
-    "a row of -inf": (fit(changed(Z, 2, -np.inf)), e.LogitsError, "logits", "one per sample must be finite", "sample 2 is -inf in every column", "Drop such samples"),
+    "a sample of -inf": (fit(changed(Z, 2, -np.inf)), e.LogitsError, "logits", "one per sample must be finite", "sample 2 is -inf in every column", "Drop such samples"),
     "a logit of 1e200": (fit(changed(Z, (5, 1), 1e200)), e.LogitsError, "logits", "must be finite", "sample 5 holds a number beyond", "overflow"),
     "a single number": (fit(3.0, [0]), e.LogitsError, "logits", "at least one axis", "a single number", "(n, classes)"),
     "no columns": (fit(np.zeros((4, 0)), [0] * 4), e.LogitsError, "logits", "a column per class", "(4, 0)", "(n, classes)"),
     "empty": (fit(np.zeros((0, 3)), []), e.LogitsError, "logits", "at least one sample", "empty", "Check the path"),
-    "ragged rows": (fit([[1.0, 2.0], [3.0]], [0, 1]), e.LogitsError, "logits", "rectangular", "numpy says", "Pad or drop"),
+    "ragged samples": (fit([[1.0, 2.0], [3.0]], [0, 1]), e.LogitsError, "logits", "rectangular", "numpy says", "Pad or drop"),
     "text as logits": (fit(Z.astype(str)), e.LogitsError, "logits", "real numbers", "dtype <U", "Convert the columns"),
     "complex logits": (fit(Z + 1j), e.LogitsError, "logits", "real numbers", "complex128", "Convert"),
     "bool logits": (fit(Z > 0), e.LogitsError, "logits", "real numbers", "bool", "Convert"),
@@ -87,12 +87,12 @@ CASES = {
     "weights of 1e300": (fit(sample_weight=np.full(12, 1e300)), e.WeightsError, "sample_weight", "sum to a number between", "1.2e+301", "one factor"),
     "weights of 1e-300": (fit(sample_weight=np.full(12, 1e-300)), e.WeightsError, "sample_weight", "sum to a number between", "1.2e-299", "one factor"),
     "features": (fit(features=Z), e.InputError, "TemperatureScaling", "logits only", "features or reference was given", "Leave them out"),
-    "right on every row": (fit(y=Z.argmax(axis=1)), e.NoFiniteOptimum, "temperature", "errors", "right on every tuning row", "Tune on more rows"),
-    "wrong on every row": (fit(y=Z.argmin(axis=1)), e.NoFiniteOptimum, "temperature", "match", "no better than chance", "t_max=5"),
+    "correct on every sample": (fit(y=Z.argmax(axis=1)), e.NoFiniteOptimum, "temperature", "error to measure confidence by", "correct on every tuning sample", "Tune on more samples"),
+    "incorrect on every sample": (fit(y=Z.argmin(axis=1)), e.NoFiniteOptimum, "temperature", "match", "no better than chance", "t_max=5"),
     "true class masked": (fit(changed(Z, (3, Y[3]), -np.inf)), e.NoFiniteOptimum, "logit", "finite logit for every true class", "masked with -inf", "weight 0"),
     "t_max of 0": (lambda: driftcal.TemperatureScaling(t_max=0).fit(Z, Y), e.InputError, "t_max", "positive number", "0", "Leave it out"),
     "t_max as text": (lambda: driftcal.TemperatureScaling(t_max="5").fit(Z, Y), e.InputError, "t_max", "positive number", "'5'", "Leave it out"),
-    "no bins": (lambda: driftcal.HistogramBinning(n_bins=0).fit(Z, Y), e.InputError, "n_bins", "at least 1", "0", "usual number is 10"),
+    "no bins": (lambda: driftcal.HistogramBinning(n_bins=0).fit(Z, Y), e.InputError, "n_bins", "at least 1", "0", "default is 10"),
     "unknown strategy": (lambda: driftcal.HistogramBinning(strategy="equal").fit(Z, Y), e.InputError, "strategy", "'mass' or 'width'", "'equal'", "usual one"),
     "unknown calibrator": (lambda: make_calibrator("tss"), e.UnknownName, "calibrator", "Known", "'tss'", "did you mean 'ts'"),
     "unknown parameter": (lambda: make_calibrator("ts", bins=3), e.InputError, "'ts'", "takes", "'bins'", "Leave it out"),
@@ -112,19 +112,19 @@ CASES = {
     "chunks that shrink": (lambda: driftcal.IsotonicRegression().fit(Changing(HALVES, HALVES[:1])), e.LogitsError, "source of chunks", "same samples", "a later one", "Fix the order"),
     "chunks with new labels": (lambda: driftcal.IsotonicRegression().fit(Changing(HALVES, [(Z, Y + 7)])), e.LogitsError, "source of chunks", "same samples", "labels 0..2", "Fix the order"),
     "logits as probabilities": (lambda: driftcal.from_probabilities(Z), e.ProbabilitiesError, "probabilities", "lie in [0, 1]", "it holds", "If these are logits"),
-    "rows that sum to 2": (lambda: driftcal.from_probabilities(np.full((2, 4), 0.5)), e.ProbabilitiesError, "probabilities", "sum to 1", "sample 0 sums to 2", "normalise"),
+    "samples that sum to 2": (lambda: driftcal.from_probabilities(np.full((2, 4), 0.5)), e.ProbabilitiesError, "probabilities", "sum to 1", "sample 0 sums to 2", "normalise"),
     "NaN probabilities": (lambda: driftcal.from_probabilities([[np.nan, 1.0, 0.0]]), e.ProbabilitiesError, "probabilities", "lie in [0, 1]", "nan", "If these are logits"),
     "swapped metric arguments": (lambda: metrics.expected_calibration_error(P, Y), e.InputError, "arguments", "(y_true, probabilities)", "fractions", "Swap"),
     "swapped binary arguments": (lambda: metrics.brier_score(P[:, 0], Y % 2), e.InputError, "arguments", "(y_true, probabilities)", "fractions", "Swap"),
     "swapped evaluate arguments": (lambda: metrics.evaluate(Z, Y), e.InputError, "arguments", "(y_true, scores)", "", "Swap"),
     "logits in a metric": (lambda: metrics.expected_calibration_error(Y, Z), e.ProbabilitiesError, "probabilities", "[0, 1]", "it holds", "evaluate(y, logits)"),
     "metric of too few labels": (lambda: metrics.accuracy(Y[:5], P), e.LabelsError, "y", "one label per sample", "12 samples and 5 labels", "same data"),
-    "metric of nothing": (lambda: metrics.accuracy([], np.zeros((0, 3))), e.InputError, "probabilities", "at least one sample", "empty", "Check"),
+    "metric of no samples": (lambda: metrics.accuracy([], np.zeros((0, 3))), e.InputError, "probabilities", "at least one sample", "empty", "Check"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_bad_input_raises_the_right_error_and_says_all(case):
+def test_bad_input_raises_an_error_with_the_way_out(case):
     call, kind, *words = CASES[case]
     with pytest.raises(e.DriftcalError) as raised:
         call()
@@ -134,11 +134,11 @@ def test_bad_input_raises_the_right_error_and_says_all(case):
     assert text.endswith((".", "?"))
 
 
-@pytest.mark.parametrize("kind", ["ts", "ps", "hb", "irm"])
-def test_all_calibrators_check_alike(kind):
+@pytest.mark.parametrize("name", ["ts", "ps", "hb", "irm"])
+def test_all_calibrators_refuse_bad_logits(name):
     for bad in (changed(Z, (4, 1), np.nan), changed(Z, (4, 1), np.inf), np.zeros((0, 3)), P):
         with pytest.raises(e.LogitsError):
-            make_calibrator(kind).fit(bad, Y[: len(bad)])
+            make_calibrator(name).fit(bad, Y[: len(bad)])
 
 
 @pytest.mark.parametrize("name", ["ir", "irm", "ps", "beta"])
@@ -147,45 +147,45 @@ def test_all_calibrators_check_alike(kind):
 )
 def test_other_logits_in_a_later_pass_are_refused(name, other):
     source = Changing(HALVES, [(other, Y)])
-    source.reads = -1  # the pass that notes something of each row still sees the first rows
+    source.reads = -1  # the pass that keeps something of each sample still reads the first samples
     with pytest.raises(e.LogitsError, match="same order"):
         driftcal.make_calibrator(name).fit(source)
 
 
 @pytest.mark.parametrize("other", [40 * np.abs(Z) + 5, Z + np.inf, Z * np.nan, Z - 1e60])
-def test_other_logits_lead_no_score_beyond_the_cells(other):
-    from driftcal.calibrators.nonparametric.kernels.accumulate import INVERSE, TOP, _others
+def test_other_logits_give_no_score_beyond_the_intervals(other):
+    from driftcal.calibrators.nonparametric.kernels.accumulate import INVERSE, TOP, _write_other_scores
 
     norms, scores = np.empty(2), np.empty(3)
     norms[TOP], norms[INVERSE] = Z[0].max(), 1 / np.exp(Z[0] - Z[0].max()).sum()
-    _others(other[0], 0, norms, 1.0, scores)
+    _write_other_scores(other[0], 0, norms, 1.0, scores)
     assert (scores <= 1).all()
 
 
-@pytest.mark.parametrize("away", [0, 3000])  # logits mean the same wherever they lie
+@pytest.mark.parametrize("constant", [0, 3000])  # a constant added to all logits changes nothing
 @pytest.mark.parametrize("name", ["ts", "ets", "ir", "irm", "ts-ir", "ps", "hb", "pbmc", "vs", "beta", "spline", "hts"])
-def test_a_source_that_shuffles_is_refused_or_makes_no_difference(name, away):
+def test_a_source_that_shuffles_is_refused_or_makes_no_difference(name, constant):
     rng = np.random.default_rng(0)
-    logits = rng.normal(size=(600, 3)) * 2 + away
+    logits = rng.normal(size=(600, 3)) * 2 + constant
     y = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
 
     class Shuffling:
         def __iter__(self):
             order = rng.permutation(600)
-            return iter([(logits[rows], y[rows]) for rows in np.split(order, 4)])
+            return iter([(logits[part], y[part]) for part in np.split(order, 4)])
 
-    keeps_rows = name in {"ir", "irm", "ts-ir", "ps", "hb", "pbmc", "beta"}
-    if keeps_rows:
+    keeps_samples = name in {"ir", "irm", "ts-ir", "ps", "hb", "pbmc", "beta"}
+    if keeps_samples:
         with pytest.raises(e.LogitsError, match="neither shuffle nor augment"):
             make_calibrator(name).fit(Shuffling())
     else:
-        found = make_calibrator(name).fit(Shuffling()).predict_proba(logits)
-        np.testing.assert_allclose(found, make_calibrator(name).fit(logits, y).predict_proba(logits), atol=1e-9)
+        p = make_calibrator(name).fit(Shuffling()).predict_proba(logits)
+        np.testing.assert_allclose(p, make_calibrator(name).fit(logits, y).predict_proba(logits), atol=1e-9)
 
 
 @pytest.mark.parametrize("size", [1, 600])
 @pytest.mark.parametrize("name", ["irm", "ps"])
-def test_a_source_may_compute_its_last_digits_anew(name, size):
+def test_a_source_may_differ_in_its_last_digits(name, size):
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(600, 3)).astype(np.float32)
     logits[::7, 2] = -np.inf
@@ -195,13 +195,13 @@ def test_a_source_may_compute_its_last_digits_anew(name, size):
     class Computing:
         def __iter__(self):
             computed = logits + rng.normal(0, 2e-5, logits.shape).astype(np.float32)
-            yield from ((computed[row : row + size], y[row : row + size]) for row in range(0, 600, size))
+            yield from ((computed[low : low + size], y[low : low + size]) for low in range(0, 600, size))
 
-    found = make_calibrator(name).fit(Computing()).predict_proba(logits)
-    assert np.abs(found - make_calibrator(name).fit(logits, y).predict_proba(logits)).mean() < 0.01
+    p = make_calibrator(name).fit(Computing()).predict_proba(logits)
+    assert np.abs(p - make_calibrator(name).fit(logits, y).predict_proba(logits)).mean() < 0.01
 
 
-def test_chunks_may_be_cut_anew_in_every_pass():
+def test_chunks_may_be_cut_differently_in_every_pass():
     class Recut:
         cuts = 0
 
@@ -227,7 +227,7 @@ def test_the_errors_are_python_errors_too():
     assert len(CASES) > 60
 
 
-def test_rounded_probabilities_are_no_logits_either():
+def test_rounded_probabilities_are_refused_as_logits():
     rounded = np.round(P, 2)
     assert abs(rounded.sum(axis=1) - 1).max() > 1e-3
     with pytest.raises(e.LogitsError, match=r"so these are probabilities.*divided by their sums"):

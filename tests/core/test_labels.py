@@ -1,4 +1,4 @@
-"""Labels stand for the same columns however they are written, and text is never sorted."""
+"""Labels mean the same columns in every spelling, and text is never sorted."""
 
 import numpy as np
 import pandas as pd
@@ -44,7 +44,7 @@ def test_every_spelling_of_columns_means_the_same_columns(spelling, case):
 
 
 @given(columns_of_labels, st.randoms(use_true_random=False))
-def test_names_stand_for_their_place_in_classes(case, random):
+def test_a_name_means_its_position_in_classes(case, random):
     n_classes, labels = case
     for classes in ([f"name {k}" for k in range(n_classes)], list(range(100, 100 + n_classes))):
         random.shuffle(classes)
@@ -129,12 +129,12 @@ def test_truth_values_label_two_classes():
         (["b", "b", "a"], ["a", "b", "b"], "each of the 3 columns once"),
     ],
 )
-def test_what_is_not_among_the_classes_is_named_with_its_sample(y, classes, message):
+def test_an_unknown_label_is_named_with_its_sample(y, classes, message):
     with pytest.raises(InputError, match=message):
         as_columns(y, 3, 3, classes=classes)
 
 
-def test_numbers_count_columns_where_no_class_is_a_number():
+def test_numbers_are_columns_where_no_class_is_a_number():
     names = ["cat", "dog", "eel"]
     assert as_columns([2, 0], 3, 2, classes=names)[0].tolist() == [2, 0]
     assert as_columns(["2", "0"], 3, 2, classes=names)[0].tolist() == [2, 0]
@@ -143,7 +143,7 @@ def test_numbers_count_columns_where_no_class_is_a_number():
     assert as_columns([2, 0], 3, 2, classes=["0", "1", "2"])[0].tolist() == [2, 0]
 
 
-def test_large_class_numbers_stay_apart():
+def test_large_class_numbers_are_not_rounded():
     ids = [2**60, 2**60 + 1, 2**60 + 2]
     assert as_columns([ids[1], ids[2]], 3, 2, classes=ids)[0].tolist() == [1, 2]
     assert ClassLookup([str(k) for k in ids]).columns([ids[2], 2**60 + 3]).tolist() == [2, -1]
@@ -157,14 +157,14 @@ def test_data_may_hold_samples_of_no_class():
     assert columns_and_names(["a", "-1"], ["a", "b"])[0].tolist() == [0, -1]
 
 
-def test_two_classes_of_one_name_are_known_by_column_only():
+def test_classes_with_the_same_name_are_matched_by_column_only():
     names = ["crane", "dog", "crane"]
     assert columns_and_names([0, 1, 2], names)[0].tolist() == [0, 1, 2]
     with pytest.raises(LabelsError, match="'crane' is the name of several columns"):
         columns_and_names(["dog", "crane"], names)
 
 
-def test_identifiers_are_no_columns():
+def test_identifiers_are_refused_as_columns():
     with pytest.raises(LabelsError, match="sample 1 has 20240131, which would be one of 20240132 classes"):
         columns_and_names([20240101, 20240131])
     assert MOST_CLASSES >= 100_000
@@ -172,24 +172,24 @@ def test_identifiers_are_no_columns():
 
 @pytest.mark.parametrize("y", [["cat", None], [None, None], [float("nan"), 1.0], [0.5, 1.0], [1 + 1j, 0]])
 @pytest.mark.parametrize("classes", [None, ["cat", "dog"]])
-def test_what_is_no_label_is_refused(y, classes):
+def test_values_that_are_no_labels_are_refused(y, classes):
     with pytest.raises(LabelsError):
         as_columns(np.array(y, object), 2, 2, classes=classes)
     with pytest.raises(LabelsError):
         columns_and_names(np.array(y, object), classes)
 
 
-def test_a_bad_label_in_a_chunk_is_found_again():
+def test_a_bad_label_is_named_with_its_chunk():
     logits = np.random.default_rng(0).normal(size=(6, 3))
     chunks = [(logits[:4], ["a", "b", "c", "a"]), (logits[4:], ["a", "z"])]
     with pytest.raises(LabelsError, match=r"sample 1 has 'z'.*chunk 1, which begins at sample 4\.$"):
-        driftcal.Identity(classes=list("abc")).fit(chunks)
+        driftcal.Uncalibrated(classes=list("abc")).fit(chunks)
     with pytest.raises(LabelsError, match=r"pass classes=\['a', 'b', 'c'\]"):
-        driftcal.Identity().fit(chunks)
+        driftcal.Uncalibrated().fit(chunks)
 
 
 @pytest.mark.parametrize("use", [lambda x, y: from_arrays(x, y), lambda x, y: driftcal.open_source((x, y))])
-def test_data_asks_for_class_names_too(use):
+def test_data_with_text_labels_ask_for_class_names(use):
     x = np.zeros((3, 4))
     with pytest.raises(DriftcalError, match=r"pass class_names=\['ant', 'bee'\] in the order of the model's outputs"):
         use(x, ["bee", "ant", "bee"])

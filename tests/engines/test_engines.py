@@ -176,8 +176,9 @@ def whole_run(folder, engine, digits, shards=None, order=None):
             patch.setattr(Collector, "__init__", _with_shards(shards))
         if order is not None:
             patch.setattr(engine, "map", _in_order(engine, order))
-        tuned = driftcal.tune(net, validation, method="ets", levels=4, store=folder / "store", engine=engine)
-        results = driftcal.evaluate(tuned, test, suite="h-tuning", store=folder / "store", engine=engine)
+        run = driftcal.Run(folder / "cache", engine)
+        tuned = driftcal.tune(net, validation, method="ets", n_levels=4, run=run)
+        results = driftcal.evaluate(tuned, test, suite="h-tuning", run=run)
     tuned.save(folder / "cal.safetensors")
     results.save(folder)
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".")]
@@ -186,7 +187,7 @@ def whole_run(folder, engine, digits, shards=None, order=None):
 
 def _with_shards(shards, plain=Collector.__init__):
     def init(self, *args, **kwargs):
-        plain(self, *args, **{**kwargs, "shards": shards})
+        plain(self, *args, **{**kwargs, "n_shards": shards})
 
     return init
 
@@ -210,7 +211,7 @@ def expected(digits, tmp_path_factory):
 @pytest.mark.parametrize(("shards", "order"), [(1, None), (3, 6)])
 def test_ray_gives_the_same_bits_for_any_shards_and_order(ray, digits, expected, tmp_path, shards, order):
     assert whole_run(tmp_path, ray, digits, shards, order) == expected
-    assert len([name for name in expected if name.startswith("store/logits/")]) > 10
+    assert len([name for name in expected if name.startswith("cache/logits/")]) > 10
 
 
 def test_processes_give_the_same_bits(digits, expected, tmp_path):
@@ -272,34 +273,35 @@ def test_a_corrupt_image_is_named_and_the_other_results_are_stored(ray, tmp_path
     corrupt = tmp_path / "photos" / "b" / "31.png"
     content = corrupt.read_bytes()
     corrupt.write_bytes(content[:60])
-    store = LogitCache(tmp_path / "store")
+    cache = LogitCache(tmp_path / "cache")
     net = driftcal.open_model("ray_tasks:make", batch_size=4)
 
     def collector():
-        return Collector(net, driftcal.open_source(tmp_path / "photos", grey=True), store=store, engine=ray, shards=10)
+        source = driftcal.open_source(tmp_path / "photos", grey=True)
+        return Collector(net, source, run=driftcal.Run(cache, ray), n_shards=10)
 
     failing = collector()
-    with pytest.raises(WorkFailed, match=r"clean, rows 3.*31\.png"):
+    with pytest.raises(WorkFailed, match=r"clean, samples 3.*31\.png"):
         failing.gather([(get_shift("gaussian"), 0)])
-    assert store.missing(failing.key(get_shift("gaussian"), 0), 40) == [(32, 36)]
+    assert cache.missing(failing.key(get_shift("gaussian"), 0), 40) == [(32, 36)]
     corrupt.write_bytes(content)
-    assert collector().part(get_shift("gaussian"), 0).shape == (40, 10)
+    assert collector().condition(get_shift("gaussian"), 0).shape == (40, 10)
 
 
 # passes over shards
 
 
 def stored_parts(folder, engine, n=3000, n_classes=40, parts=8):
-    rng, store = np.random.default_rng(0), LogitCache(folder)
+    rng, cache = np.random.default_rng(0), LogitCache(folder)
     labels = rng.integers(0, n_classes, n)
     arrays, stored = [], []
     for k in range(parts):
         logits = rng.normal(size=(n, n_classes)).astype(np.float32) * 2
         logits[np.arange(n), labels] += 4 - k / 3
         key = CacheKey("m", "s", level=k)
-        store.put(key, logits=logits, labels=labels)
+        cache.put(key, logits=logits, labels=labels)
         arrays.append(logits)
-        stored.append(StoredLogits(store, key, n, n_classes, engine))
+        stored.append(StoredLogits(cache, key, n, n_classes, engine))
     return arrays, stored, labels
 
 
@@ -365,15 +367,15 @@ t.whole_run(pathlib.Path({str(tmp_path)!r}), engine, source.split(300, 200, seed
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HELPERS), *sys.path])},
     )  # fmt: skip
     assert child.stdout.readline() == "ready\n", child.stderr.read()
-    while not list((tmp_path / "store" / "logits").glob("*")) and child.poll() is None:
+    while not list((tmp_path / "cache" / "logits").glob("*")) and child.poll() is None:
         time.sleep(0.02)
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate(timeout=60)
     assert "KeyboardInterrupt" in errors
     assert not (tmp_path / "results.json").exists()
-    stored = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "store" / "logits").glob("*.safetensors")}
+    stored = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cache" / "logits").glob("*.safetensors")}
     assert whole_run(tmp_path, open_engine("local"), digits) == expected
-    afterwards = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "store" / "logits").glob("*.safetensors")}
+    afterwards = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "cache" / "logits").glob("*.safetensors")}
     assert stored.items() <= afterwards.items()
 
 

@@ -1,16 +1,16 @@
-"""A user's ONNX model with a calibrator at the end: same input, new outputs, the calibrator's numbers on its own logits."""
+"""A user's ONNX model with a calibrator at the end: same input, new outputs, the calibrator's probabilities on its own logits."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-from export_cases import STATIC, fitted, rows, write_model
+from export_cases import NAMES, fitted, probes, write_model
 
 import driftcal
 from driftcal.errors import ArtefactError, InputError, ModelError
 from driftcal.export import append_to_onnx
-from driftcal.export.onnx import append
-from driftcal.export.onnx.file import open_session
+from driftcal.export.checked_map import export_map_of
+from driftcal.export.onnx.verification import open_session
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -29,19 +29,19 @@ def run(path, x):
 
 
 def check(path, calibrator, logits, x):
-    found = run(path, x)
-    assert np.abs(found["probabilities"] - calibrator.predict_proba(logits)).max() < 1e-9
+    outputs = run(path, x)
+    assert np.abs(outputs["probabilities"] - calibrator.predict_proba(logits)).max() < 1e-9
     if calibrator.keeps_accuracy:
-        np.testing.assert_array_equal(found["label"], np.asarray(logits).argmax(axis=1))
-    np.testing.assert_array_equal(found["confidence"], found["probabilities"][np.arange(len(x)), found["label"]])
-    return found
+        np.testing.assert_array_equal(outputs["label"], np.asarray(logits).argmax(axis=1))
+    np.testing.assert_array_equal(outputs["confidence"], outputs["probabilities"][np.arange(len(x)), outputs["label"]])
+    return outputs
 
 
-@pytest.mark.parametrize("name", STATIC)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("kind", "n_classes"), [("float16", 10), ("int8", 10), ("float64", 10), ("float16", 1000), ("int8", 1000)]
 )
-def test_parity_on_the_logits_that_a_model_really_emits(name, kind, n_classes, tmp_path):
+def test_parity_on_the_logits_of_a_model(name, kind, n_classes, tmp_path):
     rng = np.random.default_rng(0)
     w, path, declared = rng.normal(size=(6, n_classes)), tmp_path / "net.onnx", (["n", 6], ["n", n_classes])
     if kind == "float16":
@@ -66,15 +66,15 @@ def test_parity_on_the_logits_that_a_model_really_emits(name, kind, n_classes, t
     x[len(x) * 10 // 11 :] *= 1_000
     emitted = run(path, x)["logits"]
     assert emitted.dtype == (kind if kind != "int8" else np.float32)
-    found = check(tmp_path / "out.onnx", calibrator, emitted.astype(np.float32), x)
-    np.testing.assert_array_equal(found["logits"], emitted)
+    outputs = check(tmp_path / "out.onnx", calibrator, emitted.astype(np.float32), x)
+    np.testing.assert_array_equal(outputs["logits"], emitted)
 
 
 def tuned_file(tmp_path):
     x = np.random.default_rng(1).normal(size=(300, 6)).astype(np.float32)
     model = driftcal.open_model(linear(tmp_path / "net.onnx"))
     y = (model.logits(x) + np.random.default_rng(2).gumbel(size=(300, 5))).argmax(axis=1)
-    return driftcal.tune(model, x, y, method="ts", levels=2)
+    return driftcal.tune(model, x, y, method="ts", n_levels=2)
 
 
 def test_another_model_is_refused_unless_forced(tmp_path):
@@ -108,8 +108,8 @@ def test_names_that_are_taken_are_not_used_again(tmp_path):
     path = write_model(tmp_path / "net.onnx", nodes, ["n", 5], ["n", 5], out="label")
     export = append_to_onnx(path, fitted("irm", 5), tmp_path / "out.onnx")
     assert export.outputs == ("calibrated_probabilities", "calibrated_label", "confidence")
-    found = run(export.path, rows(5, 50, 0 + 20))
-    assert list(found) == ["label", *export.outputs]
+    outputs = run(export.path, probes(5, 50, 20))
+    assert list(outputs) == ["label", *export.outputs]
 
 
 def test_weights_beside_the_model_move_into_the_new_file(tmp_path):
@@ -127,7 +127,7 @@ def test_weights_beside_the_model_move_into_the_new_file(tmp_path):
 
 
 def test_a_model_too_large_for_one_file_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(append, "_LARGEST_FILE", 100)
+    monkeypatch.setattr("driftcal.export.onnx.model_graph._MAX_BYTES", 100)
     with pytest.raises(ModelError, match="2 GB"):
         append_to_onnx(linear(tmp_path / "net.onnx"), fitted("ts", 5), tmp_path / "out.onnx")
 
@@ -162,8 +162,9 @@ def softmax(path):
 def test_a_model_that_ends_in_a_softmax(tmp_path):
     path = softmax(tmp_path / "net.onnx")
     x = np.random.default_rng(1).normal(size=(200, 6)).astype(np.float32)
-    y = np.random.default_rng(2).integers(5, size=200)
-    tuned = driftcal.tune(path, x, y, method="irm", shift=None, outputs="probabilities")
+    model = driftcal.open_model(path, outputs="probabilities")
+    y = (model.logits(x) + np.random.default_rng(2).gumbel(size=(200, 5))).argmax(axis=1)
+    tuned = driftcal.tune(model, x, y, method="irm", shift=None)
     append_to_onnx(path, tuned.save(tmp_path / "cal.safetensors"), tmp_path / "out.onnx")
     np.testing.assert_allclose(run(tmp_path / "out.onnx", x)["probabilities"], tuned.predict_proba(x), atol=1e-6)
 
@@ -171,29 +172,29 @@ def test_a_model_that_ends_in_a_softmax(tmp_path):
 def test_probabilities_are_not_read_as_logits(tmp_path):
     path, saved = softmax(tmp_path / "sm.onnx"), tuned_file(tmp_path).save(tmp_path / "cal.safetensors")
     for calibrator, options in ((fitted("irm", 5), {}), (saved, {"force": True})):
-        for said in ({}, {"outputs": "logits"}):
+        for declared in ({}, {"outputs": "logits"}):
             with pytest.raises(ModelError, match="these look like probabilities"):
-                append_to_onnx(path, calibrator, tmp_path / "no.onnx", **options, **said)
+                append_to_onnx(path, calibrator, tmp_path / "no.onnx", **options, **declared)
         with pytest.raises(ModelError, match='outputs="probabilities" needs values'):
             append_to_onnx(tmp_path / "net.onnx", calibrator, tmp_path / "no.onnx", **options, outputs="probabilities")
     assert not (tmp_path / "no.onnx").exists()
-    # calibrators do not see what softmax loses: its logarithm is the logits but for a constant
+    # the logarithm of the softmax is the logits minus a constant, which calibrators ignore
     x = np.random.default_rng(1).normal(size=(200, 6)).astype(np.float32)
     append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx", outputs="probabilities")
-    wanted = fitted("ts", 5).predict_proba(run(tmp_path / "net.onnx", x)["logits"])
-    np.testing.assert_allclose(run(tmp_path / "out.onnx", x)["probabilities"], wanted, atol=1e-6)
+    expected = fitted("ts", 5).predict_proba(run(tmp_path / "net.onnx", x)["logits"])
+    np.testing.assert_allclose(run(tmp_path / "out.onnx", x)["probabilities"], expected, atol=1e-6)
 
 
 def test_a_fixed_batch_and_given_inputs(tmp_path):
     path = write_model(tmp_path / "net.onnx", [("Identity", ["x"], ["logits"])], [3, 5], [3, 5])
-    export = append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx", inputs=rows(5, 2, 20)[-3:])
+    export = append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx", inputs=probes(5, 2, 20)[-3:])
     declared = {item.name: item.type.tensor_type.shape.dim[0].dim_value for item in export.model.graph.output}
     assert declared == {"logits": 3, "probabilities": 3, "label": 3, "confidence": 3}
     with pytest.raises(ModelError, match="Pass inputs="):
         append_to_onnx(path, fitted("ts", 5), tmp_path / "no.onnx", inputs=np.zeros((4, 5)))
 
 
-def test_inputs_that_cannot_be_made_up_are_asked_for(tmp_path):
+def test_inputs_are_asked_for_where_they_cannot_be_made_up(tmp_path):
     weights = {"w": np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)}
     for shape, words in ((["n", "f"], r"inputs of shape \(8, 224\)"), (None, "declare the shape")):
         path = write_model(tmp_path / "net.onnx", [("MatMul", ["x", "w"], ["logits"])], shape, ["n", 5], weights)
@@ -201,7 +202,7 @@ def test_inputs_that_cannot_be_made_up_are_asked_for(tmp_path):
             append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx")
         append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx", inputs=np.ones((3, 6)))
     for wrong in (np.array([["a"]]), np.ones((0, 6))):
-        with pytest.raises(InputError, match="rows of numbers"):
+        with pytest.raises(InputError, match="samples of numbers"):
             append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx", inputs=wrong)
 
 
@@ -214,9 +215,9 @@ def test_another_kind_of_file_is_refused_by_name(tmp_path):
         append_to_onnx(tmp_path / "net.onnx", fitted("ts", 5), tmp_path / "out.onnx")
 
 
-def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path, monkeypatch):
+def test_a_refused_export_writes_nothing(tmp_path, monkeypatch):
     path = linear(tmp_path / "net.onnx")
-    with pytest.raises(ModelError, match="it has 10 and the model answers 5"):
+    with pytest.raises(ModelError, match="it has 10 and the model outputs 5"):
         append_to_onnx(path, fitted("ts", 10), tmp_path / "out.onnx")
     with pytest.raises(InputError, match="another file"):
         append_to_onnx(path, fitted("ts", 5), path)
@@ -230,7 +231,8 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path, monkeypat
         append_to_onnx(path, 3, tmp_path / "out.onnx")
     with pytest.raises(ModelError, match="no model file"):
         append_to_onnx(tmp_path / "none.onnx", fitted("ts", 5), tmp_path / "out.onnx")
-    monkeypatch.setattr(append, "export_map_of", lambda _: driftcal.export.maps.export_map_of(fitted("ets", 5)))
+    other = export_map_of(fitted("ets", 5))
+    monkeypatch.setattr("driftcal.export.onnx.append.export_map_of", lambda _: other)
     with pytest.raises(ModelError, match="largest difference"):
         append_to_onnx(path, fitted("base", 5), tmp_path / "out.onnx")
     assert [item.name for item in tmp_path.iterdir()] == ["net.onnx"]

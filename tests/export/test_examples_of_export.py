@@ -1,4 +1,4 @@
-"""The MLflow example answers what the model answers; mlflow itself is stood in for."""
+"""The MLflow example gives the outputs of the model; mlflow itself is replaced by a stub."""
 
 import importlib.util
 import sys
@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-from export_cases import fitted, rows
+from export_cases import fitted, probes
 
 from driftcal.export import to_onnx
 
@@ -24,11 +24,11 @@ def test_mlflow_pyfunc(tmp_path, monkeypatch):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
 
-    calibrator, logits = fitted("irm", 5), rows(5, 20, 20)
+    calibrator, logits = fitted("irm", 5), probes(5, 20, 20)
     path = to_onnx(calibrator, tmp_path / "calibrated.onnx").path
     served = module.CalibratedClassifier()
     context = SimpleNamespace(artifacts={"model": str(path)})
     served.load_context(context)
-    found = served.predict(context, logits)
-    np.testing.assert_allclose(found["probabilities"], calibrator.predict_proba(logits), atol=1e-9)
-    assert found["label"] == calibrator.predict(logits).tolist()
+    outputs = served.predict(context, logits)
+    np.testing.assert_allclose(outputs["probabilities"], calibrator.predict_proba(logits), atol=1e-9)
+    assert outputs["label"] == calibrator.predict(logits).tolist()

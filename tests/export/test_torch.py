@@ -1,71 +1,71 @@
-"""A torch module says what its calibrator says, wherever it goes: export, script, devices, half-precision nets."""
+"""A torch module gives the calibrator's probabilities: exported, scripted, on other devices, in half-precision nets."""
 
 import warnings
 
 import numpy as np
 import pytest
-from export_cases import STATIC, fitted, rows
+from export_cases import NAMES, fitted, probes
 
+from driftcal.calibrators.export_maps.lookup import Search
 from driftcal.errors import InputError, NotFittedError
 from driftcal.export import to_torch
-from driftcal.export.lookup import Search
 
 torch = pytest.importorskip("torch")
 
 
 def check_parity(calibrator, logits):
-    found = to_torch(calibrator)(torch.from_numpy(logits))
-    assert found.dtype == torch.float64
-    assert np.abs(found.numpy() - calibrator.predict_proba(logits)).max() < 1e-12
+    p = to_torch(calibrator)(torch.from_numpy(logits))
+    assert p.dtype == torch.float64
+    assert np.abs(p.numpy() - calibrator.predict_proba(logits)).max() < 1e-12
 
 
-@pytest.mark.parametrize("name", STATIC)
+@pytest.mark.parametrize("name", NAMES)
 def test_logarithms_and_labels_are_the_calibrators(name):
-    calibrator, logits = fitted(name, 10), rows(10, 500, 500)
+    calibrator, logits = fitted(name, 10), probes(10, 500, 500)
     module = to_torch(calibrator)
-    found, wanted = module.log_proba(torch.from_numpy(logits)).numpy(), calibrator.predict_log_proba(logits)
-    finite = wanted > -700  # below, probabilities are denormal and their logarithms coarse
-    np.testing.assert_allclose(found[finite], wanted[finite], rtol=1e-9, atol=1e-9)
-    assert not np.isnan(found).any()
-    assert np.isneginf(found[np.isneginf(logits)]).all()
+    log_p, expected = module.log_proba(torch.from_numpy(logits)).numpy(), calibrator.predict_log_proba(logits)
+    finite = expected > -700  # below, probabilities are denormal and their logarithms coarse
+    np.testing.assert_allclose(log_p[finite], expected[finite], rtol=1e-9, atol=1e-9)
+    assert not np.isnan(log_p).any()
+    assert np.isneginf(log_p[np.isneginf(logits)]).all()
     np.testing.assert_array_equal(module.predict(torch.from_numpy(logits)).numpy(), calibrator.predict(logits))
 
 
 @pytest.mark.parametrize("params", [{"n_bins": 1}, {"n_bins": 2}, {"n_bins": 100}, {"strategy": "width"}])
 def test_any_number_of_bins(params):
-    calibrator, logits = fitted("hb", 10, **params), rows(10, 500, 500)
+    calibrator, logits = fitted("hb", 10, **params), probes(10, 500, 500)
     check_parity(calibrator, logits)
 
 
 def test_raw_marginals_are_not_normalised():
-    calibrator, logits = fitted("pbmc", 10, normalise=False), rows(10, 500, 500)
+    calibrator, logits = fitted("pbmc", 10, normalise=False), probes(10, 500, 500)
     check_parity(calibrator, logits)
 
 
 @pytest.mark.parametrize("name", ["hb", "pbmc"])
-def test_tuning_rows_on_the_edge_of_a_bin_stay_in_it(name):
+def test_tuning_samples_on_the_edge_of_a_bin_stay_in_it(name):
     rng = np.random.default_rng(3)
     logits = rng.normal(size=(1_000, 4)).astype(np.float32)
     calibrator = fitted(name, 4).__class__(n_bins=500).fit(logits, rng.integers(4, size=1_000))
     check_parity(calibrator, logits)
 
 
-@pytest.mark.parametrize("name", STATIC)
-def test_survives_torch_export_and_script(name):
-    calibrator, logits = fitted(name, 10), rows(10, 100, 100)
+@pytest.mark.parametrize("name", NAMES)
+def test_export_and_script_give_the_same_probabilities(name):
+    calibrator, logits = fitted(name, 10), probes(10, 100, 100)
     module, batch = to_torch(calibrator), torch.from_numpy(logits)
-    wanted = calibrator.predict_proba(logits)
+    expected = calibrator.predict_proba(logits)
     exported = torch.export.export(module, (batch[:5],), dynamic_shapes=({0: torch.export.Dim("n")},))
-    assert np.abs(exported.module()(batch).numpy() - wanted).max() < 1e-12
+    assert np.abs(exported.module()(batch).numpy() - expected).max() < 1e-12
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         scripted = torch.jit.script(module)
-    assert np.abs(scripted(batch).numpy() - wanted).max() < 1e-12
+    assert np.abs(scripted(batch).numpy() - expected).max() < 1e-12
     assert np.array_equal(scripted.predict(batch).numpy(), calibrator.predict(logits))
     assert torch.equal(scripted.log_proba(batch), module.log_proba(batch))
 
 
-@pytest.mark.parametrize("name", sorted(set(STATIC) - {"hb", "pbmc"}))
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"hb", "pbmc"}))
 def test_gradients_are_those_of_the_map(name):
     logits = torch.tensor([[0.3, -0.2, 1.1, 0.0, 0.5]], dtype=torch.float64, requires_grad=True)
     module = to_torch(fitted(name, 5))
@@ -75,7 +75,7 @@ def test_gradients_are_those_of_the_map(name):
     assert torch.isfinite(masked.grad).all()
 
 
-@pytest.mark.parametrize("name", STATIC)
+@pytest.mark.parametrize("name", NAMES)
 def test_numbers_are_buffers_that_move_but_stay_float64(name):
     net = torch.nn.Sequential(torch.nn.Linear(4, 5), to_torch(fitted(name, 5)))
     assert len(list(net[1].parameters())) == 0
@@ -89,10 +89,10 @@ def test_numbers_are_buffers_that_move_but_stay_float64(name):
 
 
 def test_any_leading_axes_and_float_types():
-    calibrator, logits = fitted("irm", 10), rows(10, 100, 20).astype(np.float16)
-    found = to_torch(calibrator)(torch.from_numpy(logits).reshape(3, 8, 5, 10))
-    assert found.shape == (3, 8, 5, 10)
-    assert np.abs(found.numpy().reshape(-1, 10) - calibrator.predict_proba(logits)).max() < 1e-12
+    calibrator, logits = fitted("irm", 10), probes(10, 100, 20).astype(np.float16)
+    p = to_torch(calibrator)(torch.from_numpy(logits).reshape(3, 8, 5, 10))
+    assert p.shape == (3, 8, 5, 10)
+    assert np.abs(p.numpy().reshape(-1, 10) - calibrator.predict_proba(logits)).max() < 1e-12
 
 
 def test_bad_calls_are_refused():
@@ -110,8 +110,8 @@ def test_search_counts_what_lies_below():
         starts = np.concatenate([[0], np.cumsum(lengths)])
         numbers = np.concatenate([np.sort(rng.integers(0, 20, size=n) / 20) for n in lengths])
         scores = np.concatenate([rng.random((50, len(lengths))), rng.integers(0, 21, size=(50, len(lengths))) / 20])
-        wanted = [
+        expected = [
             starts[c] + c + np.searchsorted(numbers[starts[c] : starts[c + 1]], scores[:, c])
             for c in range(len(lengths))
         ]
-        np.testing.assert_array_equal(Search.among(numbers, starts).locate(scores), np.stack(wanted, axis=1))
+        np.testing.assert_array_equal(Search.among(numbers, starts).locate(scores), np.stack(expected, axis=1))

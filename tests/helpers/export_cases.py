@@ -1,4 +1,4 @@
-"""Fitted calibrators and hard rows for the tests of exports."""
+"""Fitted calibrators and extreme logits for the tests of exports."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ import numpy as np
 import pytest
 
 from driftcal.calibrators import CALIBRATORS, make_calibrator
-from driftcal.calibrators.scaling.dirichlet import to_grid
 
-#: They look inside the model: their exports need features beside logits.
+#: Their exports need layer features beside logits.
 NEED_FEATURES = ("dac", "dac-pts", "md-ts")
-NAMES = [name for name in CALIBRATORS if name not in NEED_FEATURES]
-#: Adaptive ones export another one's map, so that most tests need not repeat it.
-ADAPTIVE = [name for name in NAMES if CALIBRATORS[name].adaptive]
-STATIC = [name for name in NAMES if name not in ADAPTIVE]
+WINDOWED = [name for name, kind in CALIBRATORS.items() if kind.needs_window]
+#: Calibrators that can be exported and need logits only.
+NAMES = [name for name in CALIBRATORS if name not in (*NEED_FEATURES, *WINDOWED)]
 SIZED = [(name, n) for name in NAMES for n in (2, 10, 1000)]
 
 
 @functools.cache
 def fitted(name, n_classes, **params):
-    """A calibrator tuned on overconfident logits; the last class of many has no labels. Adaptive ones see three rungs."""
+    """A calibrator tuned on over-confident logits of three levels; the last of several classes has no labels."""
     rng = np.random.default_rng(n_classes)
     if (name, n_classes, *params) == ("dirichlet", 1000, "penalty"):  # a million numbers: minutes to tune
         calibrator = make_calibrator(name, **params)
-        calibrator.matrix_ = to_grid(0.6 * np.eye(n_classes) + 1e-3 * rng.normal(size=(n_classes, n_classes)))
+        calibrator.matrix_ = 0.6 * np.eye(n_classes) + 1e-3 * rng.normal(size=(n_classes, n_classes))
         calibrator.intercepts_ = rng.normal(size=n_classes)
         calibrator.classes_, calibrator.n_features_in_ = np.arange(n_classes), n_classes
+        calibrator.score_type_ = "logits"
         return calibrator
     logits = 2 * rng.normal(size=(500 if n_classes == 1000 else 2_000, n_classes)).astype(np.float32)
     levels = np.arange(len(logits)) % 3 * CALIBRATORS[name].needs_levels
@@ -37,13 +36,13 @@ def fitted(name, n_classes, **params):
     return make_calibrator(name, **params).fit(logits, labels, levels=levels)
 
 
-#: Widths of the two layers that calibrators look at here; the second has maps of 2 × 2 places.
+#: Widths of the two layers that calibrators read here; the second has maps of 2 × 2 positions.
 WIDTHS = (8, 5)
 
 
 @functools.cache
-def fitted_inside(name, n_classes):
-    """A calibrator that looks at two layers, tuned on overconfident logits that are worse far from 200 training rows."""
+def fitted_on_features(name, n_classes):
+    """A calibrator that reads two layers, tuned on over-confident logits that are worse far from 200 training samples."""
     rng = np.random.default_rng(n_classes)
     n = 500
     levels = np.arange(n) % 3
@@ -51,13 +50,13 @@ def fitted_inside(name, n_classes):
     labels = np.argmax(0.6 / (1 + levels[:, None]) * logits + rng.gumbel(size=logits.shape), axis=1)
     features = [rng.normal(size=(n, width)) + (levels[:, None] == np.arange(width)) for width in WIDTHS]
     options = {"k": 5} if CALIBRATORS[name].needs_reference else {}
-    beside = {"reference": list(training_rows())} if CALIBRATORS[name].needs_reference else {}
-    return make_calibrator(name, **options).fit(logits, labels, features=features, levels=levels, **beside)
+    extra = {"reference": list(training_features())} if CALIBRATORS[name].needs_reference else {}
+    return make_calibrator(name, **options).fit(logits, labels, features=features, levels=levels, **extra)
 
 
 @functools.cache
-def training_rows():
-    """Features of training rows in each layer; some are alike and some have no feature at all."""
+def training_features():
+    """Features of training samples in each layer; some are equal and some are all 0."""
     rng = np.random.default_rng(7)
     layers = [np.maximum(rng.normal(size=(200, width)) + np.eye(width)[0], 0) for width in WIDTHS]
     for layer in layers:
@@ -68,22 +67,22 @@ def training_rows():
 
 @functools.cache
 def layer_values(n):
-    """What the two layers give for n rows, (n, 8) and (n, 5, 2, 2): usual, long, short, without any feature, training rows themselves."""
+    """Values of the two layers for n samples, (n, 8) and (n, 5, 2, 2): usual, long, short, all 0, and those of training samples."""
     rng = np.random.default_rng(3)
-    found = []
-    for width, places, training in zip(WIDTHS, ((), (2, 2)), training_rows(), strict=True):
-        values = rng.normal(size=(n, width, *places))
+    layers = []
+    for width, positions, training in zip(WIDTHS, ((), (2, 2)), training_features(), strict=True):
+        values = rng.normal(size=(n, width, *positions))
         values[0::5] = np.maximum(values[0::5], 0)
-        own = training[rng.integers(len(training), size=len(values[1::5]))]
-        values[1::5] = own.reshape(*own.shape, *(1 for _ in places))
+        repeated = training[rng.integers(len(training), size=len(values[1::5]))]
+        values[1::5] = repeated.reshape(*repeated.shape, *(1 for _ in positions))
         values[2::50], values[3::50], values[4::50] = 0, 1e30 * values[3::50], 1e-30 * values[4::50]
-        found.append(values.astype(np.float32))
-    return found
+        layers.append(values.astype(np.float32))
+    return layers
 
 
 @functools.cache
-def rows(n_classes, random, extreme):
-    """Random rows; rows to ±1e4, with ties, with scores that underflow, with masked classes, and of one class only."""
+def probes(n_classes, random, extreme):
+    """Random logits; then extreme ones: to ±1e4, ties, scores that underflow, masked classes, one class only."""
     rng = np.random.default_rng(1)
     usual = 3 * rng.normal(size=(random, n_classes))
     hard = rng.uniform(-1e4, 1e4, size=(extreme, n_classes))
@@ -91,7 +90,8 @@ def rows(n_classes, random, extreme):
     hard[1::4] = rng.uniform(-800, 0, size=hard[1::4].shape)
     masked = rng.random((len(hard[2::4]), n_classes)) < 0.5
     masked[np.arange(len(masked)), rng.integers(n_classes, size=len(masked))] = False
-    hard[2::4] = np.where(masked, -np.inf, hard[2::4] / 1e3)
+    hard[2::8] /= 1e3
+    hard[2::4] = np.where(masked, -np.inf, hard[2::4])
     hard[0], hard[4] = 0, 1e4
     hard[8], hard[8, -1] = -np.inf, -7
     return np.concatenate([usual, hard]).astype(np.float32)
@@ -113,7 +113,7 @@ def write_model(path, nodes, shape, out_shape, weights=(), *, kind=1, out_kind=1
     return path
 
 
-def echo_inside(path, n_classes, **options):
+def echo_with_layers(path, n_classes, **options):
     """A model that gives parts of its input as logits and as layers `flat`, (n, 8), and `maps`, (n, 5, 2, 2)."""
     ends = np.cumsum([0, n_classes, 8, 20])
     weights = {f"at{k}": np.array([end]) for k, end in enumerate(ends)} | {"one": np.array([1])}

@@ -3,7 +3,7 @@
 import numpy as np
 
 import driftcal
-from driftcal.calibrators.scaling.temperature import clean_temperature
+from driftcal.calibrators.scaling.temperature import TemperatureScaling
 from driftcal.drift.reference import DriftReference
 from driftcal.monitor.monitor import Monitor
 
@@ -38,7 +38,8 @@ class MonitorScenario:
     def reference_of(self, calibrator, level_logits, y=None):
         """The drift reference of a calibrator."""
         y = self.y if y is None else y
-        return DriftReference.of(level_logits, y, calibrator, temperature=clean_temperature(level_logits[0], y))
+        fitted = TemperatureScaling().fit(level_logits[0], y, score_type="logits")
+        return DriftReference.of(level_logits, y, calibrator, temperature=fitted.temperature_)
 
     def monitor(self, **settings):
         """A monitor of the calibrator."""

@@ -1,4 +1,4 @@
-"""One tiny network, the same weights, through every adapter: the same logits."""
+"""One tiny network with the same weights gives the same logits through every adapter."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_logits_do_not_depend_on_the_batch(tmp_path):
         np.testing.assert_allclose(model.logits(IMAGES)[9:12], model.logits(IMAGES[9:12]), atol=1e-5)
 
 
-def test_weights_decide_the_fingerprint():
+def test_the_fingerprint_depends_on_the_weights():
     import torch
 
     net = torch_net()
@@ -227,7 +227,7 @@ def test_weights_decide_the_fingerprint():
     before = model.fingerprint
     with torch.no_grad():
         net.head.bias[0] += 1e-3
-    assert model.fingerprint != before, "a fingerprint follows training that goes on after the model was opened"
+    assert model.fingerprint != before, "the fingerprint changes when training continues"
 
 
 def test_a_module_in_training_mode_runs_in_evaluation_mode():

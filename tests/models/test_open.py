@@ -1,4 +1,4 @@
-"""Opening models by file, factory or object: what is accepted, what is refused, and what the refusal says."""
+"""Opening models by file, factory or object: what is accepted, what is refused, and the error messages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def factories(tmp_path, monkeypatch):
     sys.modules.pop("my_models_for_test", None)
 
 
-def test_factories(factories, tmp_path):
+def test_a_factory_gives_a_model(factories, tmp_path):
     model = open_model(f"{factories}:good")
     assert model.logits(X).shape == (40, 3)
     assert model.name == f"{factories}:good"
@@ -68,7 +68,7 @@ def test_factories(factories, tmp_path):
         open_model("nowhere_at_all.deep:net")
 
 
-def test_safetensors_weights_fill_a_factory(factories, tmp_path):
+def test_safetensors_weights_are_loaded_into_the_module_of_a_factory(factories, tmp_path):
     import torch
     from safetensors.torch import save_file
 
@@ -89,7 +89,7 @@ def test_safetensors_weights_fill_a_factory(factories, tmp_path):
         open_model(tmp_path / "w.safetensors")
 
 
-def test_files_that_are_not_there_or_not_models(tmp_path):
+def test_missing_files_and_files_that_are_no_models_are_refused(tmp_path):
     with pytest.raises(ModelError, match=r"no model file.*Known endings: \.onnx"):
         open_model(tmp_path / "none.onnx")
     with pytest.raises(ModelError, match=r"package.module:function"):
@@ -120,7 +120,7 @@ def test_missing_frameworks_name_their_extra(tmp_path, monkeypatch):
             open_model(tmp_path / name)
 
 
-def test_onnx_shapes_and_errors(tmp_path):
+def test_onnx_models_are_opened_by_their_shapes_or_refused(tmp_path):
     from onnx import TensorProto, helper
 
     def graph(shape, inputs=1, outputs=1, kind=TensorProto.FLOAT):
@@ -215,7 +215,7 @@ def test_an_onnx_model_may_give_labels_beside_its_scores(tmp_path):
         return str(tmp_path / "net.onnx")
 
     x = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
-    found = open_model(graph("label", "probabilities"), outputs="probabilities").logits(x)
-    np.testing.assert_allclose(found, x - np.log(np.exp(x).sum(axis=1, keepdims=True)), atol=1e-6)
+    logits = open_model(graph("label", "probabilities"), outputs="probabilities").logits(x)
+    np.testing.assert_allclose(logits, x - np.log(np.exp(x).sum(axis=1, keepdims=True)), atol=1e-6)
     with pytest.raises(ModelError, match=r"one output of scores.*'z', 'probabilities'.*zipmap"):
         open_model(graph("z", "probabilities"))

@@ -1,4 +1,4 @@
-"""Options of open_model: for models that are open already, names of classes, devices, training mode."""
+"""Options of open_model: for open models, class names, devices, training mode."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def softmax(batch):
     return e / e.sum(axis=1, keepdims=True)
 
 
-# a Model that is open already
+# open models
 
 
 def test_options_of_an_open_model_are_applied():
@@ -106,7 +106,7 @@ def test_class_names_are_kept_and_recorded():
     assert pickle.loads(pickle.dumps(bare)).class_names == ("cat", "dog", "eel")
 
 
-def test_scikit_learn_models_know_their_class_names():
+def test_scikit_learn_models_have_class_names():
     from sklearn.linear_model import LogisticRegression
 
     text = LogisticRegression().fit(X, np.array(["cat", "dog", "eel"])[np.arange(40) % 3])
@@ -157,7 +157,7 @@ def test_training_flags_are_restored():
 def test_runs_in_several_threads_restore_training_flags_once():
     import torch
 
-    meet = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=20)
 
     class Slow(torch.nn.Module):
         def __init__(self):
@@ -166,7 +166,7 @@ def test_runs_in_several_threads_restore_training_flags_once():
             self.first = True
 
         def forward(self, x):
-            meet.wait()  # both are running
+            barrier.wait()  # both are running
             if threading.current_thread().name == "second":
                 one.join()  # the other one has finished
             return self.drop(x)
@@ -188,7 +188,7 @@ def test_runs_in_several_threads_restore_training_flags_once():
     assert net.drop.training
 
 
-def test_a_device_that_is_not_there_has_a_way_out():
+def test_the_error_of_a_missing_device_names_the_way_out():
     import torch
 
     if not torch.cuda.is_available():
@@ -204,11 +204,11 @@ def test_a_device_that_is_not_there_has_a_way_out():
 # inputs
 
 
-def test_missing_values_are_named():
-    spoilt = X.copy()
-    spoilt[33, 2] = np.nan
+def test_samples_with_missing_values_are_named():
+    with_nan = X.copy()
+    with_nan[33, 2] = np.nan
     with pytest.raises(ImagesError, match="inputs must not hold NaN, which this model does not accept; sample 33 does"):
-        open_model(linear, batch_size=8).logits(spoilt)
+        open_model(linear, batch_size=8).logits(with_nan)
 
     def strict(batch):
         if np.isnan(batch).any():
@@ -216,6 +216,6 @@ def test_missing_values_are_named():
         return linear(batch)
 
     with pytest.raises(ModelError, match=r"ValueError: no.* The inputs hold NaN, first in sample 33"):
-        open_model(strict, batch_size=8).logits(spoilt)
+        open_model(strict, batch_size=8).logits(with_nan)
     tolerant = open_model(lambda batch: np.nan_to_num(batch) @ W)
-    assert np.isfinite(tolerant.logits(spoilt)).all(), "a model that accepts NaN gets it"
+    assert np.isfinite(tolerant.logits(with_nan)).all(), "a model that accepts NaN gets it"

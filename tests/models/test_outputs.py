@@ -1,4 +1,4 @@
-"""What a model may return, how it is fed, and what identifies it."""
+"""Outputs of models, their inputs and batches, and their fingerprints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def probabilities(batch):
 # probabilities or logits
 
 
-def test_softmax_outputs_need_to_be_declared():
+def test_softmax_outputs_must_be_declared():
     with pytest.raises(ModelError, match=r'look like probabilities.*outputs="probabilities"'):
         open_model(probabilities).logits(X)
     logits = open_model(probabilities, outputs="probabilities").logits(X)
@@ -74,19 +74,19 @@ def test_the_error_of_a_failing_model_names_its_inputs():
     with pytest.raises(ModelError, match=r"failed on a batch of shape \(16, 6\).*ZeroDivisionError.*layout"):
         open_model(lambda batch: 1 / 0).logits(X)
 
-    def hungry(batch):
+    def needs_memory(batch):
         if len(batch) > 4:
             raise MemoryError
         return linear(batch)
 
     with pytest.raises(ModelError, match=r"does not fit into memory.*batch_size=8"):
-        open_model(hungry, batch_size=32).logits(X)
+        open_model(needs_memory, batch_size=32).logits(X)
 
 
 # inputs and batches
 
 
-def test_batches_are_fixed_positions():
+def test_batches_begin_at_fixed_positions():
     sizes = []
 
     def spy(batch):
@@ -128,7 +128,7 @@ def test_no_more_samples_are_tried_than_will_fit(monkeypatch):
     assert (choose_batch_size(run, 100), sizes) == (16, [1, 1, 8])
 
 
-def test_wrong_inputs():
+def test_unusable_inputs_and_options_are_refused():
     model = open_model(linear)
     with pytest.raises(ImagesError, match="uint8"):
         model.logits(np.zeros((2, 4, 4, 3), np.uint8))
@@ -161,7 +161,7 @@ def test_callables_are_identified_by_name_or_by_their_outputs():
 # scikit-learn
 
 
-def test_sklearn_outputs():
+def test_sklearn_models_give_a_logit_per_class():
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -196,7 +196,7 @@ def test_sklearn_outputs():
         open_model(LogisticRegression())
 
 
-def test_sklearn_fingerprints_follow_the_fit():
+def test_sklearn_fingerprints_depend_on_the_fit():
     from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import KNeighborsClassifier

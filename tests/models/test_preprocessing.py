@@ -1,4 +1,4 @@
-"""What happens to an image before the model sees it."""
+"""Preprocessing of images before the model runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_layouts_agree_for_a_convolution():
     images = np.random.default_rng(0).random((5, 9, 7, 3), np.float32)
     kernel = conv.weight.detach().numpy()
 
-    def same(batch):  # NHWC by hand
+    def by_hand(batch):  # NHWC
         windows = np.lib.stride_tricks.sliding_window_view(batch, (3, 3), axis=(1, 2))
         return np.einsum("nhwcij,ocij->no", windows, kernel) / (7 * 5) + conv.bias.detach().numpy()
 
@@ -32,25 +32,25 @@ def test_layouts_agree_for_a_convolution():
 
     steps = {"mean": [103.9, 116.8, 123.7], "scale": 255.0, "channels": "BGR", "std": [50, 60, 70]}
     torch_logits = open_model(Net(), preprocessing={**steps, "layout": "NCHW"}).logits(images)
-    np.testing.assert_allclose(torch_logits, open_model(same, preprocessing=steps).logits(images), atol=1e-4)
-    expected = same(((images[..., ::-1] * 255 - [103.9, 116.8, 123.7]) / [50, 60, 70]).astype(np.float32))
+    np.testing.assert_allclose(torch_logits, open_model(by_hand, preprocessing=steps).logits(images), atol=1e-4)
+    expected = by_hand(((images[..., ::-1] * 255 - [103.9, 116.8, 123.7]) / [50, 60, 70]).astype(np.float32))
     np.testing.assert_allclose(torch_logits, expected, atol=1e-4)
 
 
-def test_resize_keeps_constants_means_and_agrees_with_pillow():
+def test_resizing_agrees_with_pillow():
     from PIL import Image
 
     images = np.random.default_rng(0).random((2, 12, 16, 3), np.float32)
     for size in ((6, 8), (24, 20), (5, 5)):
-        ours = Preprocessing(size=size)(images)
-        for image, mine in zip(images, ours, strict=True):
+        resized_images = Preprocessing(size=size)(images)
+        for image, resized in zip(images, resized_images, strict=True):
             for channel in range(3):
                 picture = Image.fromarray(image[..., channel]).resize(size[::-1], Image.Resampling.BILINEAR)
-                np.testing.assert_allclose(mine[..., channel], np.asarray(picture), atol=1e-5)
+                np.testing.assert_allclose(resized[..., channel], np.asarray(picture), atol=1e-5)
     assert Preprocessing(size=(12, 16))(images) is not None
 
 
-def test_preprocessing_errors_and_round_trip():
+def test_preprocessing_is_restored_from_json_and_bad_steps_are_refused():
     steps = Preprocessing(mean=(0.1, 0.2, 0.3), std=(1, 2, 3), layout="NCHW", size=(32, 16), channels="BGR", scale=255)
     assert Preprocessing.from_dict(json.loads(json.dumps(steps.to_dict()))) == steps
     with pytest.raises(UnknownName, match="layout 'NWHC'; did you mean"):

@@ -16,7 +16,7 @@ def named(scenario, tmp_path):
     def make(*names):
         path = tmp_path / "cal.safetensors"
         scenario.calibrator.save(
-            path, notes={"profile": scenario.drift_reference.to_dict(), "class_names": list(names)}
+            path, metadata={"drift_reference": scenario.drift_reference.to_dict(), "class_names": list(names)}
         )
         return path
 
@@ -74,8 +74,10 @@ def test_names_may_come_from_a_calibrated_model(tmp_path):
     x, weights = rng.normal(size=(300, 5)), rng.normal(size=(5, 3))
     names = np.array(["ant", "bee", "cat"])
     y = names[(3 * x @ weights + rng.normal(size=(300, 3))).argmax(axis=1)]
-    model = driftcal.open_model(lambda batch: 3 * np.asarray(batch) @ weights, outputs="logits", name="linear")
-    tuned = driftcal.tune(model, x, y, method="ts", levels=3, class_names=names.tolist())
+    model = driftcal.open_model(
+        lambda batch: 3 * np.asarray(batch) @ weights, outputs="logits", name="linear", class_names=names
+    )
+    tuned = driftcal.tune(model, x, y, method="ts", n_levels=3)
     for source in (tuned, tuned.save(tmp_path / "cal.safetensors")):
         monitor = Monitor(source)
         monitor.update(tuned.logits(x.astype(np.float32)), y=y)

@@ -142,7 +142,7 @@ def test_a_calibrated_model_holds_its_drift_reference(tmp_path):
     weights = rng.normal(size=(5, 3))
     y = (3 * x @ weights + rng.normal(size=(400, 3))).argmax(axis=1)
     model = driftcal.open_model(lambda batch: 3 * np.asarray(batch) @ weights, outputs="logits", name="linear")
-    tuned = driftcal.tune(model, x, y, method="ts", levels=4)
+    tuned = driftcal.tune(model, x, y, method="ts", n_levels=4)
     path = tuned.save(tmp_path / "cal.safetensors")
     for source in (path, tuned):
         monitor = Monitor(source)

@@ -21,8 +21,8 @@ from driftcal.monitor.stream_reader import StreamBatch, json_batches
 @pytest.fixture(scope="module")
 def artefact(scenario, tmp_path_factory):
     path = tmp_path_factory.mktemp("artefact") / "cal.safetensors"
-    notes = {"profile": scenario.drift_reference.to_dict(), "class_names": ["cat", "dog", "eel"]}
-    scenario.calibrator.save(path, notes=notes)
+    metadata = {"drift_reference": scenario.drift_reference.to_dict(), "class_names": ["cat", "dog", "eel"]}
+    scenario.calibrator.save(path, metadata=metadata)
     return path
 
 

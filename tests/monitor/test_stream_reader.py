@@ -19,7 +19,7 @@ from driftcal.monitor.stream_reader import json_batches
 @pytest.fixture(scope="session")
 def artefact(scenario, tmp_path_factory):
     path = tmp_path_factory.mktemp("artefact") / "cal.safetensors"
-    scenario.calibrator.save(path, notes={"profile": scenario.drift_reference.to_dict()})
+    scenario.calibrator.save(path, metadata={"drift_reference": scenario.drift_reference.to_dict()})
     return path
 
 

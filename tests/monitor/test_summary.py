@@ -63,11 +63,11 @@ def test_a_window_that_has_just_begun_does_not_hide_the_state(scenario):
 
 
 @pytest.mark.parametrize(
-    ("name", "advice"), [("ts", "Pass them to driftcal recalibrate"), ("ladder-ts", "Serve its windowed form")]
+    ("name", "advice"), [("ts", "Pass them to driftcal recalibrate"), ("level-ts", "Serve its windowed form")]
 )
 def test_the_recommendation_after_rejected_calibration_fits_the_calibrator(scenario, name, advice):
     levels = np.repeat(np.arange(len(scenario.noises)), len(scenario.y))
-    options = {"levels": levels} if name == "ladder-ts" else {}
+    options = {"levels": levels} if name == "level-ts" else {}
     calibrator = driftcal.make_calibrator(name).fit(
         np.concatenate(scenario.level_logits), np.tile(scenario.y, len(scenario.noises)), **options
     )

@@ -54,7 +54,7 @@ def test_binary_samples_may_be_one_number(scenario):
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=500)
     level_logits = [(2 * y - 1) * 2 + noise * rng.normal(size=500) for noise in (1, 3, 9)]
-    calibrator = driftcal.TemperatureScaling().fit(np.concatenate(level_logits), np.tile(y, 3))
+    calibrator = driftcal.TemperatureScaling().fit(np.concatenate(level_logits), np.tile(y, 3), score_type="logits")
     reference = scenario.reference_of(calibrator, level_logits, y)
     one, two = (Monitor(calibrator, drift_reference=reference) for _ in range(2))
     one.update(level_logits[0])

@@ -72,7 +72,7 @@ def setup():
 def test_calibrators_that_read_features_are_compared_and_a_network_without_layers_is_named(
     setup, monkeypatch, tmp_path
 ):
-    few = ("ts", "ets", "ts-ir", "ir", "irm", "pts", "hts", "dac", "dac-pts", "md-ts", "ladder-ts")
+    few = ("ts", "ets", "ts-ir", "ir", "irm", "pts", "hts", "dac", "dac-pts", "md-ts", "level-ts")
     monkeypatch.setattr(all_calibrators, "CALIBRATORS", {name: CALIBRATORS[name] for name in ("base", *few)})
     without_layers = dataclasses.replace(setup, network=Network("without layers", setup.model), training=None)
     settings = PaperSettings("few", n_levels=3, n_resamples=5)

@@ -63,7 +63,7 @@ def test_all_experiments_on_the_digits(tmp_path, capsys, monkeypatch, record_pro
     check_means(paper_run.context)
 
     capsys.readouterr()
-    cached = ["--store", str(tmp_path / "out" / "store")]
+    cached = ["--cache", str(tmp_path / "out" / "cache")]
     main_ok(["paper", "brier", "--data", "digits", "-o", str(tmp_path / "again"), *cached, "--json"])
     assert json.loads(capsys.readouterr().out)["inputs"] == 0, "another experiment finds all logits in the cache"
 
@@ -133,7 +133,7 @@ def test_the_plan_is_what_the_run_does(tmp_path, capsys):
     arguments = ["--data", "digits", "--images", "60", "-o", str(tmp_path / "out")]
     main_ok(["paper", "shear", *arguments, "--dry-run", "--json"])
     planned = json.loads(capsys.readouterr().out)
-    assert not (tmp_path / "out" / "store" / "logits").exists(), "a plan writes no logits"
+    assert not (tmp_path / "out" / "cache" / "logits").exists(), "a plan writes no logits"
     main_ok(["paper", "shear", *arguments, "--json", "--quiet"])
     done = json.loads(capsys.readouterr().out)
     assert planned["inputs"] <= done["inputs"] <= 60 * planned["at_most"]

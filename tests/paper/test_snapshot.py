@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
-import driftcal
+from driftcal import TemperatureScaling, get_shift
 from driftcal.data import digits
 from driftcal.paper.paper_run import PaperRun
 from driftcal.paper.paper_settings import AS_PUBLISHED, OURS
 from driftcal.paper.setups import SetupOptions
 from driftcal.paper.setups.digits_network import open_digits_network, split_digits
+from driftcal.pipeline.collect import Collector
+from driftcal.pipeline.fit import fit_on_levels
+from driftcal.pipeline.perturbation import perturb
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "paper-digits"
 
@@ -42,7 +45,9 @@ def test_every_number_of_the_paper_stays(settings, tmp_path):
 def test_the_levels_of_algorithm_1_stay(solver):
     expected = json.loads((SNAPSHOT / "levels.json").read_text())[solver]
     train, val, _ = split_digits(digits())
-    tuned = driftcal.tune(open_digits_network(train).model, val, method="ts", solver=solver)
-    assert tuned.calibrator.temperature_ == pytest.approx(expected["temperature"], rel=1e-9)
-    for level, old in zip(tuned.ladder["levels"], expected["levels"], strict=True):
+    collector = Collector(open_digits_network(train).model, val)
+    perturbed = perturb(collector, get_shift("gaussian"), solver=solver)
+    fitted = fit_on_levels(TemperatureScaling(), perturbed, val.labels).calibrator
+    assert fitted.temperature_ == pytest.approx(expected["temperature"], rel=1e-9)
+    for level, old in zip(perturbed.record["levels"], expected["levels"], strict=True):
         assert {name: level[name] for name in old} == pytest.approx(old, rel=1e-9)

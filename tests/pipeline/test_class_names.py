@@ -1,4 +1,4 @@
-"""Labels are what they are called: a class that is absent, or names in another order, never shift the others."""
+"""Classes are matched by name: a missing class or another order of names does not renumber the others."""
 
 import numpy as np
 import pytest
@@ -26,31 +26,31 @@ def fitted(labels, kind=LogisticRegression):
 @pytest.mark.parametrize(
     "names",
     [["c_high", "a_low", "b_mid"], [2, 0, 5], [-1, 1, 4], [1.0, 2.0, 3.0]],
-    ids=["text", "gaps", "minus", "floats"],
+    ids=["text", "not consecutive", "negative", "floats"],
 )
-def test_labels_are_the_models_own_classes(names):
+def test_labels_are_the_classes_of_the_model(names):
     labels = np.array(names)[Y]
     model = fitted(labels)
-    kept = VALIDATION[labels[VALIDATION] != max(names)]  # the last class does not occur
-    for rows in (VALIDATION, kept):
-        tuned = tune(model, X[rows], labels[rows], method="ts", levels=4)
+    without_last = VALIDATION[labels[VALIDATION] != max(names)]  # the last class has no sample
+    for indices in (VALIDATION, without_last):
+        tuned = tune(model, X[indices], labels[indices], method="ts", n_levels=4)
         assert tuned.class_names == tuple(str(name) for name in model.classes_)
-        right = model.score(X[rows], labels[rows])
-        assert tuned.ladder["levels"][0]["accuracy"] == pytest.approx(right)
-        seen = driftcal.evaluate(tuned, X[TEST], labels[TEST], intervals=False)
-        assert seen.summary()[0].in_domain_accuracy == pytest.approx(model.score(X[TEST], labels[TEST]))
+        accuracy = model.score(X[indices], labels[indices])
+        assert tuned.perturbation["levels"][0]["accuracy"] == pytest.approx(accuracy)
+        results = driftcal.evaluate(tuned, X[TEST], labels[TEST], n_resamples=0)
+        assert results.summary()[0].in_domain_accuracy == pytest.approx(model.score(X[TEST], labels[TEST]))
     unknown = labels[VALIDATION].copy()
     unknown[3] = "zebra" if isinstance(names[0], str) else 77
     with pytest.raises(LabelsError, match=r"must be among class_names.*sample 3 has ('zebra'|77)"):
         tune(model, X[VALIDATION], unknown)
 
 
-def test_numbers_in_a_file_are_the_models_classes(tmp_path):
+def test_numbers_in_a_file_are_classes_of_the_model(tmp_path):
     labels = np.array([1, 2, 7])[Y]
     np.savez(tmp_path / "val.npz", x=X[VALIDATION], y=labels[VALIDATION])
     model = fitted(labels)
-    tuned = tune(model, tmp_path / "val.npz", method="ts", levels=4)
-    assert tuned.ladder["levels"][0]["accuracy"] == pytest.approx(model.score(X[VALIDATION], labels[VALIDATION]))
+    tuned = tune(model, tmp_path / "val.npz", method="ts", n_levels=4)
+    assert tuned.perturbation["levels"][0]["accuracy"] == pytest.approx(model.score(X[VALIDATION], labels[VALIDATION]))
 
 
 def pictures(folder, names):
@@ -68,62 +68,62 @@ def brightness(images):
     return -40 * (level - np.array([[24, 124, 224]]) / 255) ** 2
 
 
-def test_a_folder_without_a_class_does_not_shift_the_others(tmp_path):
+def test_a_folder_without_a_class_does_not_renumber_the_others(tmp_path):
     whole = pictures(tmp_path / "whole", ["circle", "cross", "square"])
     part = pictures(tmp_path / "part", ["cross", "square"])
     model = open_model(brightness, name="brightness")
-    tuned = tune(model, whole, method="ts", levels=3)
-    assert driftcal.evaluate(tuned, part, intervals=False).summary()[0].in_domain_accuracy == 1
+    tuned = tune(model, whole, method="ts", n_levels=3)
+    assert driftcal.evaluate(tuned, part, n_resamples=0).summary()[0].in_domain_accuracy == 1
     with pytest.raises(InputError, match=r"name all 3 classes of the model.*names 2: cross, square.*--classes"):
         tune(model, part, method="ts")
     named = open_source(part).with_classes(["circle", "cross", "square"])
-    assert tune(model, named, method="ts", levels=3).ladder["levels"][0]["accuracy"] == 1
-    strange = pictures(tmp_path / "strange", ["circle", "cross"])
-    (tmp_path / "strange" / "cross").rename(tmp_path / "strange" / "kreuz")
+    assert tune(model, named, method="ts", n_levels=3).perturbation["levels"][0]["accuracy"] == 1
+    unknown = pictures(tmp_path / "unknown", ["circle", "cross"])
+    (tmp_path / "unknown" / "cross").rename(tmp_path / "unknown" / "kreuz")
     with pytest.raises(DataError, match=r"'kreuz' .* is not among class_names"):
-        driftcal.evaluate(tuned, strange)
+        driftcal.evaluate(tuned, unknown)
 
 
-def test_sources_keep_what_needs_no_other_names():
+def test_a_source_with_matching_classes_is_unchanged():
     source = open_source((np.zeros((4, 3)), [0, 2, 1, -1]))
     assert source.with_classes(["0", "1", "2"]) is source
-    assert source.with_classes(["x", "y", "z"]) is source  # numbers that count outputs
-    moved = open_source((np.zeros((4, 3)), np.array(["b", "a", "b", "a"])), class_names="ab").with_classes(
+    assert source.with_classes(["x", "y", "z"]) is source  # numbers are columns
+    renumbered = open_source((np.zeros((4, 3)), np.array(["b", "a", "b", "a"])), class_names="ab").with_classes(
         ["b", "z", "a"]
     )
-    assert (moved.labels.tolist(), moved.class_names) == ([0, 2, 0, 2], ("b", "z", "a"))
+    assert (renumbered.labels.tolist(), renumbered.class_names) == ([0, 2, 0, 2], ("b", "z", "a"))
     assert source.with_classes(["2", "7", "0", "1"]).labels.tolist() == [2, 0, 3, -1]
     assert repr(source) == "Source('arrays', 4 samples, 3 classes)"
 
 
-def test_scores_do_not_depend_on_the_first_batch(tmp_path):
+def test_probabilities_do_not_depend_on_the_first_batch(tmp_path):
     model = fitted(Y, lambda: OneVsRestClassifier(LogisticRegression()))
-    path = tune(model, X[VALIDATION], Y[VALIDATION], method="ts", levels=3).save(tmp_path / "cal.safetensors")
+    path = tune(model, X[VALIDATION], Y[VALIDATION], method="ts", n_levels=3).save(tmp_path / "cal.safetensors")
     extreme = X[:1] + 20 * X.std(axis=0)
     plain, after = CalibratedModel.load(path, model), CalibratedModel.load(path, model)
     after.predict_proba(extreme)
     np.testing.assert_array_equal(after.predict_proba(X[TEST]), plain.predict_proba(X[TEST]))
 
 
-def test_probabilities_that_are_0_only_later_are_small():
+def test_probabilities_of_0_at_prediction_are_finite():
     model = fitted(Y, GaussianNB)
-    tuned = tune(model, X[VALIDATION], Y[VALIDATION], method="ts", levels=3)
+    tuned = tune(model, X[VALIDATION], Y[VALIDATION], method="ts", n_levels=3)
     far = X[TEST] + 30 * X.std(axis=0)
     assert (model.predict_proba(far) == 0).any()
     assert np.isfinite(tuned.predict_proba(far)).all()
 
 
-def test_what_cannot_be_evaluated_says_so():
+def test_models_and_suites_that_cannot_be_evaluated_are_refused():
     model = fitted(Y)
     with pytest.raises(InputError, match=r"must be a CalibratedModel; it is a Pipeline.*driftcal\.tune"):
         driftcal.evaluate(model, X[TEST], Y[TEST])
-    tuned = tune(model, X[VALIDATION], Y[VALIDATION], method="ts", levels=3)
+    tuned = tune(model, X[VALIDATION], Y[VALIDATION], method="ts", n_levels=3)
     noise = Suite("noise", "what was tuned on", (get_shift("tabular_noise").fit(X),))
     with pytest.raises(InputError, match="'tabular_noise' takes any number"):
         driftcal.evaluate(tuned, X[TEST], Y[TEST], suite=noise)
 
 
-def test_features_keep_their_digits():
+def test_features_are_not_rounded_to_float32():
     from sklearn.tree import DecisionTreeClassifier
 
     edge = np.float64(np.float32(0.1)) + 1e-12  # rounds down to a float32 on the other side of the tree's threshold
@@ -131,9 +131,9 @@ def test_features_keep_their_digits():
     y = np.arange(80) % 2
 
     class Threshold(DecisionTreeClassifier):
-        def predict_proba(self, rows):
-            above = np.asarray(rows)[:, 0] > edge - 1e-12
+        def predict_proba(self, X):
+            above = np.asarray(X)[:, 0] > edge - 1e-12
             return np.column_stack([0.9 - 0.8 * above, 0.1 + 0.8 * above])
 
-    tuned = tune(Threshold().fit(x, y), x, y, method="ts", shift=None, outputs="probabilities")
+    tuned = tune(open_model(Threshold().fit(x, y), outputs="probabilities"), x, y, method="ts", shift=None)
     np.testing.assert_array_equal(tuned.predict(x), y)

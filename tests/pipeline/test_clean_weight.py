@@ -1,4 +1,4 @@
-"""The weight of the clean level: one knob between calibration in domain and under drift."""
+"""The weight of the clean level: one knob between calibration in domain and under shift."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,6 @@ from sklearn.linear_model import LogisticRegression
 
 import driftcal
 from driftcal.calibrators.levels import level_weights
-from driftcal.calibrators.serialization import notes
 from driftcal.engines import open_engine
 from driftcal.errors import InputError
 
@@ -20,10 +19,10 @@ def task():
 
 
 def tune(task, **options):
-    return driftcal.tune(*task, **{"method": "ts", "levels": 5, **options})
+    return driftcal.tune(*task, **{"method": "ts", "n_levels": 5, **options})
 
 
-def test_weights_give_the_clean_rung_its_share_and_count_rows():
+def test_weights_give_the_clean_level_its_share_and_are_1_on_average():
     for n, share in ((5, 0.2), (10, 0.5), (3, 0.9)):
         weights = np.array(level_weights(n, share))
         assert weights.mean() == pytest.approx(1)
@@ -35,62 +34,68 @@ def test_weights_give_the_clean_rung_its_share_and_count_rows():
 
 def test_one_over_n_is_the_papers_and_more_moves_towards_the_clean_fit(task):
     plain = tune(task)
-    even = tune(task, clean_weight=1 / len(plain.ladder["levels"]))
+    even = tune(task, clean_weight=1 / len(plain.perturbation["levels"]))
     assert even.calibrator.temperature_ == pytest.approx(plain.calibrator.temperature_, rel=1e-9)
     half, most = (tune(task, clean_weight=share).calibrator.temperature_ for share in (0.5, 0.9))
-    clean = plain.standard.temperature_
+    clean = plain.baselines["ts"].temperature_
     assert clean < most < half < plain.calibrator.temperature_
-    assert tune(task, clean_weight=0.9).standard.temperature_ == clean
+    assert tune(task, clean_weight=0.9).baselines["ts"].temperature_ == clean
 
 
-def test_the_fit_is_that_of_weighted_rows(task):
+def test_the_fit_is_that_of_weighted_samples(task):
     from driftcal.data import open_source
     from driftcal.models import open_model
     from driftcal.pipeline.collect import Collector
-    from driftcal.pipeline.tune import climb, shift_for
+    from driftcal.pipeline.perturbation import perturb, tuning_shift
 
     source = open_source(task[1:])
-    by_level = climb(Collector(open_model(task[0]), source), shift_for("gaussian", source), levels=5)[1]
+    by_level = perturb(Collector(open_model(task[0]), source), tuning_shift("gaussian", source), n_levels=5).by_level
     weights = np.concatenate(
         [
             np.full(len(level_data), 0.6 if k == 0 else 0.4 / (len(by_level) - 1))
             for k, level_data in enumerate(by_level)
         ]
     )
-    wanted = driftcal.make_calibrator("irm").fit(
+    expected = driftcal.make_calibrator("irm").fit(
         np.concatenate(by_level), np.tile(task[2], len(by_level)), sample_weight=weights
     )
     found = tune(task, method="irm", clean_weight=0.6).calibrator
-    np.testing.assert_allclose(found.predict_proba(by_level[1]), wanted.predict_proba(by_level[1]), atol=1e-12)
+    np.testing.assert_allclose(found.predict_proba(by_level[1]), expected.predict_proba(by_level[1]), atol=1e-12)
 
 
-def test_the_artefact_and_the_rivals_know_it(task, tmp_path):
+def test_the_file_and_the_compared_methods_use_it(task, tmp_path):
     tuned = tune(task, clean_weight=0.7)
     path = tuned.save(tmp_path / "cal.safetensors")
-    assert notes(path)["notes"]["about"]["clean_weight"] == 0.7
     again = driftcal.CalibratedModel.load(path, task[0])
-    compare_methods = {c.name: c.calibrator for c in driftcal.compare_methods(again, *task[1:], methods=["hts"])}
-    assert compare_methods["ts-p"].temperature_ == tuned.calibrator.temperature_
+    assert again.metadata["clean_weight"] == 0.7
+    compared = {c.name: c.calibrator for c in driftcal.compare_methods(again, *task[1:], methods=["hts"])}
+    assert compared["ts-p"].temperature_ == tuned.calibrator.temperature_
     other = {c.name: c.calibrator for c in driftcal.compare_methods(tune(task), *task[1:], methods=["hts"])}
-    assert compare_methods["hts"].intercept_ == other["hts"].intercept_
-    assert compare_methods["hts-p"].intercept_ != other["hts-p"].intercept_
+    assert compared["hts"].intercept_ == other["hts"].intercept_
+    assert compared["hts-p"].intercept_ != other["hts-p"].intercept_
 
 
-def test_stored_levels_get_the_same_weights(task, tmp_path):
+def test_cached_levels_get_the_same_weights(task, tmp_path):
     here = tune(task, clean_weight=0.7).calibrator.temperature_
-    stored = tune(task, clean_weight=0.7, engine=open_engine("local", workers=2), store=tmp_path)
+    stored = tune(task, clean_weight=0.7, run=driftcal.Run(tmp_path, open_engine("local", workers=2)))
     assert stored.calibrator.temperature_ == pytest.approx(here, rel=1e-12)
 
 
 def test_auto_tunes_its_candidates_with_it(task):
-    drift, clean = (tune(task, method="auto", clean_weight=share).explanation for share in (0.2, 0.9))
-    assert drift != clean
+    from driftcal.pipeline.perturbation import PerturbedLogits
+    from driftcal.pipeline.select import Selection, choose
+
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 3
+    by_level = [3 * (rng.normal(size=(300, 3)) + (3 - level) * np.eye(3)[y]) for level in range(3)]
+    choice = choose(Selection(candidates=["irm"]), PerturbedLogits({}, by_level), y, clean_weight=0.6)
+    assert {trial.variant.clean_weight for trial in choice.trials} == {1.0, 0.6}
 
 
 def test_the_classifier_takes_it_too(task):
     model, x, y = task
     temperature = [
-        driftcal.DriftCalibratedClassifier(model, "ts", cv="prefit", levels=4, clean_weight=share)
+        driftcal.DriftCalibratedClassifier(model, "ts", cv="prefit", n_levels=4, clean_weight=share)
         .fit(x, y)
         .calibrator_.temperature_
         for share in (None, 0.9)
@@ -105,5 +110,5 @@ def test_other_shares_are_refused(task, wrong):
 
 
 def test_without_a_shift_there_is_nothing_to_weigh(task):
-    with pytest.raises(InputError, match="without a shift all rows are clean"):
+    with pytest.raises(InputError, match="without a shift all are clean"):
         tune(task, clean_weight=0.5, shift=None)

@@ -1,4 +1,4 @@
-"""A run that is killed at any moment goes on where it was and ends with the same bytes."""
+"""A run that is killed at any moment continues from its cache and ends with the same bytes."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from driftcal.cache import LogitCache
 from driftcal.pipeline.collect import Collector
 from driftcal.shifts import get_shift
 
-HERE = Path(__file__).parents[1] / "helpers"
+HELPERS = Path(__file__).parents[1] / "helpers"
 KILLS = 20
 ONE_THREAD = dict.fromkeys(("DRIFTCAL_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -32,21 +32,21 @@ def arguments(model="kill_server:make", output="run"):
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory):
+def inputs_folder(tmp_path_factory):
     """A calibrator for the tiny model, and test data."""
-    folder = tmp_path_factory.mktemp("material")
-    sys.path.insert(0, str(HERE))
+    folder = tmp_path_factory.mktemp("inputs")
+    sys.path.insert(0, str(HELPERS))
     try:
         import kill_server
     finally:
-        sys.path.remove(str(HERE))
+        sys.path.remove(str(HELPERS))
     rng = np.random.default_rng(1)
     x = rng.random((40, 8, 8, 1), np.float32)
     y = (x.reshape(40, -1) @ kill_server.WEIGHTS).argmax(axis=1)
     y[::4] = (y[::4] + 1) % 4
     np.savez(folder / "test.npz", x=x, y=y, class_names=list("abcd"))
     model = driftcal.open_model("kill_server:make", batch_size=8)
-    driftcal.tune(model, folder / "test.npz", method="ts", levels=3).save(folder / "cal.safetensors")
+    driftcal.tune(model, folder / "test.npz", method="ts", n_levels=3).save(folder / "cal.safetensors")
     return folder
 
 
@@ -58,7 +58,7 @@ class Runner:
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, **ONE_THREAD, "PYTHONPATH": str(HERE)},
+            env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join([str(HELPERS), os.environ.get("PYTHONPATH", "")])},
         )  # fmt: skip
         while (line := self.process.stdout.readline()) != "ready\n":
             assert line, "the fork server died"
@@ -82,76 +82,77 @@ class Runner:
 
 
 def contents(run):
-    """The bytes of results and of everything stored, but not of a dead writer's hidden leftovers."""
+    """The bytes of results and of everything in the cache, without hidden files that a killed writer left."""
     files = [path for path in sorted(run.rglob("*")) if path.is_file() and not path.name.startswith(".")]
     return {str(path.relative_to(run)): path.read_bytes() for path in files}
 
 
-def test_twenty_kills_end_with_the_same_bytes(material, tmp_path):
-    os.symlink(material / "test.npz", tmp_path / "test.npz")
-    os.symlink(material / "cal.safetensors", tmp_path / "cal.safetensors")
+def test_twenty_kills_end_with_the_same_bytes(inputs_folder, tmp_path):
+    os.symlink(inputs_folder / "test.npz", tmp_path / "test.npz")
+    os.symlink(inputs_folder / "cal.safetensors", tmp_path / "cal.safetensors")
     words = arguments()
     runner = Runner(tmp_path, words)
     try:
         expected = contents(tmp_path / "run")
-        assert len([name for name in expected if name.startswith("store/logits/")]) == 21
-        (tmp_path / "run").rename(tmp_path / "undisturbed")
+        assert len([name for name in expected if name.startswith("cache/logits/")]) == 21
+        (tmp_path / "run").rename(tmp_path / "uninterrupted")
         begun = time.monotonic()
         assert runner.run(words) == 0
         whole = time.monotonic() - begun
         assert contents(tmp_path / "run") == expected
-        rng, killed, found_parts, found_whole = random.Random(0), 0, 0, 0
+        rng, killed, runs_with_parts, runs_with_logits = random.Random(0), 0, 0, 0
 
         def until():
-            """Any moment of the run: by what is on disk, since a busy machine is slower than the run that was timed."""
-            wanted, patience = rng.randrange(21), time.monotonic() + 60
-            while len(list((tmp_path / "run" / "store" / "logits").glob("*.safetensors"))) < wanted:
-                assert time.monotonic() < patience, "the run does not go on"
+            """Wait for any moment of the run, by what is on disk: a busy machine is slower than the run that was timed."""
+            n_conditions, deadline = rng.randrange(21), time.monotonic() + 60
+            while len(list((tmp_path / "run" / "cache" / "logits").glob("*.safetensors"))) < n_conditions:
+                assert time.monotonic() < deadline, "the run does not go on"
                 time.sleep(0.001)
             time.sleep(rng.random() * whole / 21)
 
         for trial in range(KILLS):
             (tmp_path / "run").rename(tmp_path / f"trial{trial}")
             while (status := runner.run(words, until)) == 0:
-                (tmp_path / "run").rename(tmp_path / f"faster{trial}-{time.monotonic_ns()}")  # it was done before
+                (tmp_path / "run").rename(tmp_path / f"faster{trial}-{time.monotonic_ns()}")  # it ended before the kill
             killed += os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-            left = contents(tmp_path / "run")
-            found_parts += any(name.startswith("store/parts/") for name in left)
-            found_whole += any(name.startswith("store/logits/") for name in left)
+            files = contents(tmp_path / "run")
+            runs_with_parts += any(name.startswith("cache/parts/") for name in files)
+            runs_with_logits += any(name.startswith("cache/logits/") for name in files)
             assert runner.run(words) == 0
-            assert contents(tmp_path / "run") == expected, f"kill {trial} after which {sorted(left)} were there"
+            assert contents(tmp_path / "run") == expected, f"kill {trial} left {sorted(files)}"
         assert killed == KILLS
-        assert found_whole >= KILLS // 4, "the kills came too early to test anything"
-        assert found_parts >= 1, "no kill left a half-done condition"
+        assert runs_with_logits >= KILLS // 4, "the kills came too early to test anything"
+        assert runs_with_parts >= 1, "no kill left a half-done condition"
     finally:
         runner.close()
 
 
-def test_answers_of_another_model_are_never_reused(material, tmp_path):
-    sys.path.insert(0, str(HERE))
+def test_logits_of_another_model_are_never_reused(inputs_folder, tmp_path):
+    sys.path.insert(0, str(HELPERS))
     try:
         import kill_server
     finally:
-        sys.path.remove(str(HERE))
-    store, source, shift = LogitCache(tmp_path), driftcal.open_source(material / "test.npz"), get_shift("shear")
-    first = Collector(driftcal.open_model(kill_server.make(), batch_size=8), source, store=store)
-    other = Collector(driftcal.open_model(kill_server.make_other(), batch_size=8), source, store=store)
+        sys.path.remove(str(HELPERS))
+    run = driftcal.Run(LogitCache(tmp_path))
+    source, shift = driftcal.open_source(inputs_folder / "test.npz"), get_shift("shear")
+    first = Collector(driftcal.open_model(kill_server.make(), batch_size=8), source, run=run)
+    other = Collector(driftcal.open_model(kill_server.make_other(), batch_size=8), source, run=run)
     conditions = [(shift, level) for level in range(4)]
-    seen = first.logits(shift, 3)
+    logits = first.logits(shift, 3)
     assert first.missing(conditions) == 3
     assert other.missing(conditions) == 4
-    assert not np.array_equal(other.logits(shift, 3), seen)
+    assert not np.array_equal(other.logits(shift, 3), logits)
     assert other.passes == 1
-    again = Collector(driftcal.open_model(kill_server.make(), batch_size=8), source, store=store)
-    assert np.array_equal(again.logits(shift, 3), seen)
+    again = Collector(driftcal.open_model(kill_server.make(), batch_size=8), source, run=run)
+    assert np.array_equal(again.logits(shift, 3), logits)
     assert again.passes == 0
 
 
-def test_the_calibrator_of_another_model_is_refused(material, tmp_path, monkeypatch, capsys):
+def test_the_calibrator_of_another_model_is_refused(inputs_folder, tmp_path, monkeypatch, capsys):
     from driftcal.cli import main
 
-    monkeypatch.chdir(material)
-    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.chdir(inputs_folder)
+    monkeypatch.syspath_prepend(str(HELPERS))
     with pytest.raises(SystemExit) as end:
         main(arguments("kill_server:make_other", str(tmp_path / "run")))
     assert end.value.code == 1

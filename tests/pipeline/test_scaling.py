@@ -55,7 +55,7 @@ def test_cost_is_workers_times_hours_times_price():
     assert found.cost == pytest.approx(10 * found.seconds / 3600 * 0.4)
 
 
-def test_the_command_measures_and_reckons(monkeypatch, capsys):
+def test_the_command_measures_and_estimates(monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "helpers"))
     words = [
         "plan",
@@ -63,7 +63,7 @@ def test_the_command_measures_and_reckons(monkeypatch, capsys):
         "digits",
         "--workers",
         "1,8",
-        "--rows",
+        "--n-samples",
         "50000",
         "--batch-size",
         "64",

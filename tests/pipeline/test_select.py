@@ -1,117 +1,134 @@
-"""Which calibrator: the choice among static and adaptive ones, by evidence on the ladder, and how a chosen one is used."""
+"""The choice of a calibrator: in domain no worse than temperature scaling, under shift the lowest error."""
 
 import numpy as np
 import pytest
 
-import driftcal
 from driftcal.calibrators import CALIBRATORS
+from driftcal.errors import InputError, UnknownName
 from driftcal.pipeline.layer_features import CollectedFeatures
-from driftcal.pipeline.select import CANDIDATES, _entrants, choose
+from driftcal.pipeline.perturbation import PerturbedLogits
+from driftcal.pipeline.select import CLEAN_ONLY, TS, Selection, Variant, _variants, choose
 
 N, C = 800, 5
-STATIC = ("base", "ts", "ets", "ir", "irm", "ps", "hb", "vs", "spline", "hts")
 
 
-def level_data(level, seed):
-    """Over-confident logits, less often right the higher the rung."""
+def level_data(level, seed, n=N):
+    """Over-confident logits, which are less often correct the higher the level."""
     rng = np.random.default_rng(seed)
-    y = np.arange(N) % C
-    z = rng.normal(size=(N, C)) * 1.6
-    z[np.arange(N), y] += 4.0 - 0.6 * level
+    y = np.arange(n) % C
+    z = rng.normal(size=(n, C)) * 1.6
+    z[np.arange(n), y] += 4.0 - 0.6 * level
     return (3 * z).astype(np.float32), y
 
 
-LEVELS, LABELS = [level_data(level, level)[0] for level in range(6)], level_data(0, 0)[1]
+LABELS = level_data(0, 0)[1]
+PERTURBED = PerturbedLogits({}, [level_data(level, level)[0] for level in range(6)])
 
 
-def test_adaptive_ones_are_tried_on_windows_and_can_be_left_out():
-    found = choose(LEVELS, LABELS, candidates=("ts", "irm", "ladder-ts"))
-    assert found.method == "ladder-ts"
-    assert "ask for no adaptive" in found.explanation
-    static = choose(LEVELS, LABELS, candidates=("ts", "irm", "ladder-ts"), adaptive=False)
-    assert not CALIBRATORS[static.method].adaptive
-    assert {trial.method for trial in static.trials} == {"ts", "irm"}
+def named(trials):
+    return {trial.variant: trial for trial in trials}
 
 
-def test_without_a_ladder_nothing_adapts():
-    assert {t.method for t in choose(LEVELS[:1], LABELS, candidates=("ts", "ladder-ec")).trials} == {"ts"}
+def test_the_choice_is_admitted_in_domain_and_no_admitted_candidate_is_clearly_better():
+    choice = choose(Selection(candidates=("base", "ets", "irm", "hts")), PERTURBED, LABELS)
+    trials = named(choice.trials)
+    best, ts = trials[choice.per_sample], trials[TS]
+    assert best.in_domain_ece <= ts.in_domain_ece + 0.005
+    assert best.shift_ece <= ts.shift_ece
+    assert choice.per_sample.label in choice.explanation
 
 
-def test_all_that_logits_suffice_for_are_in_the_race():
-    found = choose(LEVELS, LABELS)
-    assert {trial.method for trial in found.trials} == {n for n, kind in CALIBRATORS.items() if not kind.needs_features}
-    order = [(not trial.fair, -trial.folds, trial.score("both")) for trial in found.trials]
-    assert order == sorted(order)
-    assert {trial.folds for trial in found.trials} > {1, 5}
-    assert found.method == found.trials[0].method
-    for trial in found.trials:
-        assert f"{trial.method.upper()} " in found.explanation
+def test_temperature_scaling_is_always_a_candidate():
+    assert TS in named(choose(Selection(candidates=("irm",)), PERTURBED, LABELS).trials)
+    alone = choose(Selection(candidates=("level-ts",)), PERTURBED, LABELS)
+    assert (alone.per_sample, alone.windowed) == (TS, Variant("level-ts", None))
 
 
-def test_who_leaves_the_race_would_not_have_won_it():
-    """Each by itself has nobody to fall behind: all five folds."""
-    raced = choose(LEVELS, LABELS, candidates=STATIC)
-    alone = [choose(LEVELS, LABELS, candidates=(name,)).trials[0] for name in STATIC]
-    assert {trial.folds for trial in alone} == {5}
-    best = min(alone, key=lambda trial: trial.score("both"))
-    assert (raced.method, raced.trials[0]) == (best.method, best)
-    assert {t for t in raced.trials if t.folds == 5} <= set(alone)
+def test_tuning_on_perturbed_samples_does_not_win_where_it_costs_too_much_in_domain():
+    strict = choose(Selection(candidates=("irm",)), PERTURBED, LABELS)
+    assert strict.per_sample != Variant("irm", None)
+    loose = choose(Selection(candidates=("irm",), tolerance=1.0), PERTURBED, LABELS)
+    trials = named(loose.trials)
+    assert trials[loose.per_sample].shift_ece < 0.7 * trials[TS].shift_ece
+    assert trials[loose.per_sample].in_domain_ece > trials[TS].in_domain_ece + 0.005
 
 
-def test_accuracy_is_not_sold_for_calibration():
-    """Bins that give nearly all rows one answer are right as often as they say, and useless."""
+def test_little_data_gives_temperature_scaling():
+    few = PerturbedLogits({}, [level[:40] for level in PERTURBED.by_level])
+    assert choose(Selection(), few, LABELS[:40]).per_sample == TS
+
+
+def test_windowed_candidates_are_judged_by_themselves():
+    choice = choose(Selection(candidates=("ts", "level-ts", "level-irm")), PERTURBED, LABELS)
+    assert choice.windowed.method in ("level-ts", "level-irm")
+    trials = named(choice.trials)
+    assert trials[choice.windowed].shift_ece < 0.5 * trials[TS].shift_ece
+    assert "With windows of 100 samples" in choice.explanation
+
+
+def test_without_perturbed_samples_there_is_no_windowed_form_and_every_method_is_tuned_on_clean_ones():
+    clean = PerturbedLogits(None, PERTURBED.by_level[:1])
+    choice = choose(Selection(candidates=("ts", "irm", "level-ec")), clean, LABELS)
+    assert choice.windowed is None
+    assert set(named(choice.trials)) == {TS, Variant("irm")}
+    assert "level" not in choice.explanation.lower()
+
+
+def test_by_default_every_method_that_keeps_the_accuracy_is_tried():
+    methods = {trial.variant.method for trial in choose(Selection(), PERTURBED, LABELS).trials}
+    assert methods == {n for n, kind in CALIBRATORS.items() if kind.keeps_accuracy and not kind.needs_features}
+
+
+def test_candidates_that_are_clearly_worse_are_dropped_and_would_not_have_been_chosen():
+    together = choose(Selection(candidates=("ets", "irm", "hts", "spline")), PERTURBED, LABELS)
+    assert {trial.n_folds for trial in together.trials} > {1, 5}
+    for trial in together.trials:
+        if trial.n_folds < 5:
+            alone = choose(Selection(candidates=(trial.variant.method,)), PERTURBED, LABELS)
+            if alone.per_sample == trial.variant:
+                chosen = named(together.trials)[together.per_sample]
+                assert named(alone.trials)[trial.variant].shift_ece >= chosen.shift_ece - 0.01
+
+
+def test_accuracy_is_not_traded_for_calibration():
+    """Bins that predict one class nearly always are correct as often as they say, and useless."""
     rng = np.random.default_rng(0)
     labels = np.where(rng.random(N) < 0.7, 0, rng.integers(1, C, N))
     clean = rng.normal(size=(N, C))
     clean[np.arange(N), labels] += 2.0
-    found = choose([8 * clean, *8 * rng.normal(size=(3, N, C))], labels, candidates=("ts", "hb"), focus="drift")
-    trials = {trial.method: trial for trial in found.trials}
-    assert trials["hb"].drift_ece < trials["ts"].drift_ece
-    assert trials["hb"].lost > 0.05
-    assert trials["ts"].lost == 0
-    assert found.method == "ts"
-    assert "cost more than 0.02 of the accuracy on clean rows: HB" in found.explanation
+    perturbed = PerturbedLogits({}, [8 * clean, *8 * rng.normal(size=(3, N, C))])
+    choice = choose(Selection(keep_accuracy=False, tolerance=1.0, candidates=("hb",)), perturbed, labels)
+    trials = named(choice.trials)
+    binned = trials[Variant("hb", None)]
+    assert binned.shift_ece < trials[TS].shift_ece
+    assert binned.accuracy < trials[TS].accuracy - 0.02
+    assert choice.per_sample.method != "hb" or trials[choice.per_sample].accuracy >= trials[TS].accuracy - 0.02
 
 
-def test_what_is_left_out_is_said():
-    few = choose([level[:100] for level in LEVELS], LABELS[:100])
-    assert all(CALIBRATORS[trial.method].keeps_accuracy for trial in few.trials)
-    assert "The rarest class has 20 validation rows, fewer than 50" in few.explanation
-    wide = np.tile(LEVELS[0], (1, 50))  # 250 classes, of which 5 occur
-    names, reasons = _entrants(
-        [wide] * 6, np.arange(len(wide) * 20) % 250, CANDIDATES, False, True, CollectedFeatures()
-    )
-    assert "dirichlet" not in names
-    assert any("DIRICHLET was left out: 250² numbers on 96000 rows" in reason for reason in reasons)
+def test_methods_that_are_left_out_are_named():
+    few = PerturbedLogits({}, [level[:100] for level in PERTURBED.by_level])
+    selection = Selection(keep_accuracy=False)
+    variants, reasons = _variants(selection, few, LABELS[:100], None, CollectedFeatures())
+    assert all(CALIBRATORS[variant.method].keeps_accuracy for variant in variants)
+    assert "The rarest class has 20 validation samples, fewer than 50" in reasons[0]
+    wide = np.tile(PERTURBED.clean, (1, 50))  # 250 classes
+    many = PerturbedLogits({}, [np.tile(wide, (20, 1))] * 6)
+    variants, reasons = _variants(selection, many, np.arange(16_000) % 250, None, CollectedFeatures())
+    assert "dirichlet" not in {variant.method for variant in variants}
+    assert any("DIRICHLET was left out: 250² numbers on 96000 samples" in reason for reason in reasons)
 
 
 def test_a_candidate_that_cannot_be_tuned_does_not_stop_the_others():
-    sure = [np.where(np.eye(C)[LABELS] > 0, 9.0, 0.0)]  # every row right: no temperature is best
-    found = choose(sure, LABELS, candidates=("ts", "irm"))
-    assert [trial.method for trial in found.trials] == ["irm"]
-    assert choose(sure, LABELS, candidates=("ts",)).method == "base"
+    always_correct = PerturbedLogits(None, [np.where(np.eye(C)[LABELS] > 0, 9.0, 0.0)])  # no temperature is best
+    choice = choose(Selection(candidates=("ts", "irm")), always_correct, LABELS)
+    assert choice.per_sample == TS
+    assert "no finite optimum" in choice.explanation
 
 
-@pytest.fixture(scope="module")
-def tuned():
-    x, y = LEVELS[0], LABELS
-
-    def model(inputs):
-        return inputs.reshape(len(inputs), -1)
-
-    return driftcal.tune(model, x, y, method="ladder-ts", levels=4, outputs="logits")
-
-
-def test_a_tuned_model_takes_its_inputs_as_the_window(tuned):
-    x = LEVELS[3][:100]
-    logits = tuned.logits(x)
-    assert np.array_equal(tuned.predict_proba(x), tuned.calibrator.predict_proba(logits, context=logits))
-    assert np.array_equal(tuned.predict_log_proba(x), tuned.calibrator.predict_log_proba(logits, context=logits))
-    assert np.array_equal(tuned.predict_proba(x[:1]), tuned.calibrator.predict_proba(logits[:1]))
-    frozen = tuned.adapt(x)
-    assert np.array_equal(frozen.predict_proba(x[:1]), tuned.predict_proba(x)[:1])
-    assert frozen.adapt(x) is frozen
-    stream = tuned.stream(window=50)
-    stream(x[:60])
-    assert np.array_equal(stream(x[60:61]), tuned.calibrator.predict_proba(logits[60:61], context=logits[11:61]))
-    assert np.array_equal(frozen.stream()(x), frozen.predict_proba(x))
+def test_a_selection_checks_its_arguments():
+    with pytest.raises(UnknownName, match="irn"):
+        Selection(candidates=["irn"])
+    with pytest.raises(InputError, match="tolerance must be an ECE"):
+        Selection(tolerance=-0.1)
+    assert Variant("irm", CLEAN_ONLY).label == "IRM"
+    assert Variant("irm", None).label == "IRM-P"

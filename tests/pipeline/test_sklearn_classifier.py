@@ -1,4 +1,4 @@
-"""DriftCalibratedClassifier is a scikit-learn classifier, and its confidence outlives drift."""
+"""DriftCalibratedClassifier is a scikit-learn classifier, and its confidence stays calibrated under shift."""
 
 import numpy as np
 import pytest
@@ -28,35 +28,35 @@ LR = LogisticRegression(max_iter=500)
     [LR, RandomForestClassifier(20, random_state=0), make_pipeline(StandardScaler(), LR), LinearSVC(random_state=0)],
     ids=["logistic", "forest", "pipeline", "svm"],
 )
-def test_fits_and_answers(estimator, method):
-    honest = DriftCalibratedClassifier(estimator, method, cv=3, levels=3).fit(X[TRAIN], Y[TRAIN])
-    probabilities = honest.predict_proba(X[TEST])
+def test_fits_and_predicts(estimator, method):
+    calibrated = DriftCalibratedClassifier(estimator, method, cv=3, n_levels=3).fit(X[TRAIN], Y[TRAIN])
+    probabilities = calibrated.predict_proba(X[TEST])
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
-    np.testing.assert_allclose(np.exp(honest.predict_log_proba(X[TEST])), probabilities)
-    assert honest.score(X[TEST], Y[TEST]) > 0.6
-    if honest.calibrator_.keeps_accuracy:
+    np.testing.assert_allclose(np.exp(calibrated.predict_log_proba(X[TEST])), probabilities)
+    assert calibrated.score(X[TEST], Y[TEST]) > 0.6
+    if calibrated.calibrator_.keeps_accuracy:
         np.testing.assert_array_equal(
-            honest.predict(X[TEST]), clone(estimator).fit(X[TRAIN], Y[TRAIN]).predict(X[TEST])
+            calibrated.predict(X[TEST]), clone(estimator).fit(X[TRAIN], Y[TRAIN]).predict(X[TEST])
         )
-    assert honest.n_features_in_ == 8
-    assert len(honest.ladder_["levels"]) == 3
+    assert calibrated.n_features_in_ == 8
+    assert len(calibrated.perturbation_["levels"]) == 3
 
 
 def test_names_of_classes_and_prefit():
     names = np.array(["pear", "apple", "fig"])[Y]
     fitted = clone(LR).fit(X[:200], names[:200])
-    honest = DriftCalibratedClassifier(fitted, cv="prefit", levels=3).fit(X[200:400], names[200:400])
-    assert honest.estimator_ is fitted
-    assert honest.classes_.tolist() == ["apple", "fig", "pear"]
-    assert set(honest.predict(X[TEST])) <= {"apple", "fig", "pear"}
+    calibrated = DriftCalibratedClassifier(fitted, cv="prefit", n_levels=3).fit(X[200:400], names[200:400])
+    assert calibrated.estimator_ is fitted
+    assert calibrated.classes_.tolist() == ["apple", "fig", "pear"]
+    assert set(calibrated.predict(X[TEST])) <= {"apple", "fig", "pear"}
     # the same as tuning by hand
     logits = np.log(fitted.predict_proba(X[200:400]))
-    by_hand = driftcal.make_calibrator("irm").fit(logits, honest.classes_.searchsorted(names[200:400]))
-    plain = DriftCalibratedClassifier(fitted, cv="prefit", shift=None).fit(X[200:400], names[200:400])
+    by_hand = driftcal.make_calibrator("irm").fit(logits, calibrated.classes_.searchsorted(names[200:400]))
+    plain = DriftCalibratedClassifier(fitted, "irm", cv="prefit", shift=None).fit(X[200:400], names[200:400])
     np.testing.assert_array_equal(
         plain.predict_proba(X[:5]), by_hand.predict_proba(np.log(fitted.predict_proba(X[:5])))
     )
-    assert plain.ladder_ is None
+    assert plain.perturbation_ is None
 
 
 class Turned(LogisticRegression):
@@ -81,8 +81,8 @@ def test_columns_are_known_by_the_names_of_their_classes(cv):
         DriftCalibratedClassifier(kind(max_iter=500).fit(X[:200], names[:200]), "ts", cv=cv, shift=None)
         for kind in (Turned, LogisticRegression)
     )
-    for honest in (turned, sorted_):
-        honest.fit(X[200:400], names[200:400])
+    for calibrated in (turned, sorted_):
+        calibrated.fit(X[200:400], names[200:400])
     order = [turned.classes_.tolist().index(name) for name in sorted_.classes_]
     np.testing.assert_allclose(turned.predict_proba(X[TEST])[:, order], sorted_.predict_proba(X[TEST]), atol=1e-9)
     np.testing.assert_array_equal(turned.predict(X[TEST]), sorted_.predict(X[TEST]))
@@ -92,40 +92,38 @@ def test_columns_are_known_by_the_names_of_their_classes(cv):
 def test_scores_of_pairs_are_not_those_of_classes(most):
     keep = (Y == 0) | (np.arange(600) % 10 == 0) if most else np.full(600, True)
     for shape, refused in (("ovo", True), ("ovr", False)):
-        honest = DriftCalibratedClassifier(SVC(decision_function_shape=shape), "ts", cv=3, shift=None)
+        calibrated = DriftCalibratedClassifier(SVC(decision_function_shape=shape), "ts", cv=3, shift=None)
         if refused:
             with pytest.raises(ModelError, match=r"score per class.*decision_function_shape='ovr'"):
-                honest.fit(X[keep], Y[keep])
+                calibrated.fit(X[keep], Y[keep])
         else:
-            honest.fit(X[keep], Y[keep])
+            calibrated.fit(X[keep], Y[keep])
 
 
-def test_nothing_that_follows_a_window_is_chosen(monkeypatch):
-    monkeypatch.setattr("driftcal.pipeline.select.CANDIDATES", ("ladder-ts", "ts"))
-    honest = DriftCalibratedClassifier(LR, "auto", cv=3, levels=3).fit(X[TRAIN], Y[TRAIN])
-    assert isinstance(honest.calibrator_, driftcal.TemperatureScaling)
-    assert "static map" not in honest.explanation_
-    named = DriftCalibratedClassifier(LR, "ladder-ts", cv=3, levels=3).fit(X[TRAIN], Y[TRAIN])
-    assert "predict_proba answers each row by itself, with its static map" in named.explanation_
+@pytest.mark.parametrize("method", ["auto", "level-ts", driftcal.Selection(candidates=["level-ts", "ts"])])
+def test_each_sample_is_predicted_alone(method):
+    calibrated = DriftCalibratedClassifier(LR, method, cv=3, n_levels=3).fit(X[TRAIN], Y[TRAIN])
+    assert not calibrated.calibrator_.needs_window
+    np.testing.assert_array_equal(calibrated.predict_proba(X[TEST])[:3], calibrated.predict_proba(X[TEST][:3]))
 
 
 def test_works_where_scikit_learn_puts_estimators():
-    honest = DriftCalibratedClassifier(LR, "ts", cv=3, levels=2)
-    assert is_classifier(honest)
-    again = clone(honest)
+    calibrated = DriftCalibratedClassifier(LR, "ts", cv=3, n_levels=2)
+    assert is_classifier(calibrated)
+    again = clone(calibrated)
     assert again.get_params()["estimator__max_iter"] == 500
-    assert cross_val_score(make_pipeline(StandardScaler(), honest), X, Y, cv=3).mean() > 0.6
-    grid = GridSearchCV(honest, {"estimator__C": [0.1, 1.0], "method": ["ts", "irm"]}, cv=2).fit(X, Y)
+    assert cross_val_score(make_pipeline(StandardScaler(), calibrated), X, Y, cv=3).mean() > 0.6
+    grid = GridSearchCV(calibrated, {"estimator__C": [0.1, 1.0], "method": ["ts", "irm"]}, cv=2).fit(X, Y)
     assert set(grid.best_params_) == {"estimator__C", "method"}
     assert not hasattr(LR, "classes_"), "the given estimator is left alone"
-    first, second = (clone(honest).fit(X[TRAIN], Y[TRAIN]).predict_proba(X[TEST]) for _ in range(2))
+    first, second = (clone(calibrated).fit(X[TRAIN], Y[TRAIN]).predict_proba(X[TEST]) for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_passes_scikit_learns_own_checks():
-    honest = DriftCalibratedClassifier(LR, cv=3, levels=2)
-    results = check_estimator(honest, on_fail=None, on_skip=None)
+    calibrated = DriftCalibratedClassifier(LR, cv=3, n_levels=2)
+    results = check_estimator(calibrated, on_fail=None, on_skip=None)
     assert len(results) > 40
     assert [(r["check_name"], r["exception"]) for r in results if r["status"] == "failed"] == []
 
@@ -137,33 +135,33 @@ def test_data_frames_with_categories():
     from sklearn.compose import make_column_transformer
 
     columns = make_column_transformer((OneHotEncoder(), ["colour"]), (StandardScaler(), ["a", "b", "c"]))
-    honest = DriftCalibratedClassifier(make_pipeline(columns, LR), "ts", cv=3, levels=3, categorical=["colour"])
-    honest.fit(frame, pd.Series(Y))
-    assert honest.predict_proba(frame).shape == (600, 3)
-    assert honest.feature_names_in_.tolist() == ["a", "b", "c", "colour"]
+    calibrated = DriftCalibratedClassifier(make_pipeline(columns, LR), "ts", cv=3, n_levels=3, categorical=["colour"])
+    calibrated.fit(frame, pd.Series(Y))
+    assert calibrated.predict_proba(frame).shape == (600, 3)
+    assert calibrated.feature_names_in_.tolist() == ["a", "b", "c", "colour"]
     with pytest.raises(UnknownName, match="did you mean 'colour'"):
-        clone(honest).set_params(categorical=["color"]).fit(frame, Y)
+        clone(calibrated).set_params(categorical=["color"]).fit(frame, Y)
 
 
 def test_a_fold_may_miss_a_class():
     labels = np.where(np.arange(600) == 7, 3, Y)
-    honest = DriftCalibratedClassifier(LR, cv=StratifiedKFold(3).split(X, Y), levels=2).fit(X, labels)
-    assert honest.predict_proba(X).shape == (600, 4)
+    calibrated = DriftCalibratedClassifier(LR, cv=StratifiedKFold(3).split(X, Y), n_levels=2).fit(X, labels)
+    assert calibrated.predict_proba(X).shape == (600, 4)
 
 
-def test_confidence_stays_honest_under_drift():
+def test_confidence_stays_calibrated_under_shift():
     digits = load_digits()
     x, y = digits.data / 16, digits.target
     net = make_pipeline(StandardScaler(), LogisticRegression(C=100, max_iter=300))
     plain = clone(net).fit(x[:1200], y[:1200])
-    honest = DriftCalibratedClassifier(net, "irm", cv=3, levels=5).fit(x[:1200], y[:1200])
+    calibrated = DriftCalibratedClassifier(net, "irm", cv=3, n_levels=5).fit(x[:1200], y[:1200])
     noise = TabularNoise().fit(x[:1200])
-    errors = {"plain": [], "honest": []}
+    errors = {"plain": [], "calibrated": []}
     for level in (1, 4, 16):
-        drifted = noise(x[1200:], level, seed=5)
-        for name, model in {"plain": plain, "honest": honest}.items():
-            errors[name].append(driftcal.expected_calibration_error(y[1200:], model.predict_proba(drifted)))
-    assert np.mean(errors["honest"]) < 0.5 * np.mean(errors["plain"])
+        shifted = noise(x[1200:], level, seed=5)
+        for name, model in {"plain": plain, "calibrated": calibrated}.items():
+            errors[name].append(driftcal.expected_calibration_error(y[1200:], model.predict_proba(shifted)))
+    assert np.mean(errors["calibrated"]) < 0.5 * np.mean(errors["plain"])
 
 
 def test_bad_calls_are_refused():
@@ -175,9 +173,9 @@ def test_bad_calls_are_refused():
         DriftCalibratedClassifier(LR, "irn").fit(X, Y)
     with pytest.raises(UnknownName, match="prefit"):
         DriftCalibratedClassifier(LR, cv="perfit").fit(X, Y)
-    with pytest.raises(InputError, match="every row exactly once"):
+    with pytest.raises(InputError, match="every sample exactly once"):
         DriftCalibratedClassifier(LR, cv=ShuffleSplit(2, random_state=0)).fit(X, Y)
-    with pytest.raises(LabelsError, match="one label per row"):
+    with pytest.raises(LabelsError, match="one label per sample"):
         DriftCalibratedClassifier(LR).fit(X, Y[:-1])
     with pytest.raises(LabelsError, match="two classes"):
         DriftCalibratedClassifier(LR).fit(X, np.zeros(len(X)))
@@ -187,8 +185,8 @@ def test_bad_calls_are_refused():
         DriftCalibratedClassifier(StandardScaler(), cv=2).fit(X, Y)
 
 
-def test_a_linear_model_keeps_its_confidence_on_clean_rows():
-    """Its logits must not grow with the ladder's noise, or a temperature for the last rung leaves nothing of the first."""
+def test_a_linear_model_keeps_its_confidence_on_clean_samples():
+    """Its logits must not grow with the noise, or a temperature for the last level leaves nothing of the first."""
     x, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
     x, y = x[order].astype(np.float32) / 16, y[order]
@@ -196,5 +194,24 @@ def test_a_linear_model_keeps_its_confidence_on_clean_rows():
     window, truth = x[1300:], y[1300:]
     scaled = driftcal.tune(model, x[800:1300], y[800:1300], method="ts")
     assert scaled.calibrator.temperature_ < 10
-    following = driftcal.tune(model, x[800:1300], y[800:1300], method="ladder-pts")
-    assert driftcal.metrics.expected_calibration_error(truth, following.predict_proba(window)) < 0.05
+    live = driftcal.tune(model, x[800:1300], y[800:1300], method="level-irm").windowed(100)
+    assert driftcal.metrics.expected_calibration_error(truth, live.predict_proba(window)) < 0.05
+
+
+@pytest.mark.parametrize("method", ["ts", "auto"])
+def test_columns_of_a_data_frame_keep_their_dtypes(method):
+    """A booster that reads categories, truth values and missing values from the dtypes of the frame."""
+    pd = pytest.importorskip("pandas")
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"]).assign(
+        colour=pd.Categorical(np.array(["red", "green", "blue"])[rng.integers(3, size=600)]),
+        count=rng.integers(0, 9, 600),
+        flag=rng.random(600) < 0.5,
+    )
+    frame.loc[::7, "a"] = np.nan
+    calibrated = DriftCalibratedClassifier(HistGradientBoostingClassifier(max_iter=20), method, cv=3, n_levels=3)
+    calibrated.fit(frame, Y)
+    assert calibrated.predict_proba(frame).shape == (600, 3)
+    assert len(calibrated.perturbation_["levels"]) == 3

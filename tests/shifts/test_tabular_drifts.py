@@ -86,16 +86,19 @@ def test_mistakes_name_the_way_out():
 def test_a_table_is_evaluated_under_its_own_suite(tmp_path):
     x, y = load_wine(return_X_y=True)
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(x[::3], y[::3])
-    tuned = driftcal.tune(model, x[1::3], y[1::3], method="ts", categorical=[0])
+    validation = driftcal.open_source((x[1::3], y[1::3]), categorical=[0])
+    tuned = driftcal.tune(model, validation, method="ts")
     results = driftcal.evaluate(tuned, x[2::3], y[2::3])
     assert results.suite == "tabular"
     assert [shift.name for shift in results.shifts] == list(DRIFTS)
     assert "under shift" in repr(results)
     assert len(repr(results).splitlines()) == 5
-    results = driftcal.evaluate(tuned, x[2::3], y[2::3])
+    test = driftcal.open_source((x[2::3], y[2::3]), categorical=[0])
+    again = driftcal.evaluate(tuned, test)
+    assert again.rows == results.rows, "categorical columns are those that the model was tuned with"
     assert driftcal.write_report(results, tmp_path / "report.html").stat().st_size > 10_000
-    with pytest.raises(InputError, match=r"holds features, and it is 'affine'. Take 'tabular'"):
+    with pytest.raises(InputError, match=r"holds features, and the suite is 'affine'. Take 'tabular'"):
         driftcal.evaluate(tuned, x[2::3], y[2::3], suite="affine")
     digits = driftcal.open_source("digits").subset(np.arange(20))
-    with pytest.raises(InputError, match=r"holds images, and it is 'tabular'. Take 'affine'"):
+    with pytest.raises(InputError, match=r"holds images, and the suite is 'tabular'. Take 'affine'"):
         driftcal.evaluate(tuned, digits, suite="tabular")

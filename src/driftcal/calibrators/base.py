@@ -1,4 +1,9 @@
-"""What every calibrator shares: scikit-learn's words around one `_fit` and one map."""
+"""What every calibrator is: labelled logits in, a map from logits to calibrated log-probabilities out.
+
+A calibrator for logits subclasses :class:`LogitCalibrator`. One that follows a window of unlabelled logits subclasses
+`WindowedCalibrator` (windowed/windowed_calibrator.py), one that reads layer features `FeatureCalibrator`
+(samplewise/feature_calibrator.py).
+"""
 
 from __future__ import annotations
 
@@ -14,25 +19,26 @@ import numpy as np
 import sklearn.exceptions
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from driftcal.calibrators.levels import split_by_level
+from driftcal.calibrators.export_maps.export_map import ExportMap
+from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.core import validation
-from driftcal.core.dataset import LabelledLogits, map_blocks
+from driftcal.core.dataset import LabelledLogits
 from driftcal.core.labels import as_columns, declared_classes
-from driftcal.core.numerics import kernel
+from driftcal.core.passes import map_blocks
 from driftcal.errors import DidNotConverge, InputError, LogitsError, NotFittedError
 from driftcal.types import AnyArray, Array, Float64, Logits, LogProbs, Probs
 
 
 class _NotFitted(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
-    """Both worlds' way to say that ``fit`` has not been called."""
+    """An error of driftcal's tree and of scikit-learn's at once."""
 
 
 @dataclass(frozen=True)
 class FitReport:
-    """What a fit did: its loss on the tuning rows before and after, and what it took.
+    """What a fit did: its loss on the tuning samples before and after, and what it took.
 
-    `loss` names the quantity that `before` (doing nothing) and `after` measure; they are means over the tuning rows,
-    and infinite where a true class is masked.
+    `loss` names the quantity. `before` is its mean without calibration, `after` with it; both are infinite where a true class
+    is masked. `passes` counts passes over the samples.
     """
 
     loss: str
@@ -47,56 +53,60 @@ class FitReport:
         return asdict(self) | {"warnings": list(self.warnings)}
 
 
-class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """A map from logits to honest log-probabilities, learnt from labelled logits.
+@dataclass(frozen=True, eq=False)
+class FitInputs:
+    """What `fit` was given beside labelled logits: the level of each sample, layer features, and those of training samples."""
 
-    `classes` names the columns of the logits; without it labels are column numbers, the names of a frame's columns, or all names
-    in sorted order. Probabilities come in the order of the logits, which `classes_` tells. scikit-learn's scorers take sorted
-    classes for granted: where yours are not, use driftcal's metrics with ``classes=calibrator.classes_``.
+    levels: AnyArray = None
+    features: AnyArray = None
+    reference: AnyArray = None
+
+
+class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """A map from logits to calibrated log-probabilities, fitted on labelled logits.
+
+    `classes` names the columns of the logits. Without it labels are column numbers, or the names of a frame's columns.
+    Probabilities have the columns of the logits, in the order of `classes_`. scikit-learn's scorers assume sorted classes;
+    where yours are not sorted, use driftcal's metrics with ``classes=calibrator.classes_``.
     """
 
-    #: Whether the most likely class is always the logits' own.
+    #: Whether the predicted class is always the model's own.
     keeps_accuracy: ClassVar[bool]
-    #: Whether `fit` looks at which rung of the noise ladder a row comes from; the others accept `levels` and ignore it.
+    #: Whether `fit` uses the perturbation level of each sample. The others accept `levels` and ignore it.
     needs_levels: ClassVar[bool] = False
-    #: Whether `adapt` can follow a window of unlabelled logits; see :mod:`driftcal.calibrators.windowed.windowed_calibrator`.
-    adaptive: ClassVar[bool] = False
-    #: Whether `fit` and `predict_proba` take a model's features; see :mod:`driftcal.calibrators.samplewise.feature_calibrator`.
+    #: Whether it follows a window of unlabelled logits: a `WindowedCalibrator`.
+    needs_window: ClassVar[bool] = False
+    #: Whether `fit` and `predict_proba` take layer features: a `FeatureCalibrator`.
     needs_features: ClassVar[bool] = False
-    #: Whether `fit` also takes the features of training rows.
+    #: Whether `fit` takes the layer features of training samples as well.
     needs_reference: ClassVar[bool] = False
-    #: Whether the sum of the weights matters and not only their ratios: a prior's pull is set against the number of rows,
-    #: which is that sum or, where weights are shares, the number of rows itself.
-    counts_rows: ClassVar[bool] = False
-    #: Fitted attributes, the whole of what an artefact keeps.
-    fitted: ClassVar[tuple[str, ...]] = ()
+    #: Whether `fit` uses the number of samples, not only the ratios of their weights: a prior has the weight of some samples.
+    uses_sample_count: ClassVar[bool] = False
+    #: The fitted attributes, all that a file keeps.
+    fitted: ClassVar[Mapping[str, FittedArray]] = {}
 
     classes: Sequence[Any] | None
 
     @abstractmethod
-    def _fit(self, rows: LabelledLogits) -> FitReport:
-        """Learn from `rows`; set every attribute in `fitted`; raise where there is no certified optimum."""
-
-    def _fit_levels(self, by_level: Sequence[LabelledLogits]) -> FitReport:
-        """The same from the rungs of a ladder, the clean one first, for a calibrator that needs levels."""
-        return self._fit(by_level[0])
+    def _fit_inputs(self, data: LabelledLogits, inputs: FitInputs) -> FitReport:
+        """Set every attribute in `fitted`; raise where there is no certified optimum."""
 
     @abstractmethod
-    def _map(self, logits: Logits, out: Float64) -> None:
-        """Write the probabilities of a block of checked rows into `out`."""
+    def _predict(self, logits: Logits, features: AnyArray, *, log: bool) -> Float64:
+        """Probabilities of checked logits (n, C), or their logarithms."""
 
-    def _shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The shape of each fitted array of a loaded calibrator, as far as its kernels trust them."""
-        return {}
+    def export_map(self) -> ExportMap | None:
+        """What a fitted calibrator does, in plain numbers that export/ turns into ONNX and torch; None: it has no export."""
+        return None
 
-    def _log_map(self, logits: Logits, out: Float64) -> None:
-        """Write the log-probabilities of a block of checked rows into `out`."""
-        self._map(logits, out)
-        with np.errstate(divide="ignore"):
-            np.log(out, out=out)
+    def _check_params(self) -> None:
+        """Raise `InputError` for constructor parameters that cannot be used. `fit` and `load` call it."""
+
+    def _check_fitted(self) -> None:
+        """Raise `ValueError` where loaded arrays do not fit together. Their shapes have been checked by then."""
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """As scikit-learn's; arrays that a worker gets read-only become its own, or its kernels would compile twice."""
+        """As scikit-learn's. Read-only arrays, as workers get them, are copied: kernels would compile a second time for them."""
         arrays = {k: v.copy() for k, v in state.items() if isinstance(v, np.ndarray) and not v.flags.writeable}
         super().__setstate__({**state, **arrays})
 
@@ -106,21 +116,37 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         y: AnyArray = None,
         *,
         sample_weight: AnyArray = None,
+        score_type: str | None = None,
+        levels: AnyArray = None,
         features: AnyArray = None,
         reference: AnyArray = None,
-        levels: AnyArray = None,
     ) -> Self:
-        """Learn from logits and labels, or from a re-iterable source of (logits, y[, sample_weight]) chunks.
+        """Fit on labelled logits.
 
-        `features` and `reference` are for calibrators that look at a model's features; the others refuse them. `levels`
-        names the rung of the noise ladder each row comes from, 0 for clean; without it all rows are clean. Only
-        calibrators with `needs_levels` look at it.
+        Parameters
+        ----------
+        logits
+            (n, C); or (n,), the scores of class 1; or a re-iterable of ``(logits, y[, sample_weight])`` chunks, without `y`.
+        y
+            One label per sample: a column number, one of `classes`, or one-hot.
+        sample_weight
+            One number of at least 0 per sample. None: all 1.
+        score_type
+            "logits" or "probabilities". Needed for scores with one column, where values cannot tell; otherwise logits.
+            `predict_proba` then expects the same.
+        levels
+            The perturbation level of each sample, 0 for clean. None: all samples are clean.
+        features
+            Layer features of the samples, for calibrators that read them (:func:`driftcal.pooled_features`).
+        reference
+            Layer features of training samples, for calibrators that compare with them.
         """
         started = time.perf_counter()
-        rows = self._rows(logits, y, sample_weight)
+        self._check_params()
+        data = self._labelled(logits, y, sample_weight, score_type)
         before = dict(self.__dict__)
         try:
-            report = self._fit_given(rows, features, reference, levels)
+            report = self._fit_inputs(data, FitInputs(levels, features, reference))
             for name in self.fitted:
                 if not np.isfinite(getattr(self, name)).all():
                     raise DidNotConverge(
@@ -130,113 +156,112 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
             self.__dict__.clear()  # a fit that fails leaves the calibrator as it was
             self.__dict__.update(before)
             raise
-        self.classes_: Array = rows.classes
-        self.n_features_in_ = rows.n_classes
+        self.classes_: Array = data.classes
+        self.n_features_in_ = data.n_classes
+        self.score_type_ = data.score_type
         self.__dict__.pop("feature_names_in_", None)
         if names := validation.column_names(logits):
             self.feature_names_in_: Array = np.array(names, object)
-        # one more pass than the fit's own: the scan that checked the rows
+        # one more pass than the fit's own: the scan that checked the samples
         self.fit_report_ = FitReport(
             **{**vars(report), "passes": report.passes + 1, "seconds": time.perf_counter() - started}
         )
         return self
 
-    def _fit_given(self, rows: LabelledLogits, features: AnyArray, reference: AnyArray, levels: AnyArray) -> FitReport:
-        """Hand what was given beside the rows to the kind of fit that wants it."""
-        if features is not None or reference is not None:
-            name = type(self).__name__
-            raise InputError(f"{name} looks at logits only; features or reference was given. Leave them out.")
-        return self._fit_levels(split_by_level(rows, levels)) if self.needs_levels else self._fit(rows)
-
-    def _rows(self, logits: AnyArray, y: AnyArray, sample_weight: AnyArray) -> LabelledLogits:
-        """Checked rows; whoever has made some already, perhaps elsewhere, may pass them instead of logits."""
-        names = getattr(self, "classes", None)
+    def _labelled(
+        self, logits: AnyArray, y: AnyArray, sample_weight: AnyArray, score_type: str | None
+    ) -> LabelledLogits:
+        """Checked samples; a caller that has `LabelledLogits` already, perhaps on workers, passes them as `logits`."""
+        classes = getattr(self, "classes", None)
         if not isinstance(logits, LabelledLogits):
-            return LabelledLogits(logits, y, sample_weight, classes=declared_classes(logits, y, names))
-        if y is not None or sample_weight is not None or names is not None:
-            raise InputError("y, sample_weight and classes belong to the rows already; leave them out.")
+            names = declared_classes(logits, y, classes)
+            return LabelledLogits(logits, y, sample_weight, classes=names, score_type=score_type)
+        if y is not None or sample_weight is not None or classes is not None:
+            raise InputError("y, sample_weight and classes belong to the labelled logits already; leave them out.")
         return logits
 
-    def predict_log_proba(self, logits: AnyArray) -> LogProbs:
-        """Calibrated log-probabilities, in the shape of the logits; they are valid logits again."""
-        return self._run(self._log_map, logits)
+    def predict_log_proba(self, logits: AnyArray, *, features: AnyArray = None) -> LogProbs:
+        """Calibrated log-probabilities, in the shape of the logits. They are valid logits again."""
+        return self._predict_shaped(logits, features, log=True)
 
-    def predict_proba(self, logits: AnyArray) -> Probs:
-        """Calibrated probabilities, in the shape of the logits; rows sum to 1."""
-        return self._run(self._map, logits)
+    def predict_proba(self, logits: AnyArray, *, features: AnyArray = None) -> Probs:
+        """Calibrated probabilities, in the shape of the logits. Each sample's sum to 1."""
+        return self._predict_shaped(logits, features, log=False)
 
-    def predict(self, logits: AnyArray) -> Array:
-        """The most likely class of each row; the logits' own where the calibrator keeps accuracy."""
+    def predict(self, logits: AnyArray, *, features: AnyArray = None) -> Array:
+        """The most likely class of each sample, out of `classes_`."""
         scores, shape = self._checked(logits)
         if not self.keeps_accuracy:
-            scores = map_blocks(self._map, scores, scores.shape[1])
+            scores = self._predict(scores, features, log=False)
         labels: Array = self.classes_[scores.argmax(axis=1)].reshape(shape)
         return labels
 
     def score(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray = None) -> float:
-        """The accuracy on logits X, labels y in any form that `fit` takes."""
+        """The accuracy on logits X; labels y in any form that `fit` takes."""
         predicted = self.predict(X).reshape(-1)
         labels, _ = as_columns(y, self.n_features_in_, len(predicted), classes=self.classes_.tolist())
         weights = validation.as_weights(sample_weight, len(predicted))
         return float(np.average(predicted == self.classes_[labels], weights=weights))
 
-    def _run(self, function: Any, logits: AnyArray) -> Float64:
+    def _predict_shaped(self, logits: AnyArray, features: AnyArray, *, log: bool) -> Float64:
         scores, shape = self._checked(logits)
-        return map_blocks(function, scores, scores.shape[1]).reshape(*shape, scores.shape[1])
+        return self._predict(scores, features, log=log).reshape(*shape, scores.shape[1])
 
     def _checked(self, logits: AnyArray) -> tuple[Logits, tuple[int, ...]]:
+        """Logits as (n, C), and the shape of the caller's samples."""
         if not self.__sklearn_is_fitted__():
             name = type(self).__name__
             raise _NotFitted(f"this {name} must be fitted before it is used; it is not. Call fit(logits, y) first.")
         scores, shape = validation.as_logits(logits)
         validation.check_columns(logits, getattr(self, "feature_names_in_", None), "logits", "calibrator", LogitsError)
+        if self.score_type_ == "probabilities":
+            scores = validation.from_probabilities(logits)
         validation.finite_logits(scores, self.n_features_in_)
         return scores, shape
 
-    def save(self, path: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> Path:
-        """Write this calibrator to `path` as safetensors; `driftcal.load(path)` brings it back, equal to the bit."""
+    def save(self, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> Path:
+        """Write this calibrator to `path` as safetensors; ``driftcal.load(path)`` gives it back, equal to the bit."""
         from driftcal.calibrators.serialization import (
-            save,  # the file format knows all calibrators, so it comes after them
+            save,  # the file format knows the registry, so it comes after this
         )
 
-        return save(self, path, notes=notes)
+        return save(self, path, metadata=metadata)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "classes_")
 
 
-#: A row that sums to less than the first has next to no mass; its classes then have the second at least. Just above what underflows,
-#: where an exponential function has few digits left.
-NO_MASS, FLOOR = 1e-280, 1e-300
+class LogitCalibrator(Calibrator):
+    """A calibrator that needs labelled logits only. Subclass this for a calibrator of your own.
 
-
-@kernel
-def mask(logits: Logits, out: Float64) -> None:
-    """Give masked classes exactly 0."""
-    for i in range(out.shape[0]):
-        for c in range(out.shape[1]):
-            if logits[i, c] == -np.inf:
-                out[i, c] = 0.0
-
-
-@kernel
-def finish(logits: Logits, out: Float64) -> None:
-    """Give masked classes exactly 0 and let rows sum to 1.
-
-    In a row with next to no mass the others get FLOOR at least, so that one without any becomes uniform over them.
+    Implement `_fit` and `_proba_into`, declare `keeps_accuracy` and `fitted`; `export_map` makes it exportable.
     """
-    for i in range(out.shape[0]):
-        total = 0.0
-        for c in range(out.shape[1]):
-            if logits[i, c] == -np.inf:
-                out[i, c] = 0.0
-            total += out[i, c]
-        if total < NO_MASS:
-            total = 0.0
-            for c in range(out.shape[1]):
-                if logits[i, c] > -np.inf:
-                    out[i, c] = max(out[i, c], FLOOR)
-                    total += out[i, c]
-        for c in range(out.shape[1]):
-            if total > 0:
-                out[i, c] /= total
+
+    @abstractmethod
+    def _fit(self, data: LabelledLogits) -> FitReport:
+        """Set every attribute in `fitted`; raise where there is no certified optimum."""
+
+    @abstractmethod
+    def _proba_into(self, logits: Logits, out: Float64) -> None:
+        """Write the probabilities of a block of checked logits into `out`."""
+
+    def _log_proba_into(self, logits: Logits, out: Float64) -> None:
+        """Write the log-probabilities of a block of checked logits into `out`."""
+        self._proba_into(logits, out)
+        with np.errstate(divide="ignore"):
+            np.log(out, out=out)
+
+    def _fit_inputs(self, data: LabelledLogits, inputs: FitInputs) -> FitReport:
+        refuse_features(self, inputs.features, inputs.reference)
+        return self._fit(data)
+
+    def _predict(self, logits: Logits, features: AnyArray, *, log: bool) -> Float64:
+        refuse_features(self, features)
+        return map_blocks(self._log_proba_into if log else self._proba_into, logits, logits.shape[1])
+
+
+def refuse_features(calibrator: Calibrator, *given: AnyArray) -> None:
+    """Raise where layer features were given to a calibrator that reads logits only."""
+    if any(value is not None for value in given):
+        name = type(calibrator).__name__
+        raise InputError(f"{name} reads logits only; features or reference was given. Leave them out.")

@@ -1,7 +1,7 @@
 """Calibrators as files: safetensors with JSON metadata, whole or refused.
 
 A file holds the calibrator's name, its parameters, its fitted numbers and a digest over all of it. Loading runs no code
-from the file and checks everything before a calibrator is made from it.
+from the file, imports nothing that it names, and checks everything before a calibrator is made from it.
 """
 
 from __future__ import annotations
@@ -9,32 +9,49 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from driftcal._version import __version__
-from driftcal.calibrators import CALIBRATORS, Calibrator, FitReport, IsotonicRegressionMulticlass, make_calibrator
+from driftcal.calibrators.base import Calibrator, FitReport
+from driftcal.calibrators.fitted_array import check_arrays
+from driftcal.calibrators.registry import CALIBRATORS, make_calibrator, name_of
+from driftcal.calibrators.version_1 import from_version_1
 from driftcal.errors import ArtefactError, DriftcalError, InputError, NotFittedError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.io.safetensors import read_tensors, write_tensors
 from driftcal.types import Array
 
 _FORMAT = "driftcal-calibrator"
-_VERSION = 1
+_VERSION = 2
+
+
+@dataclass(frozen=True, eq=False)
+class CalibratorFile:
+    """What a calibrator file holds: the calibrator, further ones by name, and metadata.
+
+    `description` is what the file says about the calibrator itself: name, parameters, classes, fit report.
+    """
+
+    calibrator: Calibrator
+    others: Mapping[str, Calibrator]
+    metadata: Mapping[str, Any]
+    description: Mapping[str, Any]
 
 
 def save(
     calibrator: Calibrator,
     path: str | os.PathLike[str],
     *,
-    notes: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
     others: Mapping[str, Calibrator] | None = None,
 ) -> Path:
     """Write a fitted calibrator to `path`, atomically.
 
-    `notes` are further plain values to keep with it, `others` further fitted calibrators by name, such as the windowed
+    `metadata` are further plain values to keep with it; `others` are further fitted calibrators by name, such as the windowed
     form and the baseline. The same calibrator gives the same bytes; after loading, probabilities are the same to the bit.
     """
     description, arrays = _describe(calibrator)
@@ -43,7 +60,7 @@ def save(
         "version": _VERSION,
         "library": __version__,
         **description,
-        "notes": dict(notes or {}),
+        "metadata": dict(metadata or {}),
     }
     if others:
         described = {name: _describe(other) for name, other in others.items()}
@@ -53,31 +70,10 @@ def save(
         note["digest"] = _digest(note, arrays)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"notes and classes must be plain JSON values; {error}. Convert arrays to lists, NaN to None and classes to text."
+            f"metadata and classes must be plain JSON values; {error}. Convert arrays to lists, NaN to None and classes to text."
         ) from error
     # a safetensors file without tensors is legal but refused by some readers
     return write_tensors(path, [arrays or {"empty": np.zeros(1)}], note)
-
-
-def _describe(calibrator: Calibrator) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Plain values and arrays that say all about a fitted calibrator."""
-    if not calibrator.__sklearn_is_fitted__():
-        raise NotFittedError("only a fitted calibrator can be saved; this one is not. Call fit(logits, y) first.")
-    names = [name for name, kind in CALIBRATORS.items() if kind is type(calibrator)]
-    if not names:
-        raise InputError(
-            f"only driftcal's own calibrators can be saved; this is a {type(calibrator).__name__}. Register it in CALIBRATORS."
-        )
-    arrays = {name: np.atleast_1d(np.asarray(getattr(calibrator, name))) for name in calibrator.fitted}
-    description = {
-        "calibrator": names[0],
-        "params": {key: _plain(value) for key, value in calibrator.get_params(deep=False).items()},
-        "scalars": [name for name in calibrator.fitted if np.ndim(getattr(calibrator, name)) == 0],
-        "classes": calibrator.classes_.tolist(),
-        **({"feature_names": list(calibrator.feature_names_in_)} if hasattr(calibrator, "feature_names_in_") else {}),
-        "fit_report": _without_clock(calibrator.fit_report_),
-    }
-    return description, arrays
 
 
 def load(path: str | os.PathLike[str]) -> Calibrator:
@@ -85,60 +81,87 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
 
     >>> import tempfile
     >>> ts = make_calibrator("ts").fit([[0.0, 1.0], [2.0, 0.0], [0.0, 1.0]], [1, 0, 0])
-    >>> where = ts.save(f"{tempfile.mkdtemp()}/ts.safetensors")
-    >>> load(where).temperature_ == ts.temperature_
+    >>> path = ts.save(f"{tempfile.mkdtemp()}/ts.safetensors")
+    >>> load(path).temperature_ == ts.temperature_
     True
     """
-    note, arrays = _read(Path(path))
-    return _restore(path, note, {name: value for name, value in arrays.items() if "/" not in name})
+    return load_file(path).calibrator
 
 
-def load_others(path: str | os.PathLike[str]) -> dict[str, Calibrator]:
-    """The further calibrators that `save` wrote beside the one that `load` gives, by name."""
+def load_file(path: str | os.PathLike[str]) -> CalibratorFile:
+    """Everything that `save` wrote to `path`, checked."""
     note, arrays = _read(Path(path))
-    others = note.get("others", {})
-    if not isinstance(others, Mapping):
-        raise ArtefactError(
-            f"{path} must name its further calibrators; it holds {type(others).__name__}. Save it again."
-        )
-    return {
-        name: _restore(
-            path,
-            description,
-            {key.removeprefix(f"{name}/"): value for key, value in arrays.items() if key.startswith(f"{name}/")},
-        )
-        for name, description in others.items()
+    own = {name: value for name, value in arrays.items() if "/" not in name}
+    metadata, others = note.get("metadata", {}), note.get("others", {})
+    if not isinstance(metadata, dict) or not isinstance(others, dict):
+        raise ArtefactError(f"{path} must hold metadata as a JSON object; it does not. Save it again.")
+    restored = {}
+    for name, description in others.items():
+        prefix = f"{name}/"
+        parts = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
+        restored[name] = _restore(path, description, parts)
+    kept = {key: value for key, value in note.items() if key not in ("metadata", "others")}
+    return CalibratorFile(_restore(path, note, own), restored, metadata, kept)
+
+
+def _describe(calibrator: Calibrator) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Plain values and arrays that say all about a fitted calibrator."""
+    if not calibrator.__sklearn_is_fitted__():
+        raise NotFittedError("only a fitted calibrator can be saved; this one is not. Call fit(logits, y) first.")
+    arrays = {name: np.atleast_1d(np.asarray(getattr(calibrator, name))) for name in calibrator.fitted}
+    description = {
+        "calibrator": name_of(calibrator),
+        "params": {key: _plain(value) for key, value in calibrator.get_params(deep=False).items()},
+        "classes": calibrator.classes_.tolist(),
+        **({"feature_names": list(calibrator.feature_names_in_)} if hasattr(calibrator, "feature_names_in_") else {}),
+        **({} if calibrator.score_type_ == "logits" else {"score_type": calibrator.score_type_}),
+        "fit_report": _without_clock(calibrator.fit_report_),
     }
+    return description, arrays
 
 
-def _restore(path: str | os.PathLike[str], note: Mapping[str, Any], arrays: Mapping[str, Array]) -> Calibrator:
+def _restore(path: str | os.PathLike[str], note: Any, arrays: Mapping[str, Array]) -> Calibrator:
     try:
-        calibrator = make_calibrator(note["calibrator"], **note["params"])
+        name = note["calibrator"]
+        if name not in CALIBRATORS:  # importing a package because a file names it would run code on a file's behalf
+            raise ArtefactError(
+                f"{path} holds the calibrator {name!r}, which is not known here. Import the package that registers it "
+                "(driftcal.register_calibrator), or update driftcal."
+            )
+        calibrator = make_calibrator(name, **note["params"])
         if sorted(arrays) != sorted(calibrator.fitted):
-            raise ArtefactError(f"{path} must hold {calibrator.fitted}; it holds {sorted(arrays)}. Save it again.")
-        for name in calibrator.fitted:
-            value = np.array(arrays[name])  # a copy of its own: the file may be replaced while we use it
-            setattr(calibrator, name, value.item() if name in note["scalars"] else value)
+            raise ArtefactError(
+                f"{path} must hold {list(calibrator.fitted)}; it holds {sorted(arrays)}. Save it again."
+            )
+        for attribute, spec in calibrator.fitted.items():
+            value = np.array(arrays[attribute])  # a copy of its own: the file may be replaced while we use it
+            setattr(calibrator, attribute, value if spec.shape else value.item())
         calibrator.classes_ = np.array(note["classes"])
         calibrator.n_features_in_ = len(calibrator.classes_)
+        calibrator.score_type_ = note.get("score_type", "logits")
         if "feature_names" in note:
             calibrator.feature_names_in_ = np.array(note["feature_names"], object)
-        _check_shapes(calibrator)
+        _check(calibrator)
         report = note["fit_report"]
         losses = {key: math.inf if report[key] is None else float(report[key]) for key in ("before", "after")}
         calibrator.fit_report_ = FitReport(**{**report, **losses, "warnings": tuple(report["warnings"])})
     except ArtefactError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, DriftcalError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, DriftcalError) as error:
         raise ArtefactError(
             f"{path} must describe a calibrator; it does not fit this version: {error}. Save it again."
         ) from error
     return calibrator
 
 
-def notes(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Everything an artefact says about itself, after checking that it is intact."""
-    return _read(Path(path))[0]
+def _check(calibrator: Calibrator) -> None:
+    """Refuse what a map could not use: compiled loops trust the shapes and the order of what they read."""
+    if calibrator.classes_.ndim != 1 or len(calibrator.classes_) < 2:
+        raise ValueError(f"classes must be a list of at least 2; it has shape {calibrator.classes_.shape}")
+    calibrator._check_params()
+    values = {name: getattr(calibrator, name) for name in calibrator.fitted}
+    check_arrays(values, calibrator.fitted, calibrator.n_features_in_)
+    calibrator._check_fitted()
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -156,70 +179,25 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         raise ArtefactError(
             f"{path} must be a driftcal calibrator; it says {note.get('format')!r}. Pass a file written by save()."
         )
-    if type(note.get("version")) is not int or note["version"] != _VERSION:
+    version = note.get("version")
+    if type(version) is not int or not 1 <= version <= _VERSION:
         raise ArtefactError(
-            f"{path} must have format version {_VERSION}; it has {note.get('version')!r}. "
+            f"{path} must have format version {_VERSION} or less; it has {version!r}. "
             f"Update driftcal (this is {__version__}), or save the calibrator again."
         )
     digest = note.pop("digest", None)
     arrays = {name: value for name, value in file.arrays.items() if name != "empty"}
     try:
         intact = digest == _digest(note, arrays)
-    except ValueError:  # NaN or infinity, which no artefact of ours holds
+    except ValueError:  # NaN or infinity, which no file of ours holds
         intact = False
     if not intact:
         raise ArtefactError(f"{path} must match its own digest; it was altered or damaged. Copy or save it again.")
-    return note, arrays
+    return from_version_1(path, note, arrays) if version == 1 else (note, arrays)
 
 
 def _digest(note: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
     return fingerprint({"note": dict(note), **{f"array {name}": value for name, value in arrays.items()}})
-
-
-def _check_shapes(calibrator: Calibrator) -> None:
-    """Refuse numbers that a map could not use: compiled loops trust the shapes and the order of what they read."""
-    n = calibrator.n_features_in_
-    if calibrator.classes_.ndim != 1 or n < 2:
-        raise ValueError(f"classes must be a list of at least 2; it has shape {calibrator.classes_.shape}")
-    values = {name: np.asarray(getattr(calibrator, name)) for name in calibrator.fitted}
-    starts = values.pop("curve_starts_", None)
-    rung_starts = values.pop("rung_starts_", None)
-    for name, value in values.items():
-        kind = np.float32 if name == "reference_" else np.float64  # features are many, and no more exact than the model
-        if value.dtype != kind or not np.isfinite(value).all():
-            raise ValueError(f"{name} must hold finite {kind.__name__} numbers")
-    if "temperature_" in values and not (values["temperature_"].ndim == 0 and values["temperature_"] > 0):
-        raise ValueError("temperature_ must be a positive number")
-    lengths: dict[str, tuple[int, ...]] = {"weights_": (3,), "slopes_": (n,), "intercepts_": (n,)}
-    if "bin_values_" in values:
-        bins = values["bin_values_"].shape[-1]
-        lengths |= {"bin_values_": (n, bins), "bin_edges_": (n, bins - 1)}
-    if starts is not None:
-        lengths |= dict.fromkeys(("curve_scores_", "curve_values_"), (int(starts[-1]),))
-        curves = 1 if isinstance(calibrator, IsotonicRegressionMulticlass) else n
-        if (
-            starts.dtype != np.int64
-            or starts.shape != (curves + 1,)
-            or starts[0] != 0
-            or not (np.diff(starts) > 0).all()
-        ):
-            raise ValueError("curve_starts_ must rise from 0, one step per curve")
-    if "statistics_" in values:
-        by_level = values["statistics_"].size
-        lengths |= dict.fromkeys(("statistics_", "accuracies_", "temperatures_"), (by_level,)) | {"last_": ()}
-        if not 0 <= values["last_"] <= by_level - 1 or not (values.get("temperatures_", np.ones(1)) > 0).all():
-            raise ValueError("last_ must be a place on the ladder and temperatures_ positive")
-    if rung_starts is not None:
-        lengths |= dict.fromkeys(("rung_scores_", "rung_values_"), (int(rung_starts[-1]),))
-        if (
-            rung_starts.dtype != np.int64
-            or rung_starts.shape != (by_level + 1,)
-            or not (np.diff(rung_starts) > 0).all()
-        ):
-            raise ValueError("rung_starts_ must rise from 0, one step per rung")
-    for name, shape in {**lengths, **calibrator._shapes()}.items():
-        if name in values and values[name].shape != shape:
-            raise ValueError(f"{name} must have shape {shape}; it has {values[name].shape}")
 
 
 def _plain(value: Any) -> Any:
@@ -230,6 +208,6 @@ def _plain(value: Any) -> Any:
 
 
 def _without_clock(report: FitReport) -> dict[str, Any]:
-    # seconds differ from run to run; the bytes of an artefact must not. JSON knows no infinity: null stands for it.
+    # seconds differ from run to run; the bytes of a file must not. JSON knows no infinity: null stands for it.
     losses = {key: getattr(report, key) if math.isfinite(getattr(report, key)) else None for key in ("before", "after")}
     return {**report.to_dict(), "seconds": 0.0, **losses}

@@ -1,4 +1,4 @@
-"""The command line: every command parses, makes one library call, and prints. Data goes to stdout, talk to stderr."""
+"""The command line: every command parses, makes one library call, and prints. Data goes to stdout, messages to stderr."""
 
 from driftcal.cli.app import app, main
 

@@ -1,4 +1,4 @@
-"""All commands in pipeline order, and what becomes of errors: 0 done, 1 failed, 2 misused."""
+"""All commands in pipeline order, and the exit codes: 0 done, 1 failed, 2 misused, 130 interrupted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from driftcal.cli.inspect import inspect
 from driftcal.cli.monitor import monitor
 from driftcal.cli.paper import paper
 from driftcal.cli.plan import plan
+from driftcal.cli.plugins import register_plugins
 from driftcal.cli.recalibrate import recalibrate
+from driftcal.cli.registry_help import RegistryHelpCommand
 from driftcal.cli.report import report
 from driftcal.cli.shifts import shifts
 from driftcal.cli.tune import tune
@@ -35,8 +37,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(asked: bool) -> None:
+    if asked:
         print(__version__)
         raise typer.Exit
 
@@ -47,10 +49,10 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Honest classifier confidence, in domain and while the data drifts.
+    """Calibrate a classifier in domain and under data shift.
 
     \b
-    See it work on bundled data, in about a minute:
+    Try it on bundled data, in about a minute:
       driftcal demo
     \b
     Your own model, from validation data to a report:
@@ -58,22 +60,23 @@ def _root(
       driftcal evaluate model.onnx cal.safetensors test.npz -o run
       driftcal report run -o report.html
 
-    Every command has --json (data on stdout), --quiet (nothing on stderr but errors) and --dry-run (what would be done).
+    Every command has --json (data on stdout), --quiet (only errors on stderr) and --dry-run (what would be done).
     Exit code: 0 done, 1 failed, 2 misused, 130 interrupted.
     """
 
 
 for _command in (demo, tune, evaluate, report, export, monitor, recalibrate, plan, shifts, inspect):
-    app.command()(_command)
+    app.command(cls=RegistryHelpCommand)(_command)
 app.add_typer(paper, name="paper")
 
 
-#: What typer makes of Ctrl-C.
+#: The exit code of typer after Ctrl-C.
 INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console entry point: a driftcal error is one line on stderr."""
+    register_plugins()
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the run
@@ -83,11 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except SystemExit as end:
         if end.code == INTERRUPTED:
             print(
-                "driftcal: interrupted. What is in a store stays there: the same command goes on from it.",
+                "driftcal: interrupted. Cached logits stay: the same command goes on from them.",
                 file=sys.stderr,
             )
         raise
-    except BrokenPipeError:  # the reader, e.g. `head`, has seen enough
+    except BrokenPipeError:  # the reader, e.g. `head`, has closed the pipe
         with contextlib.suppress(OSError):
             sys.stdout.close()
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""How commands speak: data on stdout, talk and progress on stderr, and nothing a file name can do to the terminal."""
+"""What commands print: data on stdout, messages and progress on stderr. File names cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,10 +17,10 @@ from typing import Any
 
 from driftcal.core.text import printable as printable
 
-#: A run that is over before this many seconds needs no bar.
-PATIENCE = 2.0
-#: Without a terminal there is a line now and then instead.
-EVERY = 15.0
+#: A run that takes fewer seconds has no progress bar.
+BAR_AFTER = 2.0
+#: Seconds between lines of progress where stderr is not a terminal.
+LINE_EVERY = 15.0
 
 
 def wrapped(text: object, stream: Any) -> str:
@@ -38,46 +39,53 @@ def plain_numbers(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Prose:
-    """Sentences, which may be broken between words; any other text, such as a path, stays in one piece."""
+class Sentences:
+    """Text that may be broken between words; any other text, such as a path, stays in one piece."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Talk:
-    """What a command may say: `as_json` turns data into JSON, `quiet` leaves only data and errors."""
+class Console:
+    """The output of a command: `as_json` prints data as JSON, `quiet` leaves only data and errors."""
 
     as_json: bool = False
     quiet: bool = False
 
-    def say(self, text: object) -> None:
-        """A sentence for a human, on stderr."""
+    def message(self, text: object) -> None:
+        """Print a sentence on stderr."""
         if not self.quiet:
             print(wrapped(text, sys.stderr), file=sys.stderr)
 
     def show(self, table: Any) -> None:
-        """A table for a human, on stderr."""
+        """Print a table on stderr."""
         if not self.quiet and not self.as_json:
-            _console(sys.stderr).print(table)
+            _rich_console(sys.stderr).print(table)
 
-    def give(self, value: Any, *shown: Any) -> None:
-        """The command's data, on stdout: as JSON, or as lines and tables to read."""
+    def output(self, value: Any, *shown: Any) -> None:
+        """Print the command's data on stdout: `value` as JSON, or `shown` as lines and tables."""
         if self.as_json:
             print(json.dumps(plain_numbers(value)))
             return
         for item in shown:
-            if isinstance(item, Prose):
+            if isinstance(item, Sentences):
                 print(wrapped(item.text, sys.stdout))
             elif isinstance(item, str):
                 print(printable(item))
             else:
-                _console(sys.stdout).print(item)
+                _rich_console(sys.stdout).print(item)
 
     @contextmanager
-    def progress(self, title: str, inputs: int) -> Iterator[Progress]:
-        """A bar over so many model inputs; it appears when the work takes longer than a moment."""
-        bar = Progress(title, inputs, shown=not self.quiet)
+    def plain_warnings(self) -> Iterator[None]:
+        """Inside, Python warnings are messages without the file and line that raised them."""
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: self.message(f"warning: {message}")
+            yield
+
+    @contextmanager
+    def progress(self, title: str, n_inputs: int) -> Iterator[Progress]:
+        """A progress bar over `n_inputs` model inputs; it appears after two seconds."""
+        bar = Progress(title, n_inputs, shown=not self.quiet)
         try:
             yield bar
         finally:
@@ -85,34 +93,34 @@ class Talk:
 
 
 class Progress:
-    """Counts inputs. On a terminal a bar with rate and remaining time, elsewhere a line now and then."""
+    """Counts inputs: a bar with rate and remaining time on a terminal, a line every 15 seconds elsewhere."""
 
-    def __init__(self, title: str, inputs: int, *, shown: bool) -> None:
-        self.title, self.inputs, self.done, self.what = title, inputs, 0, ""
-        self._begun = self._spoken = time.monotonic()
+    def __init__(self, title: str, n_inputs: int, *, shown: bool) -> None:
+        self.title, self.n_inputs, self.done, self.current = title, n_inputs, 0, ""
+        self._begun = self._last_line = time.monotonic()
         self._terminal = shown and sys.stderr.isatty()
         self._lines = shown and not self._terminal
         self._bar: Any = None
         self._closed = False
         self._lock = threading.Lock()
-        self._timer = threading.Timer(PATIENCE, self._open)
+        self._timer = threading.Timer(BAR_AFTER, self._open)
         self._timer.daemon = True
         if self._terminal:
             self._timer.start()
 
-    def __call__(self, what: str, rows: int) -> None:
-        """So many more inputs are done."""
-        self.done += rows
-        self.what = what
-        self.inputs = max(self.inputs, self.done)
+    def __call__(self, current: str, n_inputs: int) -> None:
+        """Count `n_inputs` more inputs of what is being computed."""
+        self.done += n_inputs
+        self.current = current
+        self.n_inputs = max(self.n_inputs, self.done)
         if self._bar is not None:
-            self._bar.update(self._task, completed=self.done, total=self.inputs, what=printable(what))
-        elif self._lines and time.monotonic() - self._spoken > EVERY:
-            self._spoken = time.monotonic()
-            rate = self.done / (self._spoken - self._begun)
-            left = (self.inputs - self.done) / rate
+            self._bar.update(self._task, completed=self.done, total=self.n_inputs, current=printable(current))
+        elif self._lines and time.monotonic() - self._last_line > LINE_EVERY:
+            self._last_line = time.monotonic()
+            rate = self.done / (self._last_line - self._begun)
+            left = (self.n_inputs - self.done) / rate
             print(
-                f"{self.title}: {self.done:,} of {self.inputs:,} inputs, {rate:,.0f}/s, about {duration(left)} left",
+                f"{self.title}: {self.done:,} of {self.n_inputs:,} inputs, {rate:,.0f}/s, about {duration(left)} left",
                 file=sys.stderr,
                 flush=True,
             )
@@ -125,14 +133,14 @@ class Progress:
             progress.BarColumn(bar_width=None),
             progress.TextColumn("{task.fields[rate]}", markup=False),
             progress.TimeRemainingColumn(),
-            progress.TextColumn("{task.fields[what]}", markup=False),
+            progress.TextColumn("{task.fields[current]}", markup=False),
         )
         with self._lock:
             if self._closed:
                 return
-            bar = progress.Progress(*columns, console=_console(sys.stderr), transient=True)
+            bar = progress.Progress(*columns, console=_rich_console(sys.stderr), transient=True)
             self._task = bar.add_task(
-                self.title, total=self.inputs or None, completed=self.done, what=self.what, rate=""
+                self.title, total=self.n_inputs or None, completed=self.done, current=self.current, rate=""
             )
             bar.start()
             self._bar = bar
@@ -145,7 +153,7 @@ class Progress:
             time.sleep(0.5)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         with self._lock:
             self._closed = True
             self._timer.cancel()
@@ -154,7 +162,7 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a human says them.
+    """Seconds in words.
 
     >>> duration(0.2), duration(75), duration(4000)
     ('under a second', '1 min 15 s', '1 h 7 min')
@@ -169,7 +177,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {round(whole % 3600 / 60)} min"
 
 
-def _console(stream: Any) -> Any:
+def _rich_console(stream: Any) -> Any:
     """Names are printed as they are: no markup, no highlighting, no emoji codes."""
     from rich.console import Console
 

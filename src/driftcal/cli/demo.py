@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.console import Prose, Talk
+from driftcal.cli.console import Console, Sentences
 
 
 @options.with_model_options
@@ -25,11 +25,11 @@ def demo(
         str | None,
         typer.Option(help="Your model: a file or package.module:factory.", show_default="trained on the spot"),
     ] = None,
-    rows: Annotated[
-        int | None, typer.Option(min=1, help="Only so many validation and so many test rows.", show_default="all")
+    n_samples: Annotated[
+        int | None, typer.Option(min=1, help="Only this many validation and test samples.", show_default="all")
     ] = None,
-    bins: options.Bins = 15,
-    seed: options.Seed = 0,
+    n_bins: options.Bins = 15,
+    random_state: options.RandomState = 0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     dry_run: options.DryRun = False,
@@ -55,40 +55,42 @@ def demo(
     from driftcal.report.headline import report_text
     from driftcal.report.result_tables import headline_title
 
-    talk = Talk(as_json, quiet)
+    console = Console(as_json, quiet)
     if model is None and model_options:
         raise typer.BadParameter(
-            f"{', '.join(model_options)} describe a model of yours.", param_hint="without --model,"
+            f"{', '.join(model_options)} are options of your own model.", param_hint="without --model,"
         )
     if not dry_run:
-        talk.say("training a small network on handwritten digits" if model is None else f"opening {model}")
+        console.message("training a small network on handwritten digits" if model is None else f"opening {model}")
     run = Demo.open(
-        output, data=data, model=model, n_samples=rows, seed=seed, n_bins=bins, model_options=model_options
+        output, data=data, model=model, n_samples=n_samples, seed=random_state, n_bins=n_bins, model_options=model_options
     )  # fmt: skip
     plan = run.plan(measure_time=dry_run)
     if dry_run:
-        talk.give({**plan.to_dict(), "folder": str(output)}, *plan_lines(plan), f"would write {output / 'report.html'}")
+        console.output(
+            {**plan.to_dict(), "folder": str(output)}, *plan_lines(plan), f"would write {output / 'report.html'}"
+        )
         return
-    talk.say(
-        "tuning, then testing under drift: about a minute" if model is None else "tuning, then testing under drift"
+    console.message(
+        "tuning, then testing under shift: about a minute" if model is None else "tuning, then testing under shift"
     )
-    with talk.progress("demo", plan.inputs + 10 * len(run.validation)) as bar:
+    with console.progress("demo", plan.n_inputs + 10 * len(run.validation)) as bar, console.plain_warnings():
         outcome = run.run(on_progress=bar, metadata={"command": context.obj})
-    if outcome.calibrated.ladder is not None:
-        talk.show(levels_table(outcome.calibrated.ladder))
-    talk.say(outcome.calibrated.explanation)
+    if outcome.calibrated.perturbation is not None:
+        console.show(levels_table(outcome.calibrated.perturbation))
+    console.message(outcome.calibrated.explanation)
     headline = report_text(outcome.results).headline
-    talk.give(
+    console.output(
         {
             "report": str(outcome.report),
             "folder": str(run.folder),
             "headline": headline,
-            "chosen": f"{outcome.calibrated.method}-p",
+            "chosen": outcome.calibrated.name,
             "explanation": outcome.calibrated.explanation,
             "inputs": bar.done,
             "summary": [asdict(line) for line in outcome.results.summary()],
         },
-        Prose(headline),
+        Sentences(headline),
         "",
         headline_title(outcome.results),
         summary_table(outcome.results),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.console import Prose, Talk
+from driftcal.cli.console import Console, Sentences
 
 
 @options.with_engine_options
@@ -17,24 +17,20 @@ from driftcal.cli.console import Prose, Talk
 def evaluate(
     context: typer.Context,
     model: Annotated[str, typer.Argument(help="The model that the calibrator was tuned for.", metavar="MODEL")],
-    calibrator: Annotated[Path, typer.Argument(help="What tune wrote.", metavar="CALIBRATOR")],
+    calibrator: Annotated[Path, typer.Argument(help="The file that tune wrote.", metavar="CALIBRATOR")],
     test: Annotated[str, typer.Argument(help="Labelled test data: test.npz, a folder, cifar10=DIR, …", metavar="TEST")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for results.json.")] = Path("run"),
     suite: Annotated[
         str | None,
-        typer.Option(
-            help="Shifts to test under: affine, imagenet-c, cifar10-c, h-tuning or all; tabular for features.",
-            show_default="affine, or tabular",
-        ),
+        typer.Option(help="Shifts to test under: {suites}.", show_default="affine; tabular for feature matrices"),
     ] = None,
     validation: Annotated[
-        str | None,
-        typer.Option(help="The data of tune: the method is then also tuned on clean rows alone, and compared."),
+        str | None, typer.Option(help="The data of tune, for --compare.", metavar="VALIDATION")
     ] = None,
     compare: Annotated[
         str | None,
         typer.Option(
-            help="With --validation: further methods, or all of the paper's; each tuned clean and with -P.",
+            help="Further methods, or all of the paper's: each is tuned on clean samples and with -P.",
             metavar="TS,IR,…",
         ),
     ] = None,
@@ -42,15 +38,15 @@ def evaluate(
         str | None,
         typer.Option(help="Results by group as well: class, or the array of the .npz file that names them (site, …)."),
     ] = None,
-    bins: options.Bins = 15,
-    t_max: options.TMax = None,
-    seed: options.Seed = 0,
-    store: Annotated[
+    window_size: options.WindowSize = 100,
+    n_bins: options.Bins = 15,
+    random_state: options.RandomState = 0,
+    cache: Annotated[
         str | None,
         typer.Option(
             metavar="DIR or URL",
-            help="Keep the model's answers here: a killed run goes on where it was.",
-            show_default="OUTPUT/store",
+            help="Keep the model's logits here: a killed run goes on where it was.",
+            show_default="OUTPUT/cache",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Even if the calibrator was tuned for another model.")] = False,
@@ -61,57 +57,68 @@ def evaluate(
     model_options: dict[str, Any],
     engine_options: dict[str, Any],
 ) -> None:
-    """Measure a calibrator in domain and under drift.
+    """Measure a calibrated model in domain and under shift.
 
     Every shift of the suite at every level, none of them used for tuning, with all metrics and their intervals, beside the
-    model as it was. Results go to
-    OUTPUT/results.json, the model's answers to OUTPUT/store: run the same command again after an interruption.
-    Preprocessing is taken from the calibrator file.
+    uncalibrated model and plain temperature scaling. Results go to OUTPUT/results.json, the model's logits to OUTPUT/cache: run
+    the same command again after an interruption. Preprocessing is taken from the calibrator file.
 
     \b
       driftcal evaluate model.onnx cal.safetensors test.npz --suite affine -o run
     \b
-    How many passes through the model, and how long?
+    How many passes of the model, and how long?
       driftcal evaluate model.onnx cal.safetensors test.npz --dry-run
     \b
     Is another method better? Tune some on the same data, with and without -P:
       driftcal evaluate model.onnx cal.safetensors test.npz \\
         --validation val.npz --compare ts,ets,ir
     """
+    import driftcal
     from driftcal.calibrators import PAPER_CALIBRATORS
     from driftcal.cli.tables import plan_lines, summary_table
-    from driftcal.pipeline.plan import EvaluationRun
+    from driftcal.pipeline.compare import compare_methods, validation_source
+    from driftcal.pipeline.labelled_logits import open_with_data
+    from driftcal.pipeline.plan import plan_evaluation
     from driftcal.report.headline import report_text
     from driftcal.report.result_tables import headline_title
 
-    talk = Talk(as_json, quiet)
-    if compare and validation is None:
-        raise typer.BadParameter("needs --validation, the data to tune the methods on.", param_hint="--compare")
-    run = EvaluationRun.open(
-        model, calibrator, test,
-        validation=validation, methods=PAPER_CALIBRATORS if compare == "all" else options.words(compare), suite=suite,
-        seed=seed, n_bins=bins, group=group, t_max=t_max, store=store or output / "store", force=force,
-        model_options=model_options,
+    console = Console(as_json, quiet)
+    if bool(compare) != (validation is not None):
+        raise typer.BadParameter("--compare and --validation go together: methods are tuned on the data of tune.")
+    names_groups = group not in (None, "class", "group") and test.endswith(".npz")
+    opened = open_with_data(
+        calibrator, model, test, force=force, model_options=model_options, **({"group": group} if names_groups else {})
+    )
+    calibrated, source = opened.calibrated, opened.source
+    tuning_data = None if validation is None else validation_source(calibrated, validation)
+    folder = cache or str(output / "cache")
+    plan = plan_evaluation(
+        calibrated, source, suite=suite, validation=tuning_data, random_state=random_state,
+        run=driftcal.Run(cache=folder), timed=dry_run,
     )  # fmt: skip
-    plan = run.plan(clock=dry_run)
     if dry_run:
-        talk.give(
-            {**plan.to_dict(), "results": str(output / "results.json")},
-            *plan_lines(plan),
-            f"would write {output / 'results.json'}",
-        )
+        path = output / "results.json"
+        console.output({**plan.to_dict(), "results": str(path)}, *plan_lines(plan), f"would write {path}")
         return
-    with options.engine_of(engine_options) as engine, talk.progress("evaluate", plan.inputs) as bar:
-        results = run.run(on_progress=bar, about={"command": context.obj}, engine=engine)
+    with options.engine_of(engine_options) as engine, console.progress("evaluate", plan.n_inputs) as bar:
+        run = driftcal.Run(folder, engine, bar)
+        candidates = None
+        if tuning_data is not None:
+            methods = PAPER_CALIBRATORS if compare == "all" else options.names(compare)
+            candidates = compare_methods(calibrated, tuning_data, methods=methods, window_size=window_size, run=run)
+        results = driftcal.evaluate(
+            calibrated, source, suite=suite, candidates=candidates, window_size=window_size, n_bins=n_bins, group=group,
+            random_state=random_state, run=run, metadata={"command": context.obj},
+        )  # fmt: skip
     path, headline = results.save(output), report_text(results).headline
-    talk.give(
+    console.output(
         {
             "results": str(path),
             "headline": headline,
             "inputs": bar.done,
             "summary": [asdict(line) for line in results.summary()],
         },
-        Prose(headline),
+        Sentences(headline),
         "",
         headline_title(results),
         summary_table(results),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.console import Talk, plain_numbers, printable
+from driftcal.cli.console import Console, plain_numbers, printable
 
 if TYPE_CHECKING:
     from driftcal.monitor.monitor import Monitor
@@ -47,7 +47,7 @@ def monitor(
     estimator: Annotated[
         str | None,
         typer.Option(
-            help="Accuracy estimator: confidence, atc, doc, level-matching or atc-level-mean.",
+            help="Accuracy estimator: {estimators}.",
             show_default="the best on the validation samples, chosen by tune",
         ),
     ] = None,
@@ -89,7 +89,7 @@ def monitor(
     from driftcal.monitor.service import MonitorService
     from driftcal.monitor.stream_reader import read_batches
 
-    console = Talk(as_json, quiet)
+    console = Console(as_json, quiet)
     size, timed = _parse_window_size(window_size)
     settings: dict[str, Any] = {
         "score_type": score_type,
@@ -109,10 +109,10 @@ def monitor(
         outputs = [str(path) for path in (state, report, prometheus) if path is not None and str(path) != "-"]
         inputs = [path if path == "-" or Path(path).exists() else f"{path} (missing)" for path in paths]
         lines = [f"would read {path}" for path in inputs] + [f"would write {path}" for path in outputs]
-        console.give({"would_read": inputs, "would_write": outputs}, *lines)
+        console.output({"would_read": inputs, "would_write": outputs}, *lines)
         return
     if continued:
-        console.say(f"continuing from {state} with its settings: {monitored.n_samples:,} samples so far")
+        console.message(f"continuing from {state} with its settings: {monitored.n_samples:,} samples so far")
     prints_prometheus = prometheus == "-"
     service = MonitorService(monitored, state, None if prints_prometheus else prometheus)
     batches = read_batches(paths, monitored.settings.score_type, timed=timed)
@@ -122,14 +122,14 @@ def monitor(
                 for window in service.run(batches):
                     show(window)
         except KeyboardInterrupt:
-            console.say("stopped")
+            console.message("stopped")
         if service.changed:  # the signal arrived during the last write
             service.write()
     if report is not None:
         from driftcal.report.timeline import write_timeline
 
         write_timeline(monitored, report, title=f"Monitor of {calibrator.name}")
-        console.say(f"timeline in {report}")
+        console.message(f"timeline in {report}")
     summary = monitored.summary()
     if prints_prometheus:
         print(service.prometheus_text(), end="")
@@ -192,7 +192,7 @@ def _stop_on_signals() -> Iterator[None]:
 
 
 @contextmanager
-def _window_printer(console: Talk, silent: bool) -> Iterator[Any]:
+def _window_printer(console: Console, silent: bool) -> Iterator[Any]:
     """How windows are printed: as JSON lines, as a table that is redrawn on a terminal, or as a line each."""
     if silent:
         yield lambda window: None

@@ -1,4 +1,4 @@
-"""Options that several commands share, each said once."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -15,20 +15,15 @@ if TYPE_CHECKING:
     from driftcal.engines import Engine
 
 Json = Annotated[bool, typer.Option("--json", help="Print data as JSON on stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No talk and no progress on stderr, only errors.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No messages and no progress on stderr, only errors.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do none of it.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all noise and of random shifts.")]
-Bins = Annotated[int, typer.Option(min=1, help="Bins of the calibration error.")]
-TMax = Annotated[
-    float | None,
-    typer.Option("--t-max", help="Cap on the temperature; 5 reproduces the paper's code.", show_default="no cap"),
-]
-StoreDir = Annotated[
+RandomState = Annotated[int, typer.Option(min=0, help="Seed of noise, shifts and resampling.")]
+Bins = Annotated[int, typer.Option("--n-bins", min=1, help="Equal-width bins of the ECE.")]
+Cache = Annotated[
     str | None,
-    typer.Option(
-        "--store", metavar="DIR or URL", help="Keep the model's answers here: a killed run goes on where it was."
-    ),
+    typer.Option(metavar="DIR or URL", help="Keep the model's logits here: a killed run goes on where it was."),
 ]
+WindowSize = Annotated[int, typer.Option(min=20, help="Samples in a window of the windowed form.")]
 
 
 def numbers(text: str | None, option: str) -> tuple[float, ...]:
@@ -41,8 +36,8 @@ def numbers(text: str | None, option: str) -> tuple[float, ...]:
         ) from None
 
 
-def words(text: str | None) -> tuple[str, ...]:
-    """``ts,irm`` as names."""
+def names(text: str | None) -> tuple[str, ...]:
+    """``ts,irm`` as a tuple."""
     return tuple(part.strip() for part in text.split(",") if part.strip()) if text else ()
 
 
@@ -60,7 +55,7 @@ def _size(text: str | None) -> tuple[int, int] | None:
 def _model_options(
     outputs: Annotated[
         str | None,
-        typer.Option(help="What the model ends in: logits, or probabilities after a softmax.", show_default="logits"),
+        typer.Option(help="What the model returns: logits, or probabilities after a softmax.", show_default="logits"),
     ] = None,
     mean: Annotated[
         str | None, typer.Option(help="Subtracted from each channel, e.g. 0.485,0.456,0.406.", metavar="A,B,C")
@@ -70,14 +65,15 @@ def _model_options(
     ] = None,
     layout: Annotated[
         str | None,
-        typer.Option(help="Axes the model wants: NCHW, NHWC or flat.", show_default="the framework's usual one"),
+        typer.Option(help="Axes of the model's input: NCHW, NHWC or flat.", show_default="the framework's usual one"),
     ] = None,
     size: Annotated[
         str | None, typer.Option(help="Scale images to this before the model.", metavar="SIDE or HxW")
     ] = None,
-    bgr: Annotated[bool, typer.Option("--bgr", help="The model wants blue first.")] = False,
+    bgr: Annotated[bool, typer.Option("--bgr", help="The model expects blue first.")] = False,
     scale: Annotated[
-        float | None, typer.Option(help="Multiply pixels in [0, 1], 255 for models that want bytes.", show_default="1")
+        float | None,
+        typer.Option(help="Multiply pixels in [0, 1] by this; 255 for models trained on bytes.", show_default="1"),
     ] = None,
     weights: Annotated[
         Path | None,
@@ -97,8 +93,8 @@ def _model_options(
         bool, typer.Option("--trust", help="Open a TorchScript file, which can run code while it is loaded.")
     ] = False,
 ) -> dict[str, Any]:
-    """What `driftcal.open_model` wants to know beside the model; only what was said."""
-    found: dict[str, Any] = {
+    """Options of `driftcal.open_model`; only those that were given."""
+    given: dict[str, Any] = {
         "outputs": outputs, "weights": weights, "batch_size": batch_size, "threads": threads,
         "device": None if device == "auto" else device, "trust": trust or None,
     }  # fmt: skip
@@ -108,13 +104,14 @@ def _model_options(
     }  # fmt: skip
     steps = {name: value for name, value in steps.items() if value is not None}
     if steps:
-        found["preprocessing"] = steps
-    return {name: value for name, value in found.items() if value is not None}
+        given["preprocessing"] = steps
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _engine_options(
     engine: Annotated[
-        str, typer.Option(help="Where the model and the passes run: here, or ray for a cluster; the same bits.")
+        str,
+        typer.Option(help="Where the work is done: local, or ray for a cluster. The results are the same to the bit."),
     ] = "local",
     address: Annotated[
         str | None,
@@ -130,24 +127,21 @@ def _engine_options(
     cpus: Annotated[float, typer.Option(min=0.1, help="ray: processors per worker.")] = 1.0,
     gpus: Annotated[float, typer.Option(min=0, help="ray: GPUs per worker; 0.5 lets two share one.")] = 0.0,
 ) -> dict[str, Any]:
-    """What `driftcal.open_engine` wants to know."""
+    """Options of `driftcal.open_engine`."""
     return {"engine": engine, "address": address, "workers": workers, "cpus": cpus, "gpus": gpus}
 
 
 def _with(shared_options: Callable[..., Any], name: str, command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command options it shares with others; it gets them together as `name`.
-
-    The command's own parameters come first in its help, the shared ones after them.
-    """
+    """Add shared options to a command; it gets them together as `name`. In its help they come after its own."""
     shared = inspect.signature(shared_options, eval_str=True).parameters
     own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != name]
 
     @functools.wraps(command)
-    def run(**given: Any) -> None:
-        together = {key: given.pop(key) for key in shared}
-        command(**given, **{name: shared_options(**together)})
+    def run(**arguments: Any) -> None:
+        values = {key: arguments.pop(key) for key in shared}
+        command(**arguments, **{name: shared_options(**values)})
 
-    # what a further decorator adds stands last
+    # options that a further decorator adds come last
     inner = [p for p in own if p.kind is not p.KEYWORD_ONLY]
     rest = [p for p in own if p.kind is p.KEYWORD_ONLY]
     run.__signature__ = inspect.Signature([*inner, *shared.values(), *rest])  # type: ignore[attr-defined]
@@ -162,7 +156,7 @@ with_engine_options = functools.partial(_with, _engine_options, "engine_options"
 
 @contextmanager
 def engine_of(engine_options: dict[str, Any]) -> Iterator[Engine]:
-    """The engine for a command, closed after it: a cluster that was started for it stops."""
+    """The engine of a command, closed after it: a cluster that was started for it is stopped."""
     from driftcal.engines import open_engine
 
     engine = open_engine(**engine_options)

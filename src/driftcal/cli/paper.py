@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.console import Talk
+from driftcal.cli.console import Console
 from driftcal.cli.paper_train import train
 from driftcal.paper.experiments import EXPERIMENTS
 
@@ -77,11 +77,11 @@ def _command(experiment: str, title: str) -> Callable[..., None]:
         output: Annotated[Path, typer.Option("--output", "-o", help="Folder for tables and figures.")] = Path(
             "runs/paper"
         ),
-        store: Annotated[
+        cache: Annotated[
             Path | None,
-            typer.Option(metavar="DIR", help="Folder of cached logits.", show_default="OUTPUT/store"),
+            typer.Option(metavar="DIR", help="Folder of cached logits.", show_default="OUTPUT/cache"),
         ] = None,
-        seed: options.Seed = 0,
+        random_state: options.RandomState = 0,
         as_json: options.Json = False,
         quiet: options.Quiet = False,
         dry_run: options.DryRun = False,
@@ -93,30 +93,30 @@ def _command(experiment: str, title: str) -> Callable[..., None]:
         from driftcal.paper.paper_settings import AS_PUBLISHED, OURS
         from driftcal.paper.setups import SetupOptions
 
-        talk = Talk(as_json, quiet)
+        console = Console(as_json, quiet)
         folders = dict(_name_and_folder(text) for text in data or ["digits"])
         paper_run = PaperRun.open(
             experiment,
-            SetupOptions(folders, options.words(networks), weights, images),
-            settings=replace(AS_PUBLISHED if as_published else OURS, seed=seed),
+            SetupOptions(folders, options.names(networks), weights, images),
+            settings=replace(AS_PUBLISHED if as_published else OURS, seed=random_state),
             output=output,
-            cache=store,
+            cache=cache,
             command=context.obj,
             dry_run=dry_run,
         )
         for reason in paper_run.skipped:
-            talk.say(f"skipped {reason}")
+            console.message(f"skipped {reason}")
         plan = paper_run.plan(measure_time=dry_run)
         if dry_run:
-            talk.give({**plan.to_dict(), "folder": str(output)}, *plan_lines(plan), f"would write to {output}")
+            console.output({**plan.to_dict(), "folder": str(output)}, *plan_lines(plan), f"would write to {output}")
             return
 
         def report(written: WrittenResult) -> None:
-            talk.say(f"{written.result.experiment}: {written.result.title}, {len(written.files)} files")
+            console.message(f"{written.result.experiment}: {written.result.title}, {len(written.files)} files")
 
-        with talk.progress("paper", plan.inputs) as bar:
+        with console.progress("paper", plan.n_inputs) as bar:
             results = paper_run.run(on_progress=bar, on_written=report)
-        talk.give(
+        console.output(
             {"folder": str(output), "inputs": bar.done, "skipped": list(paper_run.skipped), "experiments": list(map(_to_dict, results))},
             *(item for written in results if len(results) == 1 for item in _terminal_lines(written)),
             *(str(output / f"{written.result.experiment}.md") for written in results),
@@ -148,13 +148,13 @@ def _to_dict(written: WrittenResult) -> dict[str, Any]:
 
 def _terminal_lines(written: WrittenResult) -> list[Any]:
     """The tables and notes of one experiment for a terminal."""
-    from driftcal.cli.console import Prose
+    from driftcal.cli.console import Sentences
     from driftcal.report.table import to_terminal
 
     lines: list[Any] = []
     for table in written.result.tables:
         lines += [table.title, to_terminal(table), ""]
-    return [*lines, *(Prose(note) for note in written.result.notes)]
+    return [*lines, *(Sentences(note) for note in written.result.notes)]
 
 
 for _name, _experiment in EXPERIMENTS.items():

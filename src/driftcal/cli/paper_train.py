@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.console import Talk, duration
+from driftcal.cli.console import Console, duration
 from driftcal.paper.networks import CIFAR10_NETWORKS
 
 
@@ -29,7 +29,7 @@ def train(
         bool,
         typer.Option("--bfloat16", help="Multiply in bfloat16: about twice as fast on processors that support it."),
     ] = False,
-    seed: options.Seed = 0,
+    random_state: options.RandomState = 0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     dry_run: options.DryRun = False,
@@ -49,7 +49,7 @@ def train(
     from driftcal.paper.training.train_network import Budget, train_network
     from driftcal.paper.training.training_settings import SETTINGS, TrainingSettings
 
-    talk = Talk(as_json, quiet)
+    console = Console(as_json, quiet)
     if network not in CIFAR10_NETWORKS:
         raise UnknownName.of("network", network, CIFAR10_NETWORKS)
     name, _, folder = data.partition("=")
@@ -59,17 +59,17 @@ def train(
     network_folder = output / network
     if dry_run:
         length = f"{budget.epochs} epochs" if budget.minutes is None else f"about {budget.minutes:g} minutes"
-        talk.give({"network": network, "epochs": budget.epochs, "minutes": budget.minutes, "output": str(network_folder)},
+        console.output({"network": network, "epochs": budget.epochs, "minutes": budget.minutes, "output": str(network_folder)},
                   f"would train {network} for {length} and write {network_folder}")  # fmt: skip
         return
     images, test = cifar10(folder, part="train"), cifar10(folder, part="test")
-    with talk.progress(f"train {network}", 45_000 * (budget.epochs or 0)) as bar:
+    with console.progress(f"train {network}", 45_000 * (budget.epochs or 0)) as bar:
         settings = replace(SETTINGS.get(network, TrainingSettings()), bfloat16=bfloat16)
         card = train_network(
-            network, images, test, network_folder, budget=budget, seed=seed, settings=settings, on_progress=bar
+            network, images, test, network_folder, budget=budget, seed=random_state, settings=settings, on_progress=bar
         )
-    talk.say(
+    console.message(
         f"{network}: accuracy {card['test_accuracy']:.1%} on test images, {card['validation_accuracy']:.1%} on held-out "
         f"images, after {card['epochs']:.1f} epochs in {duration(card['seconds'])}."
     )
-    talk.give(card, str(network_folder / "weights.safetensors"))
+    console.output(card, str(network_folder / "weights.safetensors"))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.console import Prose, Talk, duration
+from driftcal.cli.console import Console, Sentences, duration
 
 
 @options.with_model_options
@@ -16,12 +16,14 @@ def plan(
     data: Annotated[str, typer.Argument(help="Data as for tune and evaluate.", metavar="DATA")],
     suite: Annotated[
         str | None,
-        typer.Option(help="Evaluate under this suite: affine, imagenet-c, …", show_default="tune with gaussian noise"),
+        typer.Option(help="Evaluate under this suite: {suites}.", show_default="tune with gaussian noise"),
     ] = None,
-    levels: Annotated[int, typer.Option(min=1, help="tune: levels from clean down to chance.")] = 10,
-    workers: Annotated[str, typer.Option(help="Numbers of workers to reckon with.", metavar="K,K,…")] = "1,2,4,8,16,64",
-    rows: Annotated[
-        int | None, typer.Option(min=1, help="Reckon for so many inputs.", show_default="as many as DATA has")
+    n_levels: Annotated[int, typer.Option(min=1, help="tune: perturbation levels from clean to chance.")] = 10,
+    workers: Annotated[
+        str, typer.Option(help="Numbers of workers to estimate for.", metavar="K,K,…")
+    ] = "1,2,4,8,16,64",
+    n_samples: Annotated[
+        int | None, typer.Option(min=1, help="Estimate for this many inputs.", show_default="as many as DATA has")
     ] = None,
     fits: Annotated[
         int | None, typer.Option(min=0, help="Calibrators to fit.", show_default="1 for tune, 0 for evaluate")
@@ -29,36 +31,36 @@ def plan(
     price: Annotated[float, typer.Option(min=0, help="Of one worker for an hour.")] = 0.0,
     storage: Annotated[float, typer.Option(min=1, help="MB/s that all workers together get from storage.")] = 1000.0,
     start: Annotated[float, typer.Option(min=0, help="Seconds until a worker is ready.")] = 20.0,
-    seed: options.Seed = 0,
+    random_state: options.RandomState = 0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     dry_run: options.DryRun = False,
     *,
     model_options: dict[str, Any],
 ) -> None:
-    """How long on how many workers, at what cost, and where it stops scaling.
+    """Estimate time and cost on any number of workers, and where more of them stop helping.
 
-    A few batches are run here to see how fast the model, the shifts and a pass of a fit are; the rest is reckoned: tasks
-    shared out evenly, storage shared by all, statistics merged by one. docs/scale.md has the model and how it compares
-    with measurements. With --dry-run nothing is run, and only the work is counted.
+    A few batches are run here to measure the model, the shifts and a pass of a fit. The rest is estimated: tasks are shared
+    evenly, storage is shared by all, one process merges statistics. docs/scale.md has the formula and how it compares with
+    measurements. With --dry-run nothing is run, and only the work is counted.
 
     \b
     Tuning with ten levels of noise:
       driftcal plan model.onnx val.npz --workers 1,8,64 --price 0.40
     \b
-    ImageNet-C on fifty thousand images, reckoned from a few of them:
-      driftcal plan model.onnx some.npz --rows 50000 --suite imagenet-c
+    ImageNet-C on fifty thousand images, estimated from a few of them:
+      driftcal plan model.onnx some.npz --n-samples 50000 --suite imagenet-c
     """
     from driftcal.cli.tables import scaling_table
     from driftcal.core.parallel import limited_threads
     from driftcal.data import open_source
     from driftcal.models import open_model
-    from driftcal.pipeline.calibrated_model import suite_for
     from driftcal.pipeline.collect import Collector
+    from driftcal.pipeline.evaluate import suite_for
+    from driftcal.pipeline.perturbation import tuning_shift
     from driftcal.pipeline.scaling import Assumptions, Probe, Workload, scaling
-    from driftcal.pipeline.tune import shift_for
 
-    talk = Talk(as_json, quiet)
+    console = Console(as_json, quiet)
     counts = [int(k) for k in options.numbers(workers, "--workers")]
     if not counts or min(counts) < 1:
         raise typer.BadParameter(
@@ -66,15 +68,19 @@ def plan(
         )
     source = open_source(data).labelled()
     opened = open_model(model, **{"threads": 1, **model_options})  # a worker has one processor unless it asks for more
-    collector = Collector(opened, source, seed=seed)
+    collector = Collector(opened, source, random_state=random_state)
     if suite is None:
-        shift = shift_for("gaussian", source)
-        conditions = [(shift, 0.0), *((shift, 0.01 * k) for k in range(1, levels))]
+        shift = tuning_shift("gaussian", source)
+        conditions = [(shift, 0.0), *((shift, 0.01 * k) for k in range(1, n_levels))]
     else:
         conditions = [(shift, float(level)) for shift, level in suite_for(suite, source)]
     distinct = len({collector.key(shift, level).digest for shift, level in conditions})
     work = Workload(
-        rows or len(source), distinct, opened.n_classes, opened.batch_size, (suite is None) if fits is None else fits
+        n_samples or len(source),
+        distinct,
+        opened.n_classes,
+        opened.batch_size,
+        (suite is None) if fits is None else fits,
     )
     counted = {
         "inputs": work.inputs, "conditions": distinct, "rows": work.rows, "classes": work.classes,
@@ -83,13 +89,13 @@ def plan(
     lines = [f"{work.inputs:,} inputs through the model: {work.rows:,} rows under {distinct} conditions",
              f"{4 * work.scores / 1e9:,.2f} GB of logits in the store"]  # fmt: skip
     if dry_run:
-        talk.give(counted, *lines)
+        console.output(counted, *lines)
         return
     given = Assumptions(storage=storage * 1e6, price=price, start=start)
     with limited_threads(model_options.get("threads", 1)):
         probe = Probe.of(collector, conditions)
     found, most, reason = scaling(work, probe, counts, given)
-    talk.give(
+    console.output(
         {
             **counted,
             "probe": vars(probe),
@@ -101,7 +107,7 @@ def plan(
         *lines,
         f"measured here: {1 / probe.seconds_per_input:,.0f} inputs/s, {probe.scores_per_second / 1e6:,.0f} million scores/s",
         scaling_table(found, priced=price > 0),
-        Prose(
+        Sentences(
             f"Beyond {most} workers less than half of each further one is used: {reason} "
             f"({duration(min(line.seconds for line in found))} at best above)."
         ),

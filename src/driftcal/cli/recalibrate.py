@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.console import Talk
+from driftcal.cli.console import Console
 
 
 @options.with_model_options
@@ -17,7 +17,7 @@ def recalibrate(
     data: Annotated[
         str,
         typer.Argument(
-            help="New labelled rows: a .npz file with logits and y, or inputs with --model.", metavar="DATA"
+            help="New labelled samples: a .npz file with logits and y, or inputs with --model.", metavar="DATA"
         ),
     ],
     output: Annotated[
@@ -25,20 +25,20 @@ def recalibrate(
         typer.Option(
             "--output",
             "-o",
-            help="Where the new calibrator goes; if that is CALIBRATOR, the old one is kept under the next free name.",
+            help="The file to write; if that is CALIBRATOR, the old one is kept under the next free name.",
             show_default="CALIBRATOR-2, -3, …",
         ),
     ] = None,
     weight: Annotated[
-        str, typer.Option(help="Share of the new rows, from 0 (the old map) to 1 (new rows alone), or auto.")
+        str, typer.Option(help="Share of the new samples, from 0 (the old map) to 1 (new samples alone), or auto.")
     ] = "0.5",
     old: Annotated[
         str | None,
         typer.Option(
             "--with",
-            help="Old labelled rows in the same form: they stand for what the calibrator knew.",
+            help="Labelled samples of the old fit, in the same form.",
             metavar="OLD_DATA",
-            show_default="the calibrator's own answers",
+            show_default="the calibrator's own probabilities",
         ),
     ] = None,
     model: Annotated[
@@ -46,52 +46,57 @@ def recalibrate(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Even if the calibrator was tuned for another model.")] = False,
     n_bins: options.Bins = 15,
-    seed: options.Seed = 0,
+    random_state: options.RandomState = 0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     dry_run: options.DryRun = False,
     *,
     model_options: dict[str, Any],
 ) -> None:
-    """Refit a calibrator with new labels, and prove on held-out rows that it is no worse.
+    """Refit a calibrator with new labels, and check on held-out samples that it is no worse.
 
-    New and old are blended by weight, the old calibrator is kept, and both are compared on new rows that the refit has
-    not seen (5-fold cross-validation). If Brier score or log-likelihood get worse there, or ECE or accuracy certainly do, nothing
+    New and old are blended by weight, the old calibrator is kept, and both are compared on new samples that the refit was not
+    fitted on (5-fold cross-validation). If Brier score or log-likelihood get worse there, or ECE or accuracy certainly do, nothing
     is written and the exit code is 1. With --dry-run the comparison is made and nothing is written.
 
     \b
     Logits and labels from production:
       driftcal recalibrate cal.safetensors new_labelled.npz
     \b
-    Inputs and labels; the old validation rows are still there:
+    Inputs and labels, and the old validation data:
       driftcal recalibrate cal.safetensors new.npz --model model.onnx \\
         --with val.npz --weight auto
     """
     from driftcal.cli.tables import change_table
-    from driftcal.pipeline.labelled_logits import answer_labelled, read_labelled
+    from driftcal.pipeline.labelled_logits import collect_labelled, read_labelled
     from driftcal.pipeline.recalibrate import next_name, recalibrate_file
     from driftcal.pipeline.recalibrate import recalibrate as refit
 
-    def rows(where: str) -> Any:
+    def labelled(path: str) -> Any:
         if model is None:
-            return read_labelled(where)
-        return answer_labelled(where, calibrator, model, force=force, **model_options)
+            return read_labelled(path)
+        return collect_labelled(path, calibrator, model, force=force, **model_options)
 
-    talk = Talk(as_json, quiet)
-    new, known = rows(data), None if old is None else rows(old)
-    wishes: dict[str, Any] = {
-        "weight": weight, "groups": new.groups, "n_bins": n_bins, "seed": seed,
-        "old": None if known is None else (known.logits, known.labels),
+    console = Console(as_json, quiet)
+    new, before = labelled(data), None if old is None else labelled(old)
+    settings: dict[str, Any] = {
+        "weight": weight, "groups": new.groups, "n_bins": n_bins, "random_state": random_state,
+        "old": None if before is None else (before.logits, before.labels),
     }  # fmt: skip
     if dry_run:
-        result = refit(calibrator, new.logits, new.labels, **wishes)
+        result = refit(calibrator, new.logits, new.labels, **settings)
         target = output or next_name(calibrator)
         verdict = f"would refuse: {', '.join(result.worse)}" if result.worse else f"would write {target}"
         listed = [] if result.worse else [str(target)]
-        talk.give({**result.to_dict(), "would_write": listed}, change_table(result), verdict)
+        console.output({**result.to_dict(), "would_write": listed}, change_table(result), verdict)
         return
     result, path, kept = recalibrate_file(
-        calibrator, new.logits, new.labels, output, on_compared=lambda found: talk.show(change_table(found)), **wishes
+        calibrator,
+        new.logits,
+        new.labels,
+        output,
+        on_compared=lambda result: console.show(change_table(result)),
+        **settings,
     )
-    talk.give({**result.to_dict(), "calibrator": str(path), "old_calibrator": str(kept)}, str(path))
-    talk.say(f"The old calibrator is in {kept}.")
+    console.output({**result.to_dict(), "calibrator": str(path), "old_calibrator": str(kept)}, str(path))
+    console.message(f"The old calibrator is in {kept}.")

@@ -1,4 +1,4 @@
-"""The command line's own help as a page: ``python -m driftcal.cli.reference > docs/cli.md``. A test keeps it true."""
+"""The help of the command line as a page: ``python -m driftcal.cli.reference > docs/cli.md``. A test keeps it true."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _INTRODUCTION = """\
 Verbs in the order of the pipeline: `demo`, `tune`, `evaluate`, `report`; `shifts` and `inspect` answer questions. This page
 is what `--help` prints.
 
-- **stdout is data, stderr is talk.** `--json` makes the data JSON; `--quiet` leaves out the talk.
-- **`--dry-run`** says what would be done, how many passes through the model it takes, and about how long; for
-  `evaluate` the number is exact, also after an interrupted run.
+- **stdout is data, stderr is messages.** `--json` makes the data JSON; `--quiet` leaves out the messages.
+- **`--dry-run`** says what would be done, how many passes of the model it takes, and about how long. For `evaluate` the
+  number is exact, also after an interrupted run.
 - **Exit codes:** 0 done, 1 failed (the last line on stderr says why and what to do), 2 misused (unknown option, command or name), 130 interrupted (Ctrl-C).
-- **Interrupted?** Run the same command again. `evaluate` and `demo` keep the model's answers beside their results,
-  `tune` where `--store` says.
+- **Interrupted?** Run the same command again. `evaluate` and `demo` keep the model's logits beside their results,
+  `tune` where `--cache` says.
 - **Progress** appears on a terminal after two seconds, with rate and remaining time; elsewhere a line every 15 seconds.
 """
 
@@ -46,7 +46,7 @@ def _help(words: list[str]) -> str:
     out = io.StringIO()
     with _eighty_columns(), contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
         main([*words, "--help"])
-    # a backspace keeps the lines of a paragraph apart; some are printed, where nobody sees them
+    # a backspace keeps the lines of a paragraph apart; typer prints some of them
     return "".join(line.rstrip(" \b") + "\n" for line in out.getvalue().splitlines())
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.console import Talk
+from driftcal.cli.console import Console
 
 
 def report(
@@ -17,7 +17,7 @@ def report(
         Path | None,
         typer.Option("--output", "-o", help="File to write.", show_default="report.html; tables go to stdout"),
     ] = None,
-    form: Annotated[str, typer.Option("--format", help="html, or a table as csv, json, latex or markdown.")] = "html",
+    form: Annotated[str, typer.Option("--format", help="html, or a table: {formats}.")] = "html",
     table: Annotated[
         str,
         typer.Option(
@@ -49,18 +49,18 @@ def report(
     from driftcal.pipeline.results import Results
     from driftcal.report import FORMATS, result_table, write_figures, write_report
 
-    console = Talk(as_json, quiet)
+    console = Console(as_json, quiet)
     if form != "html" and form not in FORMATS:
         raise typer.BadParameter(f"must be html, {', '.join(FORMATS)}; it is {form!r}.", param_hint="--format")
     results = Results.load(run)
     target = Path("report.html") if output is None and form == "html" else output
     if dry_run:
         outputs = [str(path) for path in (target, figures) if path is not None]
-        console.give({"would_write": outputs}, *(f"would write {path}" for path in outputs))
+        console.output({"would_write": outputs}, *(f"would write {path}" for path in outputs))
         return
     figure_paths = write_figures(results, figures) if figures is not None else []
     for path in figure_paths:
-        console.say(path)
+        console.message(path)
     if target is None:
         print(FORMATS["json" if as_json else form](result_table(results, table)), end="")
         return
@@ -68,4 +68,4 @@ def report(
         written = write_report(results, target, title=title)
     else:
         written = write_atomic(target, FORMATS[form](result_table(results, table)).encode())
-    console.give({"report": str(written), "figures": [str(path) for path in figure_paths]}, str(written))
+    console.output({"report": str(written), "figures": [str(path) for path in figure_paths]}, str(written))

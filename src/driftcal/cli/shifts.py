@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.console import Talk
+from driftcal.cli.console import Console
 
 
 def shifts(
@@ -17,10 +17,8 @@ def shifts(
         typer.Option(help="Draw all shifts × levels for this image instead of listing them.", metavar="IMAGE"),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the contact sheet goes.")] = Path("shifts.png"),
-    suite: Annotated[
-        str | None, typer.Option(help="Only this suite: affine, imagenet-c, cifar10-c, h-tuning, all or tabular.")
-    ] = None,
-    seed: options.Seed = 0,
+    suite: Annotated[str | None, typer.Option(help="Only this suite: {suites}.")] = None,
+    random_state: options.RandomState = 0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     dry_run: options.DryRun = False,
@@ -38,14 +36,14 @@ def shifts(
     from driftcal.report.contact_sheet import save_contact_sheet
     from driftcal.shifts import catalogue
 
-    talk = Talk(as_json, quiet)
+    console = Console(as_json, quiet)
     chosen = list(shifts.get_suite(suite).shifts) if suite else shifts.image_shifts()
     if contact_sheet is None:
         listed = {shift.name: shift for shift in chosen} if suite else shifts.SHIFTS
-        talk.give(catalogue.catalogue(listed), *catalogue.catalogue_text(listed).splitlines())
+        console.output(catalogue.catalogue(listed), *catalogue.catalogue_text(listed).splitlines())
     else:
-        path = output if dry_run else save_contact_sheet(contact_sheet, output, chosen, seed=seed)
+        path = output if dry_run else save_contact_sheet(contact_sheet, output, chosen, seed=random_state)
         cells = sum(10 if shift.levels is None else len(shift.levels) for shift in chosen)
         verb = "would draw" if dry_run else "drew"
-        talk.say(f"{verb} {len(chosen)} shifts, {cells} images")
-        talk.give({"contact_sheet": str(path)}, str(path))
+        console.message(f"{verb} {len(chosen)} shifts, {cells} images")
+        console.output({"contact_sheet": str(path)}, str(path))

@@ -38,7 +38,7 @@ def levels_table(perturbation: Mapping[str, Any]) -> Any:
 def plan_lines(plan: Plan) -> list[str]:
     """A plan in words."""
     lines = [
-        f"{part.data}: {part.rows:,} samples, {part.conditions} conditions, {part.passes:g} passes to make"
+        f"{part.data}: {part.n_samples:,} samples, {part.n_conditions} conditions, {part.passes:g} passes to make"
         for part in plan.parts
     ]
     if plan.at_most is not None:
@@ -47,7 +47,7 @@ def plan_lines(plan: Plan) -> list[str]:
             f"at most {plan.at_most:g}; {duration(plan.seconds)} to {duration(2 * plan.seconds)}"
         )
     else:
-        lines.append(f"{plan.passes:g} model passes, {plan.inputs:,} inputs, about {duration(plan.seconds)}")
+        lines.append(f"{plan.passes:g} model passes, {plan.n_inputs:,} inputs, about {duration(plan.seconds)}")
     return lines
 
 
@@ -61,7 +61,7 @@ def change_table(result: Recalibration) -> Any:
             interval = evaluation.intervals[metric]
             row |= {key: getattr(evaluation, metric), f"{key}_low": interval.low, f"{key}_high": interval.high}
         rows.append(row)
-    columns = {"metric": f"{result.rows} held-out samples", "before": "before", "after": "after"}
+    columns = {"metric": f"{result.n_samples} held-out samples", "before": "before", "after": "after"}
     return to_terminal(Table("change", "", columns, rows, intervals=True, digits=4))
 
 

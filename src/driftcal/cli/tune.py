@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.console import Talk
+from driftcal.cli.console import Console
 
 
 @options.with_engine_options
@@ -25,61 +25,48 @@ def tune(
             metavar="VALIDATION",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the calibrator goes.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The calibrator file to write.")] = Path(
         "cal.safetensors"
     ),
     method: Annotated[
         str,
-        typer.Option(
-            help="auto (compares and explains), base, ts, ets, ts-ir, ir, irm, ps, hb, pbmc, vs, svs, dirichlet, "
-            "beta, spline, hts, pts, ladder-ts, ladder-irm, ladder-ec, ladder-pts, atc-ec, doc-ec; dac, dac-pts and md-ts look at --layers; auto tries them too where layers are named."
-        ),
+        typer.Option(help="auto (compares and explains), or one of: {methods}. Some of them read --layers."),
     ] = "auto",
     shift: Annotated[
         str,
-        typer.Option(
-            help="What perturbs the validation data: gaussian, varied, h_mixture, …; none tunes on clean rows."
-        ),
+        typer.Option(help="What perturbs the validation data: {tuning_shifts}, h_mixture; none: clean samples only."),
     ] = "gaussian",
-    levels: Annotated[int, typer.Option(min=1, help="Levels from clean down to chance.")] = 10,
+    n_levels: Annotated[int, typer.Option(min=1, help="Perturbation levels from clean down to chance.")] = 10,
     keep_accuracy: Annotated[
-        bool, typer.Option("--keep-accuracy", help="auto: only calibrators that never change the predicted class.")
-    ] = False,
-    adaptive: Annotated[
-        bool, typer.Option(help="auto: also calibrators that follow windows of unlabelled inputs.")
+        bool, typer.Option(help="auto: only calibrators that never change the predicted class.")
     ] = True,
-    focus: Annotated[str, typer.Option(help="auto: what matters most: in-domain, drift or both.")] = "both",
-    t_max: options.TMax = None,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="auto: by how much the in-domain ECE may exceed that of temperature scaling.")
+    ] = 0.005,
     clean_weight: Annotated[
         float | None,
         typer.Option(
-            help="Share of the clean rows in all weight: 0.5 to 0.9 buy calibration in domain with some under drift.",
-            show_default="1/levels",
+            help="Share of the clean samples in all weight, between 0 and 1.",
+            show_default="1/n-levels; auto tries several",
         ),
     ] = None,
-    solver: Annotated[str, typer.Option(help="How levels are found: curve, or nelder-mead as in the paper.")] = "curve",
     classes: Annotated[
         str | None,
-        typer.Option(
-            help="All classes in the order of the model's outputs, where the data name only some of them.",
-            metavar="A,B,…",
-        ),
+        typer.Option(help="All classes in the order of the model's outputs; text labels need them.", metavar="A,B,…"),
     ] = None,
     categorical: Annotated[
         str | None, typer.Option(help="Feature matrices: columns that hold categories, from 0.", metavar="I,J,…")
     ] = None,
     layers: Annotated[
         str | None,
-        typer.Option(
-            help="auto, dac, dac-pts, md-ts: layers of the model to look at, by their names.", metavar="A,B,…"
-        ),
+        typer.Option(help="Layers of the model for methods that read layer features, and for auto.", metavar="A,B,…"),
     ] = None,
     reference: Annotated[
         str | None,
-        typer.Option(help="auto, dac, dac-pts: training data to compare with, a few thousand inputs.", metavar="DATA"),
+        typer.Option(help="Training data that such methods compare with, a few thousand inputs.", metavar="DATA"),
     ] = None,
-    seed: options.Seed = 0,
-    store: options.StoreDir = None,
+    random_state: options.RandomState = 0,
+    cache: options.Cache = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     dry_run: options.DryRun = False,
@@ -87,58 +74,70 @@ def tune(
     model_options: dict[str, Any],
     engine_options: dict[str, Any],
 ) -> None:
-    """Tune a calibrator that stays honest under drift.
+    """Calibrate a model in domain and under shift.
 
-    The validation data are perturbed with noise at levels that step the model's accuracy evenly down to chance
-    (Tomani et al. 2021, Algorithm 1), and the calibrator is fitted on all of them. The model itself is not changed.
+    The validation data are perturbed with noise at levels that step the accuracy evenly down to chance (Tomani et al. 2021,
+    Algorithm 1), and calibrators are fitted on clean and perturbed samples. The model itself is not changed.
 
     \b
-    Let the data decide, and say why:
+    Let driftcal choose and explain:
       driftcal tune model.onnx val.npz -o cal.safetensors
     \b
-    Isotonic regression for all classes together, which keeps the accuracy:
-      driftcal tune model.onnx val.npz --method irm --levels 10
+    One isotonic curve for all classes, which keeps the accuracy:
+      driftcal tune model.onnx val.npz --method irm
     \b
-    A torch network of yours with ImageNet's preprocessing; what would it take?
+    How long does it take for a torch network with ImageNet's preprocessing?
       driftcal tune nets.resnet:make photos/ --weights w.safetensors --size 224 \\
         --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225 --dry-run
     """
+    import driftcal
     from driftcal.cli.tables import levels_table, plan_lines
-    from driftcal.data import open_source
-    from driftcal.models import open_model
-    from driftcal.pipeline.plan import TuningRun
+    from driftcal.pipeline.plan import plan_tuning
 
-    talk = Talk(as_json, quiet)
-    run = TuningRun(
-        open_model(model, **model_options),
-        open_source(validation, class_names=options.words(classes)) if classes else open_source(validation),
-        {
-            "method": method, "shift": None if shift == "none" else shift, "levels": levels, "seed": seed, "t_max": t_max,
-            "clean_weight": clean_weight,
-            "solver": solver, "keep_accuracy": keep_accuracy, "focus": focus, "adaptive": adaptive,
-            "categorical": [int(column) for column in options.numbers(categorical, "--categorical")],
-            "layers": layers.split(",") if layers else [],
-            "reference": open_source(reference) if reference else None,
-        },
-        store,
-    )  # fmt: skip
+    console = Console(as_json, quiet)
+    class_names = options.names(classes) or None
+    opened = driftcal.open_model(model, class_names=class_names, **model_options)
+    source_options = {} if class_names is None else {"class_names": class_names}
+    source = driftcal.open_source(validation, **source_options)
+    if categorical:
+        source = source.with_categorical([int(column) for column in options.numbers(categorical, "--categorical")])
+    features = None
+    if layers or reference:
+        training = driftcal.open_source(reference) if reference else None
+        features = driftcal.LayerFeatures(options.names(layers), training)
+    chosen: Any = driftcal.Selection(keep_accuracy=keep_accuracy, tolerance=tolerance) if method == "auto" else method
+    settings: dict[str, Any] = {
+        "shift": None if shift == "none" else shift,
+        "n_levels": n_levels,
+        "random_state": random_state,
+        "features": features,
+    }
     if dry_run:
-        plan = run.plan()
-        talk.give({**plan.to_dict(), "calibrator": str(output)}, *plan_lines(plan), f"would write {output}")
+        plan = plan_tuning(opened, source, run=driftcal.Run(cache=cache), **settings)
+        console.output({**plan.to_dict(), "calibrator": str(output)}, *plan_lines(plan), f"would write {output}")
         return
-    with options.engine_of(engine_options) as engine, talk.progress("tune", 2 * levels * len(run.validation)) as bar:
-        tuned = run.run(on_progress=bar, engine=engine)
-    path = tuned.save(output)
-    if tuned.ladder is not None:
-        talk.show(levels_table(tuned.ladder))
-    talk.say(tuned.explanation or f"{tuned.method.upper()} was tuned.")
-    talk.give(
+    with (
+        options.engine_of(engine_options) as engine,
+        console.progress("tune", 2 * n_levels * len(source)) as bar,
+        console.plain_warnings(),
+    ):
+        run = driftcal.Run(cache, engine, bar)
+        calibrated = driftcal.tune(opened, source, method=chosen, clean_weight=clean_weight, run=run, **settings)
+    path = calibrated.save(output)
+    if calibrated.perturbation is not None:
+        console.show(levels_table(calibrated.perturbation))
+    console.message(calibrated.explanation)
+    windowed = calibrated.windowed_candidate()
+    console.output(
         {
             "calibrator": str(path),
-            "method": tuned.method,
-            "explanation": tuned.explanation,
-            "ladder": tuned.ladder,
-            "temperature": getattr(tuned.calibrator, "temperature_", None),
+            "method": calibrated.method,
+            "windowed_method": None if windowed is None else windowed.method,
+            "tuned_on": calibrated.tuned_on,
+            "accuracy": calibrated.metadata["accuracy"],
+            "explanation": calibrated.explanation,
+            "perturbation": calibrated.perturbation,
+            "temperature": getattr(calibrated.calibrator, "temperature_", None),
             "inputs": bar.done,
         },
         str(path),

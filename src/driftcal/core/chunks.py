@@ -13,8 +13,9 @@ from driftcal.core.blocks import Block, Chunk, block_length, cut
 from driftcal.core.labels import as_classes, as_columns
 from driftcal.core.passes import Visit, visit_in_turn
 from driftcal.core.scan import MAX_MAGNITUDE
+from driftcal.core.score_type import resolve_score_type, to_logits
 from driftcal.errors import InputError, LogitsError
-from driftcal.types import Array, Float64, Labels, Logits
+from driftcal.types import Float64, Labels, Logits
 
 #: Differences of logits may change between passes by this share of their mean: a network may compute last digits anew.
 _CHANGE = 1e-3
@@ -28,9 +29,12 @@ class ChunkSource:
 
     subsample_stride = 1  # skipped blocks of a stream would have to be read all the same
 
-    def __init__(self, source: Any, classes: Sequence[Any] | None) -> None:
+    def __init__(self, source: Any, classes: Sequence[Any] | None, score_type: str | None = "logits") -> None:
         self._source, self._declared = source, classes
-        self.classes = _classes_of_chunks(source, classes)
+        first = _first_chunk(source)
+        self.score_type = resolve_score_type(first, score_type, name="logits")
+        n_classes = validation.as_logits(first)[0].shape[1]
+        self.classes = np.arange(n_classes) if classes is None else as_classes(classes, n_classes)
         self.n_classes = len(self.classes)
         self.n_samples = -1  # until the first pass has counted
         self._margins: Float64 | None = None  # see _check_order
@@ -66,7 +70,7 @@ class ChunkSource:
             validation.check_columns(
                 logits, fitted_names, "a later chunk", "", LogitsError, "Put the columns of all chunks into one order."
             )
-            scores, _ = validation.as_logits(logits)
+            scores, _ = validation.as_logits(to_logits(logits, self.score_type))
             if scores.shape[1] != self.n_classes:
                 raise LogitsError(
                     f"all chunks must have {self.n_classes} columns, as the first; one has {scores.shape[1]}. Are two models mixed?"
@@ -112,16 +116,15 @@ class ChunkSource:
         old[:] = new
 
 
-def _classes_of_chunks(source: Any, classes: Sequence[Any] | None) -> Array:
-    """The class of each column: `classes`, or as many numbers as the first chunk has columns."""
+def _first_chunk(source: Any) -> Any:
+    """The scores of the first chunk."""
     if iter(source) is source:
         raise LogitsError(
             "a source of chunks must be readable more than once; an iterator or generator was given, which is empty after one pass. "
             "Pass an object whose __iter__ starts anew."
         )
     for chunk in source:
-        scores, _ = validation.as_logits(_parts(chunk)[0])
-        return np.arange(scores.shape[1]) if classes is None else as_classes(classes, scores.shape[1])
+        return _parts(chunk)[0]
     raise LogitsError(
         "logits must hold at least one sample; the source of chunks yields nothing. Check the path or the filter behind it."
     )

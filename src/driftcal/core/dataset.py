@@ -11,13 +11,11 @@ from driftcal.core import scan, validation
 from driftcal.core.blocks import Block, Chunk
 from driftcal.core.chunks import ChunkSource
 from driftcal.core.labels import as_columns, out_of_range
-from driftcal.core.passes import N_ACCUMULATORS, ArraySource, LocalPasses, Merge, Passes, add, map_blocks
+from driftcal.core.passes import ArraySource, LocalPasses, Merge, Passes, add
 from driftcal.core.scan import MAX_MAGNITUDE, ScanTotals
+from driftcal.core.score_type import resolve_score_type, to_logits
 from driftcal.errors import InputError, LogitsError, WeightsError
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
-
-__all__ = ["LANES", "LabelledLogits", "map_blocks"]
-LANES = N_ACCUMULATORS
 
 
 class LabelledLogits:
@@ -34,6 +32,8 @@ class LabelledLogits:
         One number of at least 0 per sample; None: all 1.
     classes
         The class of each column. None: labels are columns.
+    score_type
+        "logits" or "probabilities"; None: logits, and scores with one column are refused.
 
     >>> data = LabelledLogits([[0.0, 2.0], [1.0, 0.0], [3.0, 0.0]], [1, 0, 1])
     >>> data.n_samples, data.n_classes, round(data.accuracy, 3)
@@ -47,6 +47,7 @@ class LabelledLogits:
         sample_weight: AnyArray = None,
         *,
         classes: Sequence[Any] | None = None,
+        score_type: str | None = "logits",
     ) -> None:
         if validation.is_chunked(logits):
             if y is not None or sample_weight is not None:
@@ -54,11 +55,13 @@ class LabelledLogits:
                     "y and sample_weight must be left out when logits is a source of chunks; "
                     "they were given. Let each chunk be (logits, y) or (logits, y, sample_weight)."
                 )
-            chunks = ChunkSource(logits, classes)
+            chunks = ChunkSource(logits, classes, score_type)
+            self.score_type = chunks.score_type
             self._start(LocalPasses(chunks), chunks.classes)
             chunks.n_samples = self.n_samples
         else:
-            scores, _ = validation.as_logits(logits)
+            self.score_type = resolve_score_type(logits, score_type, name="logits")
+            scores, _ = validation.as_logits(to_logits(logits, self.score_type))
             labels, names = as_columns(y, scores.shape[1], len(scores), classes=classes)
             weights = validation.as_weights(sample_weight, len(scores))
             self._start(LocalPasses(ArraySource((scores, labels, weights))), names)
@@ -67,6 +70,7 @@ class LabelledLogits:
     def from_passes(cls, passes: Passes, n_classes: int) -> LabelledLogits:
         """Labelled logits that are read elsewhere, for instance on the workers of an engine; labels are columns."""
         data = cls.__new__(cls)
+        data.score_type = "logits"
         data._start(passes, np.arange(n_classes))
         return data
 
@@ -121,12 +125,12 @@ class LabelledLogits:
         logits, labels, weights = ([getattr(b, name) for b in blocks] for name in ("logits", "labels", "weights"))
         return np.concatenate(logits), np.concatenate(labels), np.concatenate(weights)
 
-    def blocks(self, multiple: int = 1, *, ordered: bool = True, together: int = 1) -> Iterator[Block]:
+    def blocks(self, multiple: int = 1, *, ordered: bool = True) -> Iterator[Block]:
         """All samples in order, in blocks of about `BLOCK_SCORES` scores, or `multiple` times as many.
 
         A caller that stores something per sample asks for `ordered` blocks: the same samples in every pass. Sums need no order.
         """
-        return self._passes.blocks(max(multiple, together), ordered=ordered)
+        return self._passes.blocks(multiple, ordered=ordered)
 
     def reduce(
         self,
@@ -136,8 +140,6 @@ class LabelledLogits:
         *args: Any,
         stride: int = 1,
         per_sample: Array | None = None,
-        every: int = 1,
-        beside: Array | None = None,
     ) -> Array:
         """Run ``function(logits, labels, weights, state, *args)`` over all blocks; it changes `state` in place.
 
@@ -156,14 +158,13 @@ class LabelledLogits:
         per_sample
             An array with one entry per sample. The kernel gets its part for the block after the weights.
         """
-        stride, per_sample = max(stride, every), beside if per_sample is None else per_sample
         return self._passes.reduce(function, state, merge, args, stride=stride, per_sample=per_sample)
 
     def reduce_sum(
-        self, function: Callable[..., None], shape: int | tuple[int, ...], *args: Any, stride: int = 1, every: int = 1
+        self, function: Callable[..., None], shape: int | tuple[int, ...], *args: Any, stride: int = 1
     ) -> Float64:
         """The sums that ``function(logits, labels, weights, sums, *args)`` adds up over all samples."""
-        return self.reduce(function, np.zeros(shape), add, *args, stride=max(stride, every))
+        return self.reduce(function, np.zeros(shape), add, *args, stride=stride)
 
     def map_samples(self, function: Callable[..., None], width: int, *args: Any) -> Float64:
         """(n_samples, width): what ``function(logits, labels, weights, out, *args)`` writes per sample."""
@@ -185,31 +186,3 @@ class LabelledLogits:
             raise out_of_range(sample, int(label), self.n_classes)
         facts = ("holds NaN", "holds +inf", "is -inf in every column", f"holds a number beyond ±{MAX_MAGNITUDE:g}")
         raise validation.unusable_sample(sample, facts[kind])
-
-    # Earlier names, for callers that still use them: n_samples, total_weight, effective_n_samples, subsample_stride, is_local,
-    # arrays(); `stride` was `every`, `per_sample` was `beside`, `multiple` was `together`, N_ACCUMULATORS was LANES.
-
-    @property
-    def n(self) -> int:  # noqa: D102
-        return self.n_samples
-
-    @property
-    def weight(self) -> float:  # noqa: D102
-        return self.total_weight
-
-    @property
-    def count(self) -> float:  # noqa: D102
-        return self.effective_n_samples
-
-    @property
-    def preview(self) -> int:  # noqa: D102
-        return self.subsample_stride
-
-    @property
-    def here(self) -> bool:  # noqa: D102
-        return self.is_local
-
-    @property
-    def _array(self) -> Chunk | None:
-        source = getattr(self._passes, "source", None)
-        return source.arrays if isinstance(source, ArraySource) else None

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.core.validation import is_chunked
+from driftcal.core.validation import from_probabilities, is_chunked
 from driftcal.errors import InputError, UnknownName
+from driftcal.types import AnyArray
 
 #: What scores can be.
 SCORE_TYPES = ("logits", "probabilities")
@@ -49,4 +50,12 @@ def _shape(scores: Any) -> tuple[int, ...] | None:
     if is_chunked(scores):
         first = None if iter(scores) is scores else next(iter(scores), None)  # an iterator would lose its first chunk
         scores = first[0] if isinstance(first, tuple) and first else None
-    return None if scores is None else tuple(np.shape(scores))
+    try:
+        return None if scores is None else tuple(np.shape(scores))
+    except ValueError:  # ragged lists have no shape; who reads the scores says so
+        return None
+
+
+def to_logits(scores: AnyArray, score_type: str) -> AnyArray:
+    """Scores of either type as logits."""
+    return scores if score_type == "logits" else from_probabilities(scores)

@@ -1,20 +1,41 @@
-"""Calibrators out of the notebook: as torch modules, as ONNX graphs, at the end of a user's own ONNX model.
+"""Calibrators for deployment: as torch modules, as ONNX graphs, at the end of a user's own ONNX model.
 
-Frameworks are imported when a function that needs one is called.
+The folders onnx/ and torch/ have the same files, one per family of calibrators: `scaling`, `one_vs_rest`, `isotonic_and_bins`,
+`top_class_spline`, `samplewise`. `ExportMap` and the maps it is made of are what a calibrator of your own returns from
+`export_map`. Frameworks are imported when a function that needs one is called.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from driftcal.calibrators.export_maps.export_map import BetaCurves as BetaCurves
+    from driftcal.calibrators.export_maps.export_map import Blended as Blended
+    from driftcal.calibrators.export_maps.export_map import ExportMap as ExportMap
+    from driftcal.calibrators.export_maps.export_map import Mixed as Mixed
+    from driftcal.calibrators.export_maps.export_map import Scaled as Scaled
+    from driftcal.calibrators.export_maps.export_map import ScaledPerClass as ScaledPerClass
+    from driftcal.calibrators.export_maps.export_map import Sigmoids as Sigmoids
+    from driftcal.calibrators.export_maps.export_map import TopCurve as TopCurve
+    from driftcal.calibrators.export_maps.lookup import bin_table as bin_table
+    from driftcal.calibrators.export_maps.lookup import curve_table as curve_table
+    from driftcal.export.onnx.append import append_to_onnx as append_to_onnx
+    from driftcal.export.onnx.to_onnx import OnnxExport as OnnxExport
+    from driftcal.export.onnx.to_onnx import to_onnx as to_onnx
+    from driftcal.export.torch.to_torch import to_torch as to_torch
 
 _PUBLIC = {
-    "DriftCalibratedClassifier": "driftcal.pipeline.sklearn",
+    **dict.fromkeys(
+        ("BetaCurves", "Blended", "ExportMap", "Mixed", "Scaled", "ScaledPerClass", "Sigmoids", "TopCurve"),
+        "driftcal.calibrators.export_maps.export_map",
+    ),
+    **dict.fromkeys(("bin_table", "curve_table"), "driftcal.calibrators.export_maps.lookup"),
+    "OnnxExport": "driftcal.export.onnx.to_onnx",
     "append_to_onnx": "driftcal.export.onnx.append",
-    "Monitor": "driftcal.monitor.monitor",
-    "OnnxExport": "driftcal.export.onnx.file",
-    "to_onnx": "driftcal.export.onnx.file",
-    "to_torch": "driftcal.export.torch.module",
+    "to_onnx": "driftcal.export.onnx.to_onnx",
+    "to_torch": "driftcal.export.torch.to_torch",
 }
 
 __all__ = sorted(_PUBLIC)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from driftcal.calibrators import Calibrator
-from driftcal.calibrators.serialization import load as load_calibrator
-from driftcal.calibrators.serialization import notes as artefact_notes
+from driftcal.calibrators.serialization import load_file
 from driftcal.drift.reference import DriftReference
 from driftcal.errors import InputError
 from driftcal.pipeline.calibrated_model import CalibratedModel
@@ -61,8 +60,9 @@ def _open(source: CalibratorSource) -> MonitoredCalibrator:
     if isinstance(source, CalibratedModel):
         calibrator, reference, names = source.calibrator, source.drift_reference, source.class_names
     else:
-        notes = artefact_notes(source)["notes"]
-        calibrator, reference, names = load_calibrator(source), notes.get("profile"), notes.get("class_names")
+        file = load_file(source)
+        calibrator, metadata = file.calibrator, file.metadata
+        reference, names = metadata.get("drift_reference"), metadata.get("class_names")
     return MonitoredCalibrator(
         calibrator,
         DriftReference.from_dict(reference) if isinstance(reference, Mapping) else None,

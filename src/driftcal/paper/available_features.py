@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from driftcal.calibrators import CALIBRATORS
@@ -54,5 +54,6 @@ class AvailableFeatures:
         self, context: ExperimentContext, setup: Setup, shift: Shift, levels: Mapping[str, Any]
     ) -> CollectedFeatures:
         """The features of the validation images at each perturbation level."""
-        features = CollectedFeatures.of(context.collector(setup, setup.validation), shift, levels, self.layers)
-        return replace(features, reference=self.reference)
+        collector = context.collector(setup, setup.validation)
+        by_level = [collector.features(shift, float(level["epsilon"]), self.layers) for level in levels["levels"]]
+        return CollectedFeatures(by_level, self.reference)

@@ -15,9 +15,12 @@ from driftcal.models import Model, open_model
 from driftcal.paper.setups.digits_network import open_digits_network, split_digits
 from driftcal.paper.setups.open_setups import first_samples
 from driftcal.pipeline.calibrated_model import CalibratedModel
-from driftcal.pipeline.collect import OnProgress
-from driftcal.pipeline.plan import EvaluationRun, Part, Plan, TuningRun
+from driftcal.pipeline.compare import compare_methods
+from driftcal.pipeline.evaluate import evaluate
+from driftcal.pipeline.plan import Part, Plan, plan_tuning
 from driftcal.pipeline.results import Results
+from driftcal.pipeline.run import OnProgress, Run
+from driftcal.pipeline.tune import tune
 from driftcal.report import write_report
 from driftcal.shifts import get_suite
 
@@ -85,29 +88,29 @@ class Demo:
         return cls(opened, validation, test, Path(folder), seed, n_bins, title)
 
     @property
-    def _tuning(self) -> TuningRun:
-        # a new user has neither agreed to changed predictions nor said that inputs come in windows
-        options = {"seed": self.seed, "keep_accuracy": True, "adaptive": False}
-        return TuningRun(self.model, self.validation, options, self.folder / "store")
+    def _cache(self) -> Path:
+        return self.folder / "cache"
 
     def plan(self, *, measure_time: bool = True) -> Plan:
         """The fewest and the most passes it can take in an empty folder."""
-        tuning = self._tuning.plan(clock=measure_time)
+        run = Run(cache=str(self._cache))
+        tuning = plan_tuning(self.model, self.validation, random_state=self.seed, run=run, timed=measure_time)
         conditions = 1 + sum(1 for _, level in get_suite("affine") if level)
         part = Part(self.test.name, len(self.test), conditions, conditions)
-        seconds_per_input = tuning.seconds / max(1, tuning.inputs)
+        seconds_per_input = tuning.seconds / max(1, tuning.n_inputs)
         seconds = tuning.seconds + seconds_per_input * conditions * len(self.test)
         at_most = None if tuning.at_most is None else tuning.at_most + conditions
         return Plan([*tuning.parts, part], seconds, at_most)
 
     def run(self, *, on_progress: OnProgress | None = None, metadata: Mapping[str, Any] | None = None) -> DemoResult:
         """Tune, compare, save and report. Logits stay in the folder, so a second run is quick."""
-        calibrated = self._tuning.run(on_progress=on_progress)
+        run = Run(cache=self._cache, progress=on_progress)
+        calibrated = tune(self.model, self.validation, random_state=self.seed, run=run)
         calibrated.save(self.folder / "calibrator.safetensors")
-        evaluation = EvaluationRun(
-            calibrated, self.test, validation=self.validation, methods=PAPER_CALIBRATORS, seed=self.seed,
-            n_bins=self.n_bins, store=self.folder / "store",
+        candidates = compare_methods(calibrated, self.validation, methods=PAPER_CALIBRATORS, run=run)
+        results = evaluate(
+            calibrated, self.test, candidates=candidates, random_state=self.seed, n_bins=self.n_bins, run=run,
+            metadata={"title": self.title, **(metadata or {})},
         )  # fmt: skip
-        results = evaluation.run(on_progress=on_progress, about={"title": self.title, **(metadata or {})})
         results.save(self.folder)
         return DemoResult(results, calibrated, write_report(results, self.folder / "report.html"))

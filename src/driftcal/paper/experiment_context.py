@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from driftcal.cache import LogitCache
-from driftcal.calibrators import make_calibrator
+from driftcal.calibrators import Calibrator, make_calibrator
 from driftcal.data import Source
 from driftcal.errors import InputError
 from driftcal.paper.calibrator_names import BASELINE_METHODS, PAPER_METHODS
 from driftcal.paper.paper_settings import AS_PUBLISHED, OURS, PaperSettings
 from driftcal.paper.setups.setup import Setup
 from driftcal.paper.suite_results import SuiteResults, evaluate_suite
-from driftcal.pipeline.collect import Collector, OnProgress
-from driftcal.pipeline.evaluate import Candidate
-from driftcal.pipeline.results import CLEAN_SAMPLES, NOTHING
-from driftcal.pipeline.tune import climb, fit_or_identity
-from driftcal.shifts import get_shift, get_suite
+from driftcal.pipeline.candidate import Candidate, uncalibrated
+from driftcal.pipeline.collect import CLEAN, Collector
+from driftcal.pipeline.fit import fit_or_uncalibrated
+from driftcal.pipeline.perturbation import PerturbedLogits, perturb
+from driftcal.pipeline.results import CLEAN_SAMPLES
+from driftcal.pipeline.run import OnProgress, Run
+from driftcal.shifts import get_suite
 from driftcal.types import Labels, Logits
 
 T = TypeVar("T")
 
 #: Suffix of a calibrator -> what it was tuned on.
 _TUNED_ON = {"": CLEAN_SAMPLES, "-p": "gaussian", "-h": "h-tuning"}
+
+
+def capped(method: str, t_max: float | None) -> Calibrator:
+    """An unfitted calibrator, with the cap on its temperature where it has one."""
+    calibrator = make_calibrator(method)
+    return calibrator.set_params(t_max=t_max) if "t_max" in calibrator.get_params() else calibrator
 
 
 @dataclass(eq=False)
@@ -54,14 +62,14 @@ class ExperimentContext:
         """The model's logits on a source under any shift."""
         collector = self._once(
             (id(setup.model), id(source)),
-            lambda: Collector(setup.model, source, store=self.cache, seed=self.settings.seed),
+            lambda: Collector(setup.model, source, run=Run(cache=self.cache), random_state=self.settings.seed),
         )
         collector.on_progress = self.on_progress  # it may have been set after the collector was made
         return collector
 
     def clean_logits(self, setup: Setup, source: Source) -> Logits:
         """The model's logits on a source without any shift."""
-        return self.collector(setup, source).logits(get_shift("gaussian"), 0)
+        return self.collector(setup, source).logits(*CLEAN)
 
     def objectnet_known_classes(self, setup: Setup) -> Source:
         """ObjectNet's images of classes that the network has."""
@@ -70,24 +78,21 @@ class ExperimentContext:
             raise InputError(f"{setup.label} needs ObjectNet; it is not given. Give --data objectnet=DIR.")
         return self._once(("known classes", id(source)), source.labelled)
 
-    def find_levels(
-        self, setup: Setup, settings: PaperSettings | None = None
-    ) -> tuple[Mapping[str, Any], list[Logits]]:
+    def perturbed(self, setup: Setup, settings: PaperSettings | None = None) -> PerturbedLogits:
         """The perturbation levels of Algorithm 1 on the validation images, and the logits of each, clean ones first."""
         chosen = settings or self.settings
         noise = chosen.noise(setup.data)
 
-        def find() -> tuple[Mapping[str, Any], list[Logits]]:
-            levels, logits = climb(self.collector(setup, setup.validation), noise, levels=chosen.n_levels)
-            return levels or {}, logits
-
-        return self._once(("levels", id(setup.validation), id(setup.model), noise.clip, chosen.n_levels), find)
+        return self._once(
+            ("levels", id(setup.validation), id(setup.model), noise.clip, chosen.n_levels),
+            lambda: perturb(self.collector(setup, setup.validation), noise, n_levels=chosen.n_levels),
+        )
 
     def tuning_samples(self, setup: Setup, suffix: str, settings: PaperSettings | None = None) -> tuple[Logits, Labels]:
         """The labelled logits that calibrators with this suffix are tuned on."""
         collector = self.collector(setup, setup.validation)
         if suffix == "-p":
-            logits = self.find_levels(setup, settings)[1]
+            logits = [np.asarray(level) for level in self.perturbed(setup, settings).by_level]
         elif suffix == "-h":
             # each corruption at all its severities, 0 included
             logits = [collector.logits(shift, level) for shift, level in get_suite("h-tuning")]
@@ -104,22 +109,23 @@ class ExperimentContext:
     ) -> list[Candidate]:
         """The uncalibrated model, then every method with every suffix."""
         chosen = settings or self.settings
-        n_classes = self.collector(setup, setup.validation).model.n_classes
-        base = make_calibrator("base").fit(np.zeros((1, n_classes)), [0])
         return [
-            Candidate("base", "base", base, NOTHING),
+            uncalibrated(self.collector(setup, setup.validation).n_classes),
             *(self._candidate(setup, method, suffix, chosen) for suffix in suffixes for method in methods),
         ]
 
     def _candidate(self, setup: Setup, method: str, suffix: str, settings: PaperSettings) -> Candidate:
-        def fit() -> Candidate:
+        def candidate() -> Candidate:
             logits, labels = self.tuning_samples(setup, suffix, settings)
-            calibrator, warning = fit_or_identity(method, logits, labels, settings.t_max)
-            return Candidate(f"{method}{suffix}", method, calibrator, _TUNED_ON[suffix], [warning] if warning else [])
+            fit = fit_or_uncalibrated(capped(method, settings.t_max), logits, labels)
+            warnings = [fit.warning] if fit.warning else []
+            return Candidate(f"{method}{suffix}", method, fit.calibrator, _TUNED_ON[suffix], warnings)
 
         # clipping matters for noise only, and the number of bins does not matter
         clip = settings.clip_noise or suffix != "-p"
-        return self._once(("fit", id(setup.validation), id(setup.model), method, suffix, settings.t_max, clip), fit)
+        return self._once(
+            ("fit", id(setup.validation), id(setup.model), method, suffix, settings.t_max, clip), candidate
+        )
 
     def suite_results(
         self,

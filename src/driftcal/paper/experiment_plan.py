@@ -9,12 +9,11 @@ from driftcal.data import Source
 from driftcal.paper.experiment_context import ExperimentContext
 from driftcal.paper.experiments import Experiment, Need
 from driftcal.paper.setups.setup import Setup
-from driftcal.pipeline.collect import Collector
-from driftcal.pipeline.plan import Part, Plan, TuningRun
+from driftcal.pipeline.collect import CLEAN, Collector, Condition
+from driftcal.pipeline.plan import Part, Plan, plan_tuning
+from driftcal.pipeline.run import Run
 from driftcal.shifts import get_shift, get_suite
 from driftcal.shifts.shift import Shift
-
-Conditions = Sequence[tuple[Shift, float]]
 
 
 def plan_experiments(
@@ -46,30 +45,31 @@ def plan_experiments(
         others = list(setup.ood.values()) if "out of distribution" in needs else []
         if setup.objectnet is not None and "objectnet" in needs:
             others.append(context.objectnet_known_classes(setup))
-        parts += [_logits_part(context, setup, source, [(get_shift("gaussian"), 0.0)]) for source in others]
+        parts += [_logits_part(context, setup, source, [CLEAN]) for source in others]
         if measure_time:
-            n_inputs = sum(round(part.passes * part.rows) for part in parts[first_part:])
+            n_inputs = sum(round(part.passes * part.n_samples) for part in parts[first_part:])
             seconds += _seconds_per_input(context.collector(setup, setup.test), setup.shifts[0]) * n_inputs
     passes = sum(part.passes for part in parts)
     return Plan(parts, seconds, passes + extra_passes if extra_passes else None)
 
 
 def _plans_for_levels(context: ExperimentContext, setup: Setup, needs: set[Need]) -> Iterable[Plan]:
-    cache = None if context.cache is None else context.cache.path
     settings = context.both_settings if "both settings" in needs else [context.settings]
     shifts: list[Shift] = [one.noise(setup.data) for one in settings]
     for shift in [*shifts, *([get_shift("varied")] if "varied shifts" in needs else [])]:
-        options = {"shift": shift, "levels": context.settings.n_levels, "seed": context.settings.seed}
-        yield TuningRun(setup.model, setup.validation, options, cache).plan(clock=False)
+        yield plan_tuning(
+            setup.model, setup.validation, shift=shift, n_levels=context.settings.n_levels,
+            random_state=context.settings.seed, run=Run(cache=context.cache), timed=False,
+        )  # fmt: skip
 
 
-def _logits_part(context: ExperimentContext, setup: Setup, source: Source, conditions: Conditions) -> Part:
+def _logits_part(context: ExperimentContext, setup: Setup, source: Source, conditions: Sequence[Condition]) -> Part:
     collector = context.collector(setup, source)
     distinct = len({collector.key(shift, level).digest for shift, level in conditions})
     return Part(f"{setup.label}, {source.name}", len(source), distinct, collector.missing(conditions))
 
 
-def _features_part(context: ExperimentContext, setup: Setup, conditions: Conditions) -> Part:
+def _features_part(context: ExperimentContext, setup: Setup, conditions: Sequence[Condition]) -> Part:
     """Features of the test images: another pass per condition, because they are cached apart from the logits."""
     collector, cache = context.collector(setup, setup.test), context.cache
     keys = {key.digest: key for key in (collector.features_key(*condition, setup.layers) for condition in conditions)}
@@ -81,7 +81,7 @@ def _features_at_levels_part(context: ExperimentContext, setup: Setup) -> Part:
     """Features at the levels of noise and of varied shifts, which are not known yet; both share the clean level."""
     collector, cache = context.collector(setup, setup.validation), context.cache
     n_levels = 2 * context.settings.n_levels - 1
-    done = cache is not None and collector.features_key(get_shift("gaussian"), 0, setup.layers) in cache
+    done = cache is not None and collector.features_key(*CLEAN, setup.layers) in cache
     name = f"{setup.label}, {setup.validation.name}, features"
     return Part(name, len(setup.validation), n_levels, 0.0 if done else float(n_levels))
 
@@ -91,5 +91,5 @@ def _seconds_per_input(collector: Collector, shift: Shift) -> float:
     inputs, labels, indices = next(collector.source.batches(collector.model.batch_size))
     shift(inputs[:1], 1, indices=indices[:1])  # the first call may compile it
     start = time.perf_counter()
-    collector.model.logits(shift(inputs, 1, seed=collector.seed, indices=indices))
+    collector.model.logits(shift(inputs, 1, seed=collector.random_state, indices=indices))
     return (time.perf_counter() - start) / len(labels)

@@ -17,9 +17,9 @@ from driftcal.paper.experiments import Experiment, select_experiments
 from driftcal.paper.paper_settings import OURS, PaperSettings
 from driftcal.paper.published import citation
 from driftcal.paper.setups import SetupOptions, open_setups
-from driftcal.pipeline.collect import OnProgress
-from driftcal.pipeline.evaluate import versions
 from driftcal.pipeline.plan import Plan
+from driftcal.pipeline.run import OnProgress
+from driftcal.pipeline.versions import versions
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class PaperRun:
         options : data, networks and weights.
         settings : driftcal's or the published ones.
         output : folder of tables and figures.
-        cache : folder of logits, None for ``store`` in the output folder.
+        cache : folder of logits, None for ``cache`` in the output folder.
         command : the command line, recorded beside results.
         dry_run : do not create the cache if it does not exist.
         """
         folder = Path(output)
-        cache_folder = folder / "store" if cache is None else Path(cache)
+        cache_folder = folder / "cache" if cache is None else Path(cache)
         setups = open_setups(dataclasses.replace(options, scratch=cache_folder))
         experiments, skipped = select_experiments(experiment, setups)
         if not experiments:
@@ -104,6 +104,8 @@ class PaperRun:
             "paper": {"where": experiment.where, "source": citation()},
             "settings": dataclasses.asdict(context.settings),
             "command": self.command,
-            "setups": [{**setup.metadata(), "perturbation": context.find_levels(setup)[0]} for setup in context.setups],
+            "setups": [
+                {**setup.metadata(), "perturbation": context.perturbed(setup).record} for setup in context.setups
+            ],
             "versions": versions(),
         }

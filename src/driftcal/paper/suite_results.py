@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from driftcal.metrics.intervals import bootstrap_interval
+from driftcal.pipeline.candidate import Candidate
 from driftcal.pipeline.collect import Collector
-from driftcal.pipeline.evaluate import Candidate, evaluate_candidates
+from driftcal.pipeline.evaluate import evaluate_candidates
 from driftcal.pipeline.results import POOLED, ResultRow, Results
 from driftcal.shifts.shift import Shift
 from driftcal.types import Float64
@@ -135,7 +136,7 @@ def evaluate_suite(
         replicates.setdefault(calibrator, {})[shift] = by_metric
 
     results = evaluate_candidates(
-        collector, candidates, shifts, suite=suite, n_bins=n_bins, intervals=n_resamples > 0,
-        draws=max(2, n_resamples), about=metadata, on_worlds=keep, layers=layers,
+        collector, candidates, shifts, suite=suite, n_bins=n_bins, n_resamples=n_resamples,
+        metadata=metadata, on_replicates=keep, layers=layers,
     )  # fmt: skip
     return SuiteResults(results, replicates)

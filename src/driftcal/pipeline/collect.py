@@ -1,4 +1,4 @@
-"""Logits of a model on shifted data: computed once, on any engine, kept in a store, resumed after a kill."""
+"""Logits of a model on shifted data: computed once, on any engine, kept in a cache, resumed after a kill."""
 
 from __future__ import annotations
 
@@ -8,29 +8,58 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from driftcal.cache import CacheKey, LogitCache
 from driftcal.core.dataset import LabelledLogits
 from driftcal.data import Source
-from driftcal.engines import Engine, LocalEngine
+from driftcal.engines import LocalEngine
 from driftcal.engines.remote_passes import ConditionLogits, StoredLogits, stack
 from driftcal.errors import InputError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models import Model, pooled_features
+from driftcal.pipeline.run import OnProgress, Run
 from driftcal.shifts.shift import Shift
-from driftcal.types import Array, Labels, Logits
+from driftcal.types import Array, Indices, Labels, Logits
 
 #: Seconds of work that a kill may cost.
 _PART_SECONDS = 2.0
-#: Tasks per worker, where there are several: the last ones to finish then leave the others idle for a short time only.
+#: Tasks per worker where there are several: at the end the others then wait for a short time only.
 _TASKS_PER_WORKER = 4
 
-#: Called with what is being computed and how many rows of it were just done.
-OnProgress = Callable[[str, int], None]
-Condition = tuple[Shift, float]
+#: A shift and its level. The clean samples are (None, 0).
+Condition: TypeAlias = tuple[Shift | None, float]
+CLEAN: Condition = (None, 0.0)
+
+
+class LogitProvider(Protocol):
+    """What tuning needs: labels, and the logits of the same samples under any shift and level."""
+
+    @property
+    def labels(self) -> Labels:
+        """The label of each sample."""
+
+    @property
+    def n_classes(self) -> int:
+        """Columns of the logits."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether logits stay with the workers, and only statistics of them come here."""
+
+    def logits(self, shift: Shift | None, level: float, *, keep: bool = True) -> Logits:
+        """All logits of a condition; with ``keep=False`` memory does not hold on to them."""
+
+    def logits_of(self, shift: Shift, level: float, indices: Indices) -> Logits:
+        """The logits of some samples, computed anew."""
+
+    def condition(self, shift: Shift | None, level: float) -> ConditionLogits:
+        """The logits of a condition, or a reference to them where they stay with the workers."""
+
+    def accuracy(self, shift: Shift | None, level: float) -> float:
+        """The share of samples whose largest logit is that of the label."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,32 +68,48 @@ class Job:
 
     model: Model
     source: Source
-    store: LogitCache | None
+    cache: LogitCache | None
     seed: int
 
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """The rows [start, stop) of a source under a shift at a level: whole batches, one task."""
+    """The samples [start, stop) of a source under one condition: whole batches, one task."""
 
-    shift: Shift
+    shift: Shift | None
     level: float
     start: int
     stop: int
     key: CacheKey | None
 
     def __str__(self) -> str:
-        what = f"{self.shift.name} {self.level:g}" if self.level else "clean"
-        return f"{what}, rows {self.start}..{self.stop - 1}"
+        return f"{condition_name(self.shift, self.level)}, samples {self.start}..{self.stop - 1}"
+
+
+def condition_name(shift: Shift | None, level: float) -> str:
+    """How progress and errors name a condition."""
+    return "clean" if shift is None or not level else f"{shift.name} {level:g}"
 
 
 class Collector:
     """A model's logits on one source under any shift and level, each computed at most once.
 
-    With a `store` they are kept there under the fingerprints of model, data and shift: a run that was killed goes on where
-    it was and ends with the same bytes. Without one they are kept in memory. Level 0 of every shift is the same clean
-    pass. `evaluated` counts the inputs the model was asked about. The `engine` decides where the model runs; `shards` cuts
-    each condition into so many tasks (default: as many as keep its workers busy).
+    With a cache they are kept there under the fingerprints of model, data and shift: a run that was killed goes on where it was
+    and ends with the same bytes. Without one they are kept in memory. Level 0 of every shift is the clean condition.
+    `evaluated` counts the inputs that the model was run on.
+
+    Parameters
+    ----------
+    model, source
+        What is run on what.
+    run
+        Cache, engine and progress.
+    random_state
+        The seed of the shifts.
+    model_fingerprint
+        The model's fingerprint where it is known already: hashing large weights takes seconds.
+    n_shards
+        How many tasks each condition is cut into. None: as many as keep the workers busy.
     """
 
     def __init__(
@@ -72,237 +117,251 @@ class Collector:
         model: Model,
         source: Source,
         *,
-        store: LogitCache | None = None,
-        seed: int = 0,
-        on_progress: OnProgress | None = None,
-        engine: Engine | None = None,
-        shards: int | None = None,
+        run: Run | None = None,
+        random_state: int = 0,
+        model_fingerprint: str | None = None,
+        n_shards: int | None = None,
     ) -> None:
         if not len(source):
-            raise InputError(f"{source.name} must have rows to evaluate; it has none. Check the split.")
-        self.model, self.source, self.store, self.seed = model, source, store, seed
-        self.engine = engine or LocalEngine()
-        self.on_progress, self.shards = on_progress, shards
+            raise InputError(f"{source.name} must have samples to evaluate; it has none. Check the split.")
+        self.run = run or Run()
+        self.model, self.source, self.random_state = model, source, random_state
+        self.cache, self.on_progress = self.run.logit_cache, self.run.progress
+        self.engine = self.run.engine or LocalEngine()
+        self.n_shards = n_shards
         self.evaluated = 0
         self._memory: dict[Any, Logits] = {}
         model.prepare(source.inputs(source.indices[:16]))
-        self._model_print = model.fingerprint
+        self._model_fingerprint = model_fingerprint or model.fingerprint
         self._job: Any = None
-        self._there: set[str] = set()  # digests of keys that workers have finished
+        self._finished: set[str] = set()  # digests of keys that workers have finished
 
     @property
     def labels(self) -> Labels:
-        """The label of each row."""
+        """The label of each sample."""
         return self.source.labels
 
     @property
+    def n_classes(self) -> int:
+        """Columns of the logits."""
+        return self.model.n_classes
+
+    @property
     def passes(self) -> float:
-        """Inputs the model was asked about, as a multiple of the source."""
+        """Inputs that the model was run on, as a multiple of the source."""
         return self.evaluated / len(self.source)
 
     @property
-    def spread(self) -> bool:
-        """Whether logits stay in the store, and whoever wants to know something about them asks the workers."""
-        return self.store is not None and self.engine.remote
+    def is_remote(self) -> bool:
+        """Whether logits stay in the cache, and workers compute statistics of them."""
+        return self.cache is not None and self.engine.remote
 
-    def logits(self, shift: Shift, level: float = 0, *, keep: bool = True) -> Logits:
+    def logits(self, shift: Shift | None, level: float = 0, *, keep: bool = True) -> Logits:
         """float32 (n, C) of the source under `shift` at `level`; with ``keep=False`` memory does not hold on to them."""
-        if self.store is not None:
+        if self.cache is not None:
             self.gather([(shift, level)])
-            entry = self.store.finish(self.key(shift, level), len(self.source))
-            return entry.logits
+            return self.cache.finish(self.key(shift, level), len(self.source)).logits
         key = _memory_key(shift, level)
         if key in self._memory:
             return self._memory[key]
-        found = self._in_memory([(shift, level)])[0]
+        logits = self._in_memory(shift, level)
         if keep:
-            self._memory[key] = found
-        return found
+            self._memory[key] = logits
+        return logits
 
-    def part(self, shift: Shift, level: float = 0) -> ConditionLogits:
-        """The logits, or where the logits are: what :func:`driftcal.engines.remote_passes.stack` and `map_logits` take."""
-        if not self.spread:
+    def condition(self, shift: Shift | None, level: float = 0) -> ConditionLogits:
+        """The logits, or a reference to them where they stay with the workers."""
+        if not self.is_remote:
             return self.logits(shift, level)
-        assert self.store is not None
+        assert self.cache is not None
         self.gather([(shift, level)])
-        return StoredLogits(self.store, self.key(shift, level), len(self.source), self.model.n_classes, self.engine)
+        return StoredLogits(self.cache, self.key(shift, level), len(self.source), self.n_classes, self.engine)
 
-    def features(self, shift: Shift, level: float, layers: Sequence[str]) -> dict[str, Array]:
-        """Pooled features of the source under `shift` at `level`, layer by layer; computed here, and kept in the store."""
+    def features(self, shift: Shift | None, level: float, layers: Sequence[str]) -> dict[str, Array]:
+        """Pooled layer features of the source under a condition; computed in this process, and kept in the cache."""
         key = self.features_key(shift, level, layers)
-        entry = None if self.store is None else self.store.get(key)
+        entry = None if self.cache is None else self.cache.get(key)
         if entry is not None:
             return {layer: entry.arrays[f"layer{k}"] for k, layer in enumerate(layers)}
-        what, found = f"features of {shift.name} {level:g}" if level else "features of clean", []
+        name, parts = f"features of {condition_name(shift, level)}", []
         for inputs, _, indices in self.source.batches(self.model.batch_size):
-            shifted = shift(inputs, level, seed=self.seed, indices=indices) if level else inputs
-            found.append(pooled_features(self.model, shifted, layers))
-            self._count(what, len(inputs))
-        together = {layer: np.concatenate([part[layer] for part in found]) for layer in layers}
-        if self.store is not None:
-            more = {f"layer{k}": together[layer] for k, layer in enumerate(layers)}
+            shifted = _shifted(shift, inputs, level, self.random_state, indices)
+            parts.append(pooled_features(self.model, shifted, layers))
+            self._count(name, len(inputs))
+        features = {layer: np.concatenate([part[layer] for part in parts]) for layer in layers}
+        if self.cache is not None:
+            arrays = {f"layer{k}": features[layer] for k, layer in enumerate(layers)}
             logits = self.logits(shift, level)
-            self.store.put(key, logits=logits, labels=self.labels, indices=self.source.indices, **more)
-        return together
+            self.cache.put(key, logits=logits, labels=self.labels, indices=self.source.indices, **arrays)
+        return features
 
-    def accuracy(self, shift: Shift, level: float = 0) -> float:
-        """The share of rows whose largest logit is the label's."""
-        data = stack([self.part(shift, level)], self.labels)[0]
+    def accuracy(self, shift: Shift | None, level: float = 0) -> float:
+        """The share of samples whose largest logit is that of the label."""
+        data = stack([self.condition(shift, level)], self.labels)[0]
         if isinstance(data, LabelledLogits):
             return data.accuracy
         return float(np.mean(data.argmax(axis=1) == self.labels))
 
-    def some(self, shift: Shift, level: float, rows: Array) -> Logits:
-        """The same for some rows only, computed anew: what a search looks at before it knows where to look."""
-        part = Collector(self.model, self.source.subset(rows), seed=self.seed, engine=self.engine)
+    def logits_of(self, shift: Shift, level: float, indices: Indices) -> Logits:
+        """The logits of some samples, computed anew: a search tries levels on a subsample first."""
+        part = Collector(
+            self.model,
+            self.source.subset(indices),
+            run=Run(engine=self.engine),
+            random_state=self.random_state,
+            model_fingerprint=self._model_fingerprint,
+        )
         logits = part.logits(shift, level)
-        self.evaluated += len(rows)
+        self.evaluated += len(indices)
         return logits
 
-    def key(self, shift: Shift, level: float) -> CacheKey:
-        """What decides these logits."""
+    def key(self, shift: Shift | None, level: float) -> CacheKey:
+        """What these logits depend on."""
         common: dict[str, Any] = {
-            "model": self._model_print,
+            "model": self._model_fingerprint,
             "source": self.source.fingerprint,
             "batch_size": self.model.batch_size,
         }
-        if level == 0:
+        if shift is None or level == 0:
             return CacheKey(**common)
         identity = {"shift": shift_identity(shift)}
-        return CacheKey(**common, shift=shift.name, level=float(level), seed=self.seed, extra=identity)
+        return CacheKey(**common, shift=shift.name, level=float(level), seed=self.random_state, extra=identity)
 
-    def features_key(self, shift: Shift, level: float, layers: Sequence[str]) -> CacheKey:
-        """What decides these features: what decides the logits, and where one looks."""
+    def features_key(self, shift: Shift | None, level: float, layers: Sequence[str]) -> CacheKey:
+        """What these features depend on: what the logits depend on, and the layers."""
         key = self.key(shift, level)
         return dataclasses.replace(key, extra={**key.extra, "layers": list(layers)})
 
     def missing(self, conditions: Iterable[Condition]) -> float:
-        """How many passes over the source these conditions would take now: what is stored is free, level 0 shared."""
-        wanted = self._distinct(conditions)
-        if self.store is None:
-            return float(len(wanted))
-        gaps = self._gaps(list(wanted.values()))
-        return sum(stop - start for ranges in gaps for start, stop in ranges) / len(self.source)
+        """How many passes over the source these conditions would take now: cached logits are free, clean ones shared."""
+        distinct = self._distinct(conditions)
+        if self.cache is None:
+            return float(len(distinct))
+        ranges = self._missing_ranges(list(distinct.values()))
+        return sum(stop - start for condition in ranges for start, stop in condition) / len(self.source)
 
     def gather(self, conditions: Iterable[Condition]) -> None:
-        """See to it that all these conditions are in the store, whatever is missing of them computed in one go."""
-        wanted = {digest: c for digest, c in self._distinct(conditions).items() if digest not in self._there}
-        if self.store is None or not wanted:
+        """Compute in one go whatever the cache lacks of these conditions."""
+        distinct = {
+            digest: condition
+            for digest, condition in self._distinct(conditions).items()
+            if digest not in self._finished
+        }
+        if self.cache is None or not distinct:
             return
-        listed = list(wanted.values())
+        listed = list(distinct.values())
         shards = [
             Shard(shift, level, start, stop, self.key(shift, level))
-            for (shift, level), gaps in zip(listed, self._gaps(listed), strict=True)
-            for low, high in gaps
+            for (shift, level), ranges in zip(listed, self._missing_ranges(listed), strict=True)
+            for low, high in ranges
             for start, stop in self._cuts(low, high, len(listed))
         ]
-        for _ in self._run(collect_shard, shards):
+        for _ in self._map(collect_shard, shards):
             pass
         n = len(self.source)
-        for _ in self._run(_finish, [_Finish(self.key(*condition), n) for condition in listed]):
+        for _ in self._map(_finish_entry, [_CachedCondition(self.key(*condition), n) for condition in listed]):
             pass
-        self._there |= set(wanted)
+        self._finished |= set(distinct)
 
     def _distinct(self, conditions: Iterable[Condition]) -> dict[str, Condition]:
         return {self.key(shift, level).digest: (shift, level) for shift, level in conditions}
 
-    def _gaps(self, conditions: Sequence[Condition]) -> list[list[tuple[int, int]]]:
-        """The row ranges of each condition that are not in the store; looked up where the tasks run."""
+    def _missing_ranges(self, conditions: Sequence[Condition]) -> list[list[tuple[int, int]]]:
+        """The ranges of samples of each condition that the cache lacks; looked up where the tasks run."""
         n = len(self.source)
-        found = dict(self._run(_look, [_Finish(self.key(*condition), n) for condition in conditions]))
-        return [found[number] for number in range(len(conditions))]
+        ranges = dict(self._map(_find_missing, [_CachedCondition(self.key(*condition), n) for condition in conditions]))
+        return [ranges[number] for number in range(len(conditions))]
 
-    def _in_memory(self, conditions: Sequence[Condition]) -> list[Logits]:
-        n = len(self.source)
-        shards = [Shard(*c, *cut, None) for c in conditions for cut in self._cuts(0, n, len(conditions))]
-        answers = dict(self._run(collect_shard, shards))
-        each = len(shards) // len(conditions)
-        return [np.concatenate([answers[i] for i in range(k, k + each)]) for k in range(0, len(shards), each)]
+    def _in_memory(self, shift: Shift | None, level: float) -> Logits:
+        shards = [Shard(shift, level, *cut, None) for cut in self._cuts(0, len(self.source), 1)]
+        parts = dict(self._map(collect_shard, shards))
+        return np.concatenate([parts[number] for number in range(len(shards))])
 
-    def _cuts(self, low: int, high: int, conditions: int) -> Iterator[tuple[int, int]]:
+    def _cuts(self, low: int, high: int, n_conditions: int) -> Iterator[tuple[int, int]]:
         """[low, high) in shards that begin where batches begin."""
         size, n = self.model.batch_size, len(self.source)
-        wanted = self.shards or 1
-        if self.shards is None and self.engine.workers > 1:
-            wanted = math.ceil(_TASKS_PER_WORKER * self.engine.workers / conditions)
-        rows = max(1, math.ceil(n / size / wanted)) * size
+        n_shards = self.n_shards or 1
+        if self.n_shards is None and self.engine.workers > 1:
+            n_shards = math.ceil(_TASKS_PER_WORKER * self.engine.workers / n_conditions)
+        length = max(1, math.ceil(n / size / n_shards)) * size
         while low < high:
-            stop = min(high, (low // rows + 1) * rows)
+            stop = min(high, (low // length + 1) * length)
             yield low, stop
             low = stop
 
-    def _run(self, function: Callable[..., Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    def _map(self, function: Callable[..., Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         if self._job is None:
-            self._job = self.engine.share(Job(self.model, self.source, self.store, self.seed))
+            self._job = self.engine.share(Job(self.model, self.source, self.cache, self.random_state))
         holds_gil = function is collect_shard and self.model.framework in ("callable", "sklearn", "keras")
         return self.engine.map(function, tasks, self._job, report=self._count, holds_gil=holds_gil)
 
-    def _count(self, what: str, rows: int) -> None:
-        self.evaluated += rows
+    def _count(self, name: str, n_samples: int) -> None:
+        self.evaluated += n_samples
         if self.on_progress is not None:
-            self.on_progress(what, rows)
+            self.on_progress(name, n_samples)
 
 
 def collect_shard(job: Job, shard: Shard, report: OnProgress) -> Logits | None:
-    """Compute a shard: into the store, part by part, or where there is none, as the answer."""
+    """Compute a shard: into the cache, part by part; without a cache the logits are returned."""
     batches = _compute(job, shard, report)
-    if job.store is None or shard.key is None:
+    if job.cache is None or shard.key is None:
         return np.concatenate([logits for _, logits in batches])
     labels, indices = job.source.labels, job.source.indices
-    waiting: list[tuple[int, Logits]] = []
+    unwritten: list[tuple[int, Logits]] = []
     begun = time.monotonic()
 
     def flush() -> None:
-        assert job.store is not None
+        assert job.cache is not None
         assert shard.key is not None
-        start = waiting[0][0]
-        logits = np.concatenate([rows for _, rows in waiting])
-        here = slice(start, start + len(logits))
-        job.store.put_part(shard.key, start, logits=logits, labels=labels[here], indices=indices[here])
-        waiting.clear()
+        start = unwritten[0][0]
+        logits = np.concatenate([part for _, part in unwritten])
+        chosen = slice(start, start + len(logits))
+        job.cache.put_part(shard.key, start, logits=logits, labels=labels[chosen], indices=indices[chosen])
+        unwritten.clear()
 
     for batch in batches:
-        waiting.append(batch)
+        unwritten.append(batch)
         if time.monotonic() - begun > _PART_SECONDS:
             flush()
             begun = time.monotonic()
-    if waiting:
+    if unwritten:
         flush()
     return None
 
 
 def _compute(job: Job, shard: Shard, report: OnProgress) -> Iterator[tuple[int, Logits]]:
-    what = f"{shard.shift.name} {shard.level:g}" if shard.level else "clean"
-    start = shard.start
+    name, start = condition_name(shard.shift, shard.level), shard.start
     for inputs, labels, indices in job.source.batches(job.model.batch_size, shard.start, shard.stop):
-        if shard.level:
-            inputs = shard.shift(inputs, shard.level, seed=job.seed, indices=indices)
-        yield start, job.model.logits(inputs)
+        yield start, job.model.logits(_shifted(shard.shift, inputs, shard.level, job.seed, indices))
         start += len(labels)
-        report(what, len(labels))
+        report(name, len(labels))
+
+
+def _shifted(shift: Shift | None, inputs: Array, level: float, seed: int, indices: Indices) -> Array:
+    return inputs if shift is None or not level else shift(inputs, level, seed=seed, indices=indices)
 
 
 @dataclass(frozen=True, eq=False)
-class _Finish:
+class _CachedCondition:
     key: CacheKey
-    n: int
+    n_samples: int
 
     def __str__(self) -> str:
-        return f"the stored rows of {self.key.shift} {self.key.level}"
+        return f"the cached samples of {self.key.shift} {self.key.level}"
 
 
-def _look(job: Job, task: _Finish, report: OnProgress) -> list[tuple[int, int]]:
-    assert job.store is not None
-    return job.store.missing(task.key, task.n)
+def _find_missing(job: Job, task: _CachedCondition, report: OnProgress) -> list[tuple[int, int]]:
+    assert job.cache is not None
+    return job.cache.missing(task.key, task.n_samples)
 
 
-def _finish(job: Job, task: _Finish, report: OnProgress) -> None:
-    assert job.store is not None
-    job.store.finish(task.key, task.n)
+def _finish_entry(job: Job, task: _CachedCondition, report: OnProgress) -> None:
+    assert job.cache is not None
+    job.cache.finish(task.key, task.n_samples)
 
 
-def _memory_key(shift: Shift, level: float) -> Any:
-    return (shift_identity(shift), float(level)) if level else None
+def _memory_key(shift: Shift | None, level: float) -> Any:
+    return None if shift is None or not level else (shift_identity(shift), float(level))
 
 
 def shift_identity(shift: Shift) -> str:

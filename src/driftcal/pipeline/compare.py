@@ -1,90 +1,113 @@
-"""Several methods side by side: each tuned on the clean validation rows and on the levels that Algorithm 1 found."""
+"""Several methods side by side: each tuned on the clean validation samples and on the levels of a calibrated model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from driftcal.cache import LogitCache
-from driftcal.calibrators import CALIBRATORS, PAPER_CALIBRATORS
+from driftcal.calibrators import CALIBRATORS, PAPER_CALIBRATORS, make_calibrator
+from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE
 from driftcal.data import Source
-from driftcal.engines import Engine
-from driftcal.engines.remote_passes import stack
 from driftcal.errors import InputError, UnknownName
-from driftcal.pipeline.calibrated_model import CalibratedModel, as_source, as_store
-from driftcal.pipeline.collect import Collector, OnProgress
-from driftcal.pipeline.evaluate import Candidate
+from driftcal.pipeline.calibrated_model import CalibratedModel
+from driftcal.pipeline.candidate import Candidate
+from driftcal.pipeline.collect import Collector
+from driftcal.pipeline.fit import fit_on_clean, fit_on_levels
+from driftcal.pipeline.perturbation import PerturbedLogits, recorded_conditions
 from driftcal.pipeline.results import CLEAN_SAMPLES
-from driftcal.pipeline.tune import fit_on_levels, fit_or_identity, shift_for
-from driftcal.shifts.shift import Shift
+from driftcal.pipeline.run import Run
 from driftcal.types import AnyArray
 
 
 def compare_methods(
-    tuned: CalibratedModel,
-    x_val: AnyArray,
-    y_val: AnyArray = None,
+    calibrated: CalibratedModel,
+    X: Any,
+    y: AnyArray = None,
     *,
     methods: Sequence[str] = PAPER_CALIBRATORS,
-    t_max: float | None = None,
-    store: LogitCache | str | None = None,
-    on_progress: OnProgress | None = None,
-    engine: Engine | None = None,
+    window_size: int = WINDOW_SIZE,
+    run: Run | None = None,
 ) -> list[Candidate]:
-    """The model as it is, then every method twice: tuned on clean rows, and (``-p``) on the levels `tuned` was tuned on.
+    """The candidates of `calibrated`, and every method twice: tuned on clean samples, and (``-p``) on the same levels.
 
-    Takes the validation data of `tuned` and returns what ``driftcal.evaluate(..., candidates=...)`` compares. Levels are
-    read from `tuned`, not searched again, and so is the weight of the clean one. The calibrator of `tuned` itself is always among them.
+    Parameters
+    ----------
+    calibrated
+        What :func:`driftcal.tune` returned. Its levels and its clean weight are used; levels are not searched again.
+    X, y
+        The validation data that it was tuned on.
+    methods
+        Short names. Methods that read layer features are left to `tune`.
+    window_size
+        Samples in a window of windowed methods.
+    run
+        Cache, engine and progress.
+
+    Returns
+    -------
+    list of Candidate
+        What ``driftcal.evaluate(..., candidates=...)`` compares.
     """
     for method in methods:
         if method not in CALIBRATORS:
             raise UnknownName.of("method", method, CALIBRATORS)
-        if CALIBRATORS[method].needs_features and method != tuned.method:
+        if CALIBRATORS[method].needs_features and method != calibrated.method:
             raise InputError(
-                f"method {method!r} looks inside the model, which compare_methods does not. Leave it out, or tune it by itself."
+                f"method {method!r} reads layer features, which compare_methods does not collect. Leave it out, or tune it by itself."
             )
-    source = validation_of(tuned, as_source(x_val, y_val, class_names=tuned.class_names or None))
+    source = validation_source(calibrated, X, y)
     collector = Collector(
-        tuned.model, source, store=as_store(store), seed=tuned.about["seed"], on_progress=on_progress, engine=engine
+        calibrated.model,
+        source,
+        run=run,
+        random_state=calibrated.metadata["random_state"],
+        model_fingerprint=calibrated.model_metadata.get("fingerprint"),
     )
-    conditions = ladder_conditions(tuned, source)
+    conditions = recorded_conditions(calibrated.perturbation, source)
     collector.gather(conditions)
-    parts = [collector.part(shift, level) for shift, level in conditions]
-    clean = stack(parts[:1], source.labels)
-    own = {candidate.name: candidate for candidate in tuned.candidates}
-    found = {"base": own["base"]}
-    for method in dict.fromkeys([*methods, tuned.method]):
-        if method == "base":
+    by_level = [collector.condition(shift, level) for shift, level in conditions]
+    perturbed = PerturbedLogits(calibrated.perturbation, by_level)
+    own = {candidate.name: candidate for candidate in calibrated.candidates}
+    found = {"base": own["base"], **({"ts": own["ts"]} if "ts" in own else {})}
+    for method in dict.fromkeys(methods):
+        if method == "base" or CALIBRATORS[method].needs_features:
             continue
-        if CALIBRATORS[method].needs_features:  # tuned where its features were; here are logits
-            found |= {name: candidate for name, candidate in own.items() if candidate.method == method}
-            continue
-        calibrator, words = fit_or_identity(method, *clean, t_max)
-        found[method] = Candidate(method, method, calibrator, CLEAN_SAMPLES, [words] if words else [])
-        if tuned.ladder is not None:
-            name = f"{method}-p"
-            calibrator, words = fit_on_levels(method, parts, source.labels, t_max, tuned.about.get("clean_weight"))
-            on = str(tuned.ladder["shift"])
-            found[name] = own.get(name) or Candidate(name, method, calibrator, on, [words] if words else [])
-    return list(found.values())
+        for candidate in _both(method, perturbed, source, calibrated, window_size):
+            found.setdefault(candidate.name, own.get(candidate.name, candidate))
+    return list((found | {name: candidate for name, candidate in own.items() if name not in found}).values())
 
 
-def validation_of(tuned: CalibratedModel, source: Source) -> Source:
-    """The labelled rows of `source`, if they are those that `tuned` was tuned on."""
-    labelled = source.with_classes(tuned.class_names).labelled()
-    recorded: dict[str, Any] = tuned.about.get("validation", {})
-    if recorded.get("fingerprint") != labelled.fingerprint:
+def _both(
+    method: str, perturbed: PerturbedLogits, source: Source, calibrated: CalibratedModel, window_size: int
+) -> list[Candidate]:
+    """A method tuned on clean samples and on perturbed ones; a windowed one on perturbed ones only."""
+    unfitted, windowed = make_calibrator(method), CALIBRATORS[method].needs_window
+    listed = []
+    if not windowed:
+        clean = fit_on_clean(unfitted, perturbed, source.labels)
+        listed.append(Candidate(method, method, clean.calibrator, CLEAN_SAMPLES, _listed(clean.warning)))
+    if perturbed.record is not None:
+        weight = None if windowed else calibrated.metadata.get("clean_weight")
+        tuned = fit_on_levels(unfitted, perturbed, source.labels, clean_weight=weight)
+        name, size = (method, window_size) if windowed else (f"{method}-p", None)
+        shift = str(perturbed.record["shift"])
+        listed.append(Candidate(name, method, tuned.calibrator, shift, _listed(tuned.warning), size))
+    return listed
+
+
+def _listed(warning: str) -> list[str]:
+    return [warning] if warning else []
+
+
+def validation_source(calibrated: CalibratedModel, X: Any, y: AnyArray = None) -> Source:
+    """The labelled samples that `calibrated` was tuned on; other data are refused."""
+    source = calibrated.labelled_source(X, y)
+    recorded: dict[str, Any] = calibrated.metadata.get("validation", {})
+    if recorded.get("fingerprint") != source.fingerprint:
+        n_samples = recorded.get("samples", recorded.get("rows"))
         raise InputError(
-            f"the validation data must be those the calibrator was tuned on: {recorded.get('name')!r} with "
-            f"{recorded.get('rows')} rows; {source.name!r} has other rows or labels. Methods tuned on different data "
-            "cannot be compared: give the same data, or tune again."
+            f"the validation data must be those the calibrator was tuned on: {recorded.get('name')!r} with {n_samples} samples; "
+            f"{source.name!r} has other samples or labels. Methods tuned on different data cannot be compared: give the same data, or "
+            "tune again."
         )
-    return labelled
-
-
-def ladder_conditions(tuned: CalibratedModel, source: Source) -> list[tuple[Shift, float]]:
-    """The shift and level of each rung `tuned` was tuned on, the clean one first."""
-    if tuned.ladder is None:
-        return [(shift_for("gaussian", source), 0.0)]
-    shift = shift_for(str(tuned.ladder["shift"]), source, tuned.about.get("categorical", ()))
-    return [(shift, float(level["epsilon"])) for level in tuned.ladder["levels"]]
+    return source

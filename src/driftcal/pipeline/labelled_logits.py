@@ -1,51 +1,89 @@
-"""Labelled logits from a file, or from inputs and the model that a calibrator was tuned on; inputs to try a model on."""
+"""Labelled data for a calibrator file: logits from a file, or inputs with the model that it was tuned on."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from driftcal.calibrators.serialization import notes
-from driftcal.data import open_source
+from driftcal.calibrators.serialization import load_file
+from driftcal.data import Source
 from driftcal.io.npz import INPUT_NAMES, LABEL_NAMES, LOGIT_NAMES, open_arrays
-from driftcal.models import open_model
 from driftcal.pipeline.calibrated_model import CalibratedModel
+from driftcal.pipeline.inputs import labelled_source
 from driftcal.types import Array
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
-    """Logits, one label each, and groups of rows that belong together, if there are any."""
+class LabelledFile:
+    """Logits, one label each, and groups of samples that belong together, if there are any."""
 
     logits: Array
     labels: Array
     groups: Array | None = None
 
 
-def read_labelled(path: str | os.PathLike[str]) -> Labelled:
+def read_labelled(path: str | os.PathLike[str]) -> LabelledFile:
     """A ``.npz`` file with ``logits`` (n, classes), ``y`` and, if it has them, ``groups``; pickled arrays are refused."""
     file = open_arrays(path)
     logits = file.find(LOGIT_NAMES, "logits", "If it holds inputs, name the model with --model.")
-    return Labelled(logits, file.find(LABEL_NAMES, "labels"), file.get("groups"))
+    return LabelledFile(logits, file.find(LABEL_NAMES, "labels"), file.get("groups"))
 
 
-def read_rows(path: str | os.PathLike[str], most: int) -> Array:
-    """The first rows, `most` of them, of a ``.npy`` file or of the inputs (``x``, or its only array) in a ``.npz`` file."""
+def read_inputs(path: str | os.PathLike[str], at_most: int) -> Array:
+    """The first inputs of a ``.npy`` file, or of the array ``x`` (or the only one) in a ``.npz`` file."""
     file = open_arrays(path)
     is_single = file.is_npy or len(file.names) == 1
-    return (file.single() if is_single else file.find(INPUT_NAMES, "inputs"))[:most]
+    return (file.single() if is_single else file.find(INPUT_NAMES, "inputs"))[:at_most]
 
 
-def answer_labelled(
+@dataclass(frozen=True, eq=False)
+class ModelWithData:
+    """A calibrated model and labelled data for it."""
+
+    calibrated: CalibratedModel
+    source: Source
+
+
+def open_with_data(
+    calibrator: str | os.PathLike[str],
+    model: str,
+    data: str,
+    *,
+    force: bool = False,
+    model_options: Mapping[str, Any] | None = None,
+    **data_options: Any,
+) -> ModelWithData:
+    """The calibrated model of a file, and labelled data with the class names and categorical columns that the file records.
+
+    Parameters
+    ----------
+    calibrator
+        A file that `CalibratedModel.save` wrote.
+    model
+        The model that it was tuned for; another one is refused unless `force`.
+    data
+        Anything that :func:`driftcal.open_source` opens.
+    force
+        Take a model with another fingerprint.
+    model_options
+        Options of :func:`driftcal.open_model`.
+    data_options
+        Options of the data's format.
+    """
+    file = load_file(calibrator)
+    recorded = {name: file.metadata.get(name, ()) for name in ("class_names", "categorical")}
+    source = labelled_source(data, **recorded, **data_options)
+    inputs = source.inputs(source.indices[:16])
+    calibrated = CalibratedModel.load(file, model, force=force, inputs=inputs, **(model_options or {}))
+    return ModelWithData(calibrated, source)
+
+
+def collect_labelled(
     data: str, calibrator: str | os.PathLike[str], model: str, *, force: bool = False, **options: Any
-) -> Labelled:
-    """The logits that `model` gives to labelled inputs; another model than the calibrator's is refused unless `force`."""
-    source = open_source(data).labelled()
-    recorded = notes(calibrator)["notes"].get("model") or {}
-    wish = {key: recorded[key] for key in ("preprocessing", "outputs") if key in recorded}
-    opened = open_model(model, **{**wish, **options})
-    opened.prepare(source.inputs(source.indices[:16]))
-    tuned = CalibratedModel.load(calibrator, opened, force=force)
-    source = source.with_classes(tuned.class_names)
-    return Labelled(tuned.logits(source.inputs()), source.labels, source.groups)
+) -> LabelledFile:
+    """The logits of `model` on labelled inputs; `options` are those of the model."""
+    opened = open_with_data(calibrator, model, data, force=force, model_options=options)
+    source = opened.source
+    return LabelledFile(opened.calibrated.logits(source.inputs()), source.labels, source.groups)

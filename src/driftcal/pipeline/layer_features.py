@@ -1,4 +1,4 @@
-"""What a model shows of the rows of a ladder beside their logits, for calibrators that look at it."""
+"""Layer features of the samples at each perturbation level, for calibrators that read them."""
 
 from __future__ import annotations
 
@@ -8,82 +8,133 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrators import CALIBRATORS, make_calibrator
+from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
+from driftcal.data import Source
+from driftcal.errors import InputError
 from driftcal.models import pooled_features
-from driftcal.pipeline.collect import Collector
-from driftcal.shifts import get_shift
-from driftcal.shifts.shift import Shift
+from driftcal.pipeline.collect import Collector, Condition
+from driftcal.pipeline.inputs import as_inputs
 from driftcal.types import AnyArray, Array
 
 
 @dataclass(frozen=True, eq=False)
-class CollectedFeatures:
-    """Features of a ladder's rungs, layer by layer, the clean rung first; of training rows too, where there are any.
+class LayerFeatures:
+    """Which layers' features a calibrator reads, and the training inputs to compare them with.
 
-    >>> rung = {"early": np.eye(60)[:3]}
-    >>> CollectedFeatures([rung, rung]).beside("md-ts", np.array([True, False, True]))["features"]["early"].shape
+    Parameters
+    ----------
+    layers
+        Names out of ``driftcal.open_model(model).layers``.
+    reference
+        Training inputs, a few thousand: an array or a source. "dac" and "dac-pts" need them.
+    """
+
+    layers: Sequence[str]
+    reference: AnyArray | Source = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.layers, str) or not len(self.layers):
+            raise InputError(
+                f"layers must be a list of layer names; it is {self.layers!r}. "
+                "Take some of driftcal.open_model(model).layers."
+            )
+        object.__setattr__(self, "layers", tuple(self.layers))
+
+
+@dataclass(frozen=True, eq=False)
+class CollectedFeatures:
+    """Features of each perturbation level, layer by layer, the clean level first; those of training samples where given.
+
+    >>> level = {"early": np.eye(60)[:3]}
+    >>> CollectedFeatures([level, level]).for_method("md-ts", np.array([True, False, True]))["features"]["early"].shape
     (4, 60)
-    >>> CollectedFeatures([rung]).methods, CollectedFeatures([rung], reference={"early": np.eye(60)}).methods, CollectedFeatures([rung]).beside("ts")
-    (('md-ts',), ('dac', 'dac-pts', 'md-ts'), {})
-    >>> CollectedFeatures([rung], reference=rung).why_not
-    'DAC, DAC-PTS were left out: they compare inputs with 50 training inputs or more, and the reference has 3.'
+    >>> CollectedFeatures([level]).methods, CollectedFeatures([level], reference={"early": np.eye(60)}).methods
+    (('md-ts',), ('dac', 'dac-pts', 'md-ts'))
+    >>> CollectedFeatures([level]).for_method("ts")
+    {}
+    >>> CollectedFeatures([level], reference=level).why_left_out
+    'DAC, DAC-PTS were left out: they compare with at least 50 training inputs, and the reference has 3.'
     """
 
     by_level: Sequence[Mapping[str, Array]] = ()
     reference: Mapping[str, Array] | None = None
 
     @classmethod
-    def of(
-        cls, collector: Collector, noise: Shift | None, ladder: Mapping[str, Any] | None, layers: Sequence[str]
-    ) -> CollectedFeatures:
-        """Looks at the collector's source on every rung of the ladder, without one at the clean rows."""
-        levels = [0.0] if ladder is None else [float(level["epsilon"]) for level in ladder["levels"]]
-        return cls([collector.features(noise or get_shift("gaussian"), level, layers) for level in levels])
-
-    def compared_with(self, collector: Collector, training: AnyArray) -> CollectedFeatures:
-        """The same beside what the model shows of training inputs."""
-        return CollectedFeatures(self.by_level, pooled_features(collector.model, training, list(self.by_level[0])))
+    def of(cls, collector: Collector, conditions: Sequence[Condition], features: LayerFeatures) -> CollectedFeatures:
+        """The features of the collector's samples under each condition, and of the training inputs."""
+        by_level = [collector.features(shift, level, features.layers) for shift, level in conditions]
+        if features.reference is None:
+            return cls(by_level)
+        training = features.reference
+        inputs = training.inputs() if isinstance(training, Source) else as_inputs(training)
+        return cls(by_level, pooled_features(collector.model, inputs, list(features.layers)))
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The calibrators that look inside a model and can be fitted on this."""
-        looking = [name for name, kind in CALIBRATORS.items() if kind.needs_features]
-        return tuple(name for name in looking if self.by_level and _neighbours(name) <= self._training)
-
-    @property
-    def why_not(self) -> str:
-        """In words, why others of them cannot; nothing where all can, or nobody looked."""
-        others = {name: _neighbours(name) for name in CALIBRATORS if _neighbours(name) > self._training}
-        if not self.by_level or not others:
-            return ""
-        have = "there is no reference" if self.reference is None else f"the reference has {self._training}"
-        return (
-            f"{', '.join(others).upper()} were left out: they compare inputs with {max(others.values())} training inputs or more, "
-            f"and {have}."
+        """The calibrators that read features and can be fitted on these."""
+        return tuple(
+            name
+            for name, kind in CALIBRATORS.items()
+            if kind.needs_features and self.by_level and _n_neighbours(name) <= self._n_training
         )
 
     @property
-    def _training(self) -> int:
+    def why_left_out(self) -> str:
+        """Why the others of them cannot; empty where all can, or no features were collected."""
+        others = {name: _n_neighbours(name) for name in CALIBRATORS if _n_neighbours(name) > self._n_training}
+        if not self.by_level or not others:
+            return ""
+        fact = "there is no reference" if self.reference is None else f"the reference has {self._n_training}"
+        return (
+            f"{', '.join(others).upper()} were left out: they compare with at least {max(others.values())} training inputs, "
+            f"and {fact}."
+        )
+
+    @property
+    def _n_training(self) -> int:
         return 0 if self.reference is None else len(next(iter(self.reference.values())))
 
     @property
     def clean(self) -> CollectedFeatures:
-        """The clean rung alone."""
+        """The clean level alone."""
         return CollectedFeatures(self.by_level[:1], self.reference)
 
-    def beside(self, method: str, chosen: Array | None = None) -> dict[str, Any]:
-        """What `fit` of a method takes beside the logits of all rungs, of each only the `chosen` rows; most take nothing."""
-        kind = CALIBRATORS[method]
+    def for_method(self, method: str | Calibrator, selected: Array | None = None) -> dict[str, Any]:
+        """What `fit` of a method takes beside the logits of all levels, of each only the `selected` samples."""
+        kind = CALIBRATORS[method] if isinstance(method, str) else type(method)
         if not kind.needs_features:
             return {}
-        pick: Any = slice(None) if chosen is None else chosen
+        pick: Any = slice(None) if selected is None else selected
         features = {
-            layer: np.concatenate([level_data[layer][pick] for level_data in self.by_level])
-            for layer in self.by_level[0]
+            layer: np.concatenate([level[layer][pick] for level in self.by_level]) for layer in self.by_level[0]
         }
         return {"features": features, **({"reference": self.reference} if kind.needs_reference else {})}
 
 
-def _neighbours(method: str) -> int:
-    """How many training rows a method needs to compare with."""
+def check_features(method: Calibrator | None, features: LayerFeatures | None) -> None:
+    """Refuse features for a method that reads none, and the other way round; None stands for a selection among all."""
+    if method is None:
+        return
+    name, reads = type(method).__name__, ", ".join(n for n, kind in CALIBRATORS.items() if kind.needs_features)
+    if not method.needs_features:
+        if features is not None:
+            raise InputError(
+                f"features are for methods that read them, {reads}; the method is {name}. Leave them out, or name another method."
+            )
+    elif features is None:
+        raise InputError(
+            f"{name} reads layer features; features is None. Pass features=driftcal.LayerFeatures(layers=[...], reference=...), "
+            "with some of driftcal.open_model(model).layers."
+        )
+    elif (features.reference is None) == method.needs_reference:
+        raise InputError(
+            f"{name} compares features with those of training inputs; there are none. Pass LayerFeatures(layers, reference=inputs), "
+            "a few thousand of them."
+            if method.needs_reference
+            else f"{name} does not compare with training inputs; a reference was given. Leave it out."
+        )
+
+
+def _n_neighbours(method: str) -> int:
+    """How many training samples a method needs to compare with."""
     return int(make_calibrator(method).get_params()["k"]) if CALIBRATORS[method].needs_reference else 0

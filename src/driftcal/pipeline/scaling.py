@@ -58,15 +58,17 @@ class Probe:
         some = conditions[:: max(1, len(conditions) // 4)]
         inputs, _, indices = next(source.batches(model.batch_size))
         for shift, level in some:  # the first call may compile
-            shift(inputs[:1], level, indices=indices[:1])
+            if shift is not None:
+                shift(inputs[:1], level, indices=indices[:1])
         logits = model.logits(inputs)
         rows, spent = 0, 0.0
         while spent < seconds or not rows:
             shift, level = some[rows // len(inputs) % len(some)]
             begun = time.perf_counter()
             inputs, _, indices = next(source.batches(model.batch_size))
-            drifted = shift(inputs, level, seed=collector.seed, indices=indices) if level else inputs
-            model.logits(drifted)
+            if shift is not None and level:
+                inputs = shift(inputs, level, seed=collector.random_state, indices=indices)
+            model.logits(inputs)
             spent += time.perf_counter() - begun
             rows += len(inputs)
         width = logits.shape[1]

@@ -1,4 +1,4 @@
-"""Pivots that are left out of an isotonic fit change nothing about it."""
+"""Breakpoints that are pruned from an isotonic fit do not change it."""
 
 import numpy as np
 import pytest
@@ -6,16 +6,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driftcal.calibrators.nonparametric.kernels import isotonic_fit
-from driftcal.calibrators.nonparametric.kernels.prune import Narrowed, find_buckets, narrow, places
+from driftcal.calibrators.nonparametric.kernels.prune import Pruned, find_buckets, n_counters, prune
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import softmax
 
 
-def keep_all(pivots, weights, counts):
-    """Every pivot has its cell, every score is put into one: the plain algorithm."""
-    open_ = np.ones(len(counts), bool)
-    open_[-1] = False
-    return Narrowed(pivots, weights, np.zeros(len(pivots)), open_)
+def keep_all(breakpoints, weights, counts):
+    """The plain algorithm: every breakpoint is kept, every score is added exactly."""
+    is_open = np.ones(len(counts), bool)
+    is_open[-1] = False
+    return Pruned(breakpoints, weights, np.zeros(len(breakpoints)), is_open)
+
+
+def same_bits(a, b):
+    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("scores", "values", "starts"))
 
 
 def problem(n, n_classes, seed, scale=3.0):
@@ -26,12 +30,12 @@ def problem(n, n_classes, seed, scale=3.0):
 
 
 def fit_both_ways(monkeypatch, logits, y, weights=None):
-    rows = LabelledLogits(logits, y, weights)
-    narrowed, _ = isotonic_fit.fit_curves(rows, 1)
+    data = LabelledLogits(logits, y, weights)
+    pruned, _ = isotonic_fit.fit_curves(data, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(isotonic_fit, "narrow", keep_all)
-        plain, _ = isotonic_fit.fit_curves(rows, 1)
-    return narrowed, plain
+        patch.setattr(isotonic_fit, "prune", keep_all)
+        plain, _ = isotonic_fit.fit_curves(data, 1)
+    return pruned, plain
 
 
 @settings(deadline=None, max_examples=60)
@@ -43,54 +47,59 @@ def fit_both_ways(monkeypatch, logits, y, weights=None):
     kind=st.sampled_from(["plain", "ties", "masked"]),
     weighted=st.sampled_from(["not", "whole", "wild"]),
 )
-def test_the_curve_is_that_of_all_pivots(n, n_classes, seed, scale, kind, weighted):
+def test_the_curve_is_that_of_all_breakpoints(n, n_classes, seed, scale, kind, weighted):
     rng = np.random.default_rng(seed)
     logits, y = problem(n, n_classes, seed, scale)
     if kind == "ties":
         logits = np.round(logits)
     if kind == "masked":
-        gone = rng.random(logits.shape) < 0.3
-        gone[np.arange(n), y] = False
-        logits[gone] = -np.inf
+        masked = rng.random(logits.shape) < 0.3
+        masked[np.arange(n), y] = False
+        logits[masked] = -np.inf
     weights = {"not": None, "whole": rng.integers(0, 4, n) + (np.arange(n) == 0), "wild": 10.0 ** rng.uniform(-9, 9, n)}
     with pytest.MonkeyPatch.context() as patch:
-        found, wanted = fit_both_ways(patch, logits, y, weights[weighted])
+        pruned, plain = fit_both_ways(patch, logits, y, weights[weighted])
     if weighted == "wild":  # sums in another order
         at = np.unique(np.concatenate([softmax(logits).ravel(), np.linspace(0, 1, 50)]))
-        np.testing.assert_allclose(np.interp(at, *found[:2]), np.interp(at, *wanted[:2]), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            np.interp(at, pruned.scores, pruned.values),
+            np.interp(at, plain.scores, plain.values),
+            rtol=1e-9,
+            atol=1e-12,
+        )
     else:
-        assert all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
+        assert same_bits(pruned, plain)
 
 
 @pytest.mark.parametrize(("n", "n_classes", "scale"), [(100_000, 10, 2.0), (20_000, 100, 3.0), (300_000, 2, 1.0)])
-def test_few_pivots_and_scores_are_left_of_many(monkeypatch, n, n_classes, scale):
-    seen = {}
+def test_few_breakpoints_and_scores_are_left_of_many(monkeypatch, n, n_classes, scale):
+    calls = []
 
-    def spy(pivots, weights, counts):
-        seen["all"], seen["counts"], seen["narrowed"] = len(pivots), counts, narrow(pivots, weights, counts)
-        return seen["narrowed"]
+    def spy(breakpoints, weights, counts):
+        calls.append((len(breakpoints), counts[:-1], prune(breakpoints, weights, counts)))
+        return calls[-1][2]
 
     logits, y = problem(n, n_classes, 1, scale)
     with monkeypatch.context() as patch:
-        patch.setattr(isotonic_fit, "narrow", spy)
-        narrowed, _ = isotonic_fit.fit_curves(LabelledLogits(logits, y), 1)
-        patch.setattr(isotonic_fit, "narrow", keep_all)
+        patch.setattr(isotonic_fit, "prune", spy)
+        pruned, _ = isotonic_fit.fit_curves(LabelledLogits(logits, y), 1)
+        patch.setattr(isotonic_fit, "prune", keep_all)
         plain, _ = isotonic_fit.fit_curves(LabelledLogits(logits, y), 1)
-    assert all(np.array_equal(a, b) for a, b in zip(narrowed, plain, strict=True))
-    left, counts = seen["narrowed"], seen["counts"][:-1]
+    assert same_bits(pruned, plain)
+    [(n_breakpoints, counts, left)] = calls
     assert counts.sum() == n * (n_classes - 1)
-    assert len(left.pivots) < 0.5 * seen["all"]
-    assert counts[left.open[:-1]].sum() < 0.3 * counts.sum()
+    assert len(left.breakpoints) < 0.5 * n_breakpoints
+    assert counts[left.is_open[:-1]].sum() < 0.3 * counts.sum()
     assert left.weights.sum() == n
 
 
-@given(scores=st.lists(st.floats(0, 1), min_size=2, max_size=50), n_rows=st.integers(1, 10**7))
-def test_buckets_keep_the_order_of_scores_and_nothing_else_falls_into_one(scores, n_rows):
-    n_places = places(n_rows)
-    given_ = np.array([*sorted(scores), -1.0, np.nan, np.inf, 1.5])
-    found = np.empty(len(given_), np.int64)
-    find_buckets(given_, n_places, found)
-    assert (np.diff(found[:-4]) >= 0).all()
-    assert found[0] >= 0
-    assert found[-5] <= n_places - 2
-    assert (found[-4:] == n_places - 1).all()
+@given(scores=st.lists(st.floats(0, 1), min_size=2, max_size=50), n_samples=st.integers(1, 10**7))
+def test_buckets_keep_the_order_of_scores_and_hold_scores_only(scores, n_samples):
+    n = n_counters(n_samples)
+    values = np.array([*sorted(scores), -1.0, np.nan, np.inf, 1.5])
+    buckets = np.empty(len(values), np.int64)
+    find_buckets(values, n, buckets)
+    assert (np.diff(buckets[:-4]) >= 0).all()
+    assert buckets[0] >= 0
+    assert buckets[-5] <= n - 2
+    assert (buckets[-4:] == n - 1).all()

@@ -17,7 +17,7 @@ scores_of_a_class = arrays(
 
 @settings(deadline=None)
 @given(scores_of_a_class, st.integers(2, 12))
-def test_they_are_what_sorting_gives(scores, bins):
+def test_they_are_those_of_sorted_scores(scores, bins):
     ranks = -(-np.arange(1, bins) * len(scores) // bins) - 1
     edges = order_statistics(scores, ranks)
     np.testing.assert_array_equal(edges, np.sort(scores)[ranks])

@@ -1,16 +1,23 @@
-"""Parameterized temperature scaling with distances beside logits: its formula, its slopes, its optimum, what it refuses."""
+"""Parameterized temperature scaling with distances beside logits: its formula, its gradient, its optimum, what it refuses."""
 
 import numpy as np
 import pytest
 
 from driftcal.calibrators import make_calibrator
-from driftcal.calibrators.kernels.network import network_size, network_start
-from driftcal.calibrators.samplewise.dac_pts import network_gradients, network_layers, network_values, top_gaps
+from driftcal.calibrators.samplewise.margins import write_all_margins
+from driftcal.calibrators.samplewise.network import (
+    initial_network,
+    network_gradient,
+    network_layers,
+    network_size,
+    network_value,
+    network_values,
+)
 from driftcal.errors import InputError
 
 
 def problem(n=300, n_classes=4):
-    """Right near the training data, guessing far from it, and surer of itself than it should be where the margin is small."""
+    """Mostly correct near the training data, at chance far from it, over-confident where the margin is small."""
     rng = np.random.default_rng(0)
     far = rng.random(n) < 0.5
     logits = 3 * rng.normal(size=(n, n_classes))
@@ -24,17 +31,24 @@ def fitted(**options):
     return make_calibrator("dac-pts", k=5, **options).fit(logits, y, features=features, reference=training)
 
 
-def test_slopes_are_those_of_the_values():
+def values(inputs, network, hidden):
+    out = np.empty(len(inputs))
+    network_values(inputs, hidden, network, out)
+    return out
+
+
+def test_the_gradient_is_that_of_the_values():
     rng = np.random.default_rng(1)
     inputs, hidden = rng.normal(size=(20, 4)), 3
-    network = network_start(4, hidden, 0) + 0.3 * rng.normal(size=network_size(4, hidden))
-    slopes = network_gradients(inputs, network, hidden)
+    network = initial_network(4, hidden, 0) + 0.3 * rng.normal(size=network_size(4, hidden))
+    gradients, first, second = np.empty((20, len(network))), np.empty(hidden), np.empty(hidden)
+    for x, gradient in zip(inputs, gradients, strict=True):
+        network_value(x, hidden, network, first, second)
+        network_gradient(hidden, network, x, first, second, gradient)
     for k in range(len(network)):
         step = 1e-6 * np.eye(len(network))[k]
-        wanted = (
-            network_values(inputs, network + step, hidden) - network_values(inputs, network - step, hidden)
-        ) / 2e-6
-        np.testing.assert_allclose(slopes[:, k], wanted, atol=1e-8)
+        expected = (values(inputs, network + step, hidden) - values(inputs, network - step, hidden)) / 2e-6
+        np.testing.assert_allclose(gradients[:, k], expected, atol=1e-8)
 
 
 def test_temperatures_are_the_formula():
@@ -43,30 +57,32 @@ def test_temperatures_are_the_formula():
     a, b = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (features, training))
     distance = np.sort(np.linalg.norm(a[:, None] - b, axis=2), axis=1)[:, 4]
     ordered = np.sort(logits, axis=1)[:, ::-1]
-    gaps = np.log1p((ordered[:, :1] - ordered[:, 1:3]) / cal.gap_scale_)
-    x = (np.column_stack([gaps, distance]) - cal.input_mean_) / cal.input_spread_
-    first, second, last = network_layers(cal.network_, 3, 5)
-    for layer in (first, second):
-        x = np.tanh(x @ layer[:, :-1].T + layer[:, -1])
-    wanted = cal.temperature_ * np.exp(x @ last[:-1] + last[-1])
-    np.testing.assert_allclose(cal.temperatures(features, logits), wanted, rtol=1e-4)
-    np.testing.assert_allclose(top_gaps(logits, 2), ordered[:, :1] - ordered[:, 1:3])
+    gaps = np.log1p((ordered[:, :1] - ordered[:, 1:3]) / cal.margin_scale_)
+    x = (np.column_stack([gaps, distance]) - cal.input_mean_) / cal.input_std_
+    *hidden, (last, constant) = network_layers(cal.network_, 3, 5)
+    for weights, constants in hidden:
+        x = np.tanh(x @ weights + constants)
+    expected = cal.temperature_ * np.exp((x @ last + constant)[:, 0])
+    np.testing.assert_allclose(cal.temperatures(features, logits), expected, rtol=1e-4)
+    margins = np.empty((len(logits), 2))
+    write_all_margins(logits, margins)
+    np.testing.assert_allclose(margins, ordered[:, :1] - ordered[:, 1:3])
 
 
 def test_both_together_beat_either_alone():
     logits, y, features, training = problem()
 
-    def error(cal, *beside):
-        return ((cal.predict_proba(logits, *beside) - np.eye(4)[y]) ** 2).sum(axis=1).mean()
+    def error(cal, **extra):
+        return ((cal.predict_proba(logits, **extra) - np.eye(4)[y]) ** 2).sum(axis=1).mean()
 
     dac = make_calibrator("dac", k=5).fit(logits, y, features=features, reference=training)
     pts = make_calibrator("pts").fit(logits, y)
     both = fitted()
-    assert both.fit_report_.after == pytest.approx(error(both, features), rel=1e-6)
-    assert error(both, features) < min(error(dac, features), error(pts))
+    assert both.fit_report_.after == pytest.approx(error(both, features=features), rel=1e-6)
+    assert error(both, features=features) < min(error(dac, features=features), error(pts))
 
 
-def test_rows_unlike_any_it_was_tuned_on_get_a_temperature_within_what_it_learnt():
+def test_samples_unlike_the_tuning_samples_get_a_temperature_near_the_learnt_range():
     logits, _, features, _ = problem()
     cal = fitted()
     usual = cal.temperatures(features, logits)
@@ -83,29 +99,27 @@ def test_rows_unlike_any_it_was_tuned_on_get_a_temperature_within_what_it_learnt
         ({"hidden": 0}, "hidden must be a whole number of at least 1"),
         ({"decay": 0}, "decay must be a positive number"),
         ({"tol": np.inf}, "tol must be a positive number"),
-        ({"k": 101}, "from 1 to the 100 rows of reference"),
+        ({"k": 101}, "at most the 100 rows of reference"),
     ],
 )
-def test_what_makes_no_sense_is_refused(options, words):
+def test_unusable_parameters_are_refused(options, words):
     logits, y, features, training = problem()
     with pytest.raises(InputError, match=words):
         make_calibrator("dac-pts", **options).fit(logits, y, features=features, reference=training)
 
 
 def test_temperatures_need_logits_too():
-    with pytest.raises(InputError, match="looks at logits beside features"):
+    with pytest.raises(InputError, match="reads logits beside features"):
         fitted().temperatures(problem()[2])
 
 
-@pytest.mark.parametrize("name", ["pts", "ladder-pts"])
-def test_rows_that_the_best_temperature_makes_too_sure_to_learn_from_are_learnt_from(name):
-    """Half of the rows are loud and mostly wrong: silencing them would undo the quiet ones, so that T₀ is next to 0 and the
-    squared error flat there."""
+def test_training_starts_from_the_most_likely_temperature_where_the_best_one_saturates():
+    """Half of the samples have large logits and are mostly incorrect: T₀ is next to 0, and the squared error flat there."""
     rng = np.random.default_rng(0)
     loud, logits = rng.random(600) < 0.5, rng.normal(size=(600, 4))
     wrong = rng.random(600) < np.where(loud, 0.75, 0.05)
     y = np.where(wrong, rng.integers(0, 4, 600), logits.argmax(axis=1))
-    cal = make_calibrator(name).fit(np.where(loud, 10, 1)[:, None] * logits, y)
+    cal = make_calibrator("pts").fit(np.where(loud, 10, 1)[:, None] * logits, y)
     assert 1 < cal.temperature_ < 100
-    sure = cal.predict_proba(np.where(loud, 10, 1)[:, None] * logits).max(axis=1)
-    assert sure[loud].mean() < 0.55 < 0.8 < sure[~loud].mean()
+    confidence = cal.predict_proba(np.where(loud, 10, 1)[:, None] * logits).max(axis=1)
+    assert confidence[loud].mean() < 0.55 < 0.8 < confidence[~loud].mean()

@@ -1,4 +1,4 @@
-"""Laws of the calibrators that look at a model's features: the same as of all others, and what features add."""
+"""Laws of the calibrators that read layer features: the same as of all others, and what features add."""
 
 import warnings
 
@@ -8,17 +8,19 @@ from sklearn.base import clone
 
 import driftcal
 from driftcal.calibrators import CALIBRATORS, make_calibrator
-from driftcal.calibrators.samplewise.dac import kth_distances
+from driftcal.calibrators.samplewise.neighbours import kth_distances
 from driftcal.errors import ArtefactError, InputError, NoFiniteOptimum, UnknownName
+from driftcal.metrics.statistics import Statistics
 from driftcal.pipeline.layer_features import CollectedFeatures
-from driftcal.pipeline.select import choose
+from driftcal.pipeline.perturbation import PerturbedLogits
+from driftcal.pipeline.select import Variant, choose
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if kind.needs_features)
 PARAMS = {"dac": {"k": 5}, "dac-pts": {"k": 5}}
 
 
 def problem(seed=0, n=400, n_classes=4):
-    """A model that is right near its training data and guesses far from it; features of two layers."""
+    """A model that is mostly correct near its training data and at chance far from it; features of two layers."""
     rng = np.random.default_rng(seed)
     levels = np.arange(n) % 3
     centres = np.array([[5.0, 0, 0], [4, 3, 0], [0, 5, 0]])
@@ -30,9 +32,9 @@ def problem(seed=0, n=400, n_classes=4):
 
 
 def fit(name, logits, y, features, reference, levels, **options):
-    beside = {"reference": reference} if CALIBRATORS[name].needs_reference else {}
+    extra = {"reference": reference} if CALIBRATORS[name].needs_reference else {}
     return make_calibrator(name, **PARAMS.get(name, {})).fit(
-        logits, y, features=features, levels=levels, **beside, **options
+        logits, y, features=features, levels=levels, **extra, **options
     )
 
 
@@ -43,42 +45,43 @@ def case(request):
 
 
 def close(a, b, data, tolerance=1e-6):
-    np.testing.assert_allclose(a.predict_proba(data[0], data[2]), b.predict_proba(data[0], data[2]), atol=tolerance)
+    found, expected = (cal.predict_proba(data[0], features=data[2]) for cal in (a, b))
+    np.testing.assert_allclose(found, expected, atol=tolerance)
 
 
-def test_probabilities_that_keep_the_answer_and_are_worth_it(case):
+def test_probabilities_are_valid_keep_the_predicted_class_and_beat_temperature_scaling(case):
     name, (logits, y, features, _, levels), cal = case
     hard = np.concatenate([logits, 1e4 * logits, np.where(logits > 0, logits, -np.inf)])
     hard[np.isneginf(hard).all(axis=1)] = 0
-    p = cal.predict_proba(hard, {layer: np.tile(part, (3, 1)) for layer, part in features.items()})
+    p = cal.predict_proba(hard, features={layer: np.tile(part, (3, 1)) for layer, part in features.items()})
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-13)
     assert (p[np.isneginf(hard)] == 0).all()
     assert (p[np.arange(len(hard)), hard.argmax(axis=1)] == p.max(axis=1)).all()
     assert np.array_equal(cal.predict(hard), hard.argmax(axis=1))
-    log_p = cal.predict_log_proba(logits, features)
+    log_p = cal.predict_log_proba(logits, features=features)
     np.testing.assert_allclose(np.exp(log_p), p[: len(logits)], rtol=1e-12)
-    np.testing.assert_allclose(cal.predict_proba(logits + 8, features), p[: len(logits)], atol=1e-13)
+    np.testing.assert_allclose(cal.predict_proba(logits + 8, features=features), p[: len(logits)], atol=1e-13)
     means = [cal.temperatures(features, logits)[levels == k].mean() for k in range(3)]
-    assert means[0] < means[1] < means[2], "further from the training data it is less sure"
+    assert means[0] < means[1] < means[2], "further from the training data it is less confident"
     assert cal.fit_report_.after < cal.fit_report_.before
     ts = make_calibrator("ts").fit(logits, y).predict_proba(logits)
     truth = np.eye(4)[y]
     assert ((p[: len(logits)] - truth) ** 2).sum() < 0.98 * ((ts - truth) ** 2).sum(), name
 
 
-def test_the_unit_of_features_and_the_order_of_rows_do_not_matter(case):
+def test_the_unit_of_features_and_the_order_of_samples_do_not_matter(case):
     name, data, cal = case
     logits, y, features, training, levels = data
     larger = {layer: 2.0**40 * part for layer, part in features.items()}
     close(cal, fit(name, logits, y, larger, training, levels), data, 1e-12)
-    turn = np.random.default_rng(1).permutation(len(y))
-    mixed = {layer: part[turn] for layer, part in features.items()}
-    close(cal, fit(name, logits[turn], y[turn], mixed, training, levels[turn]), data)
+    order = np.random.default_rng(1).permutation(len(y))
+    shuffled = {layer: part[order] for layer, part in features.items()}
+    close(cal, fit(name, logits[order], y[order], shuffled, training, levels[order]), data)
     listed, flat = list(features.values()), list(training.values())
     close(cal, fit(name, logits, y, listed, flat, levels), data, 0)
 
 
-def test_weights_are_copies_and_rows_without_weight_are_not_there(case):
+def test_whole_weights_are_repeated_samples_and_weight_0_is_a_dropped_sample(case):
     name, data, _ = case
     logits, y, features, training, levels = data
     weights = np.random.default_rng(2).integers(0, 3, len(y))
@@ -89,33 +92,33 @@ def test_weights_are_copies_and_rows_without_weight_are_not_there(case):
     close(weighted, fit(name, logits[copied], y[copied], parts, training, levels[copied]), data)
 
 
-def test_saved_loaded_cloned_and_refitted(case, tmp_path):
+def test_files_and_clones(case, tmp_path):
     _, data, cal = case
     again = driftcal.load(cal.save(tmp_path / "cal.safetensors"))
     assert type(again) is type(cal)
-    assert np.array_equal(cal.predict_proba(data[0], data[2]), again.predict_proba(data[0], data[2]))
+    assert np.array_equal(cal.predict_proba(data[0], features=data[2]), again.predict_proba(data[0], features=data[2]))
     assert cal.save(tmp_path / "b.safetensors").read_bytes() == (tmp_path / "cal.safetensors").read_bytes()
     assert not hasattr(clone(cal), "classes_")
     assert clone(cal).get_params() == cal.get_params()
 
 
-def test_what_does_not_belong_together_is_refused(case):
+def test_inputs_that_do_not_belong_together_are_refused(case):
     name, (logits, y, features, training, levels), cal = case
     kind = type(cal).__name__
-    with pytest.raises(InputError, match=f"{kind} needs the model's features of the tuning rows"):
+    with pytest.raises(InputError, match=f"{kind} needs the layer features of the tuning samples"):
         make_calibrator(name).fit(logits, y)
-    with pytest.raises(InputError, match=f"{kind} needs the model's features of the same rows.*pooled_features"):
+    with pytest.raises(InputError, match=f"{kind} needs the layer features of the same samples.*pooled_features"):
         cal.predict_proba(logits)
-    with pytest.raises(InputError, match="one row per row of logits; they have 400, logits 10"):
-        cal.predict_proba(logits[:10], features)
+    with pytest.raises(InputError, match="one row per sample; they have 400, the logits 10"):
+        cal.predict_proba(logits[:10], features=features)
     with pytest.raises(InputError, match=r"widths \(2, 3\); their widths are \(3, 2\)"):
-        cal.predict_proba(logits, list(features.values())[::-1])
+        cal.predict_proba(logits, features=list(features.values())[::-1])
     for bad, words in (
         (np.zeros((400, 2, 2)), "Pool maps"),
         (np.full((400, 2), np.nan), "must be finite"),
         ([np.ones((400, 2)), np.ones((399, 2))], "as many rows"),
         ({}, "at least one layer"),
-        (np.ones((399, 2)), "one row per row of logits"),
+        (np.ones((399, 2)), "one row per sample"),
         (np.full((400, 2), "a"), "numbers"),
     ):
         with pytest.raises(InputError, match=words):
@@ -126,15 +129,15 @@ def test_what_does_not_belong_together_is_refused(case):
     assert cal.__dict__ == before
 
 
-def test_the_others_refuse_features():
+def test_features_are_refused_where_they_are_not_read():
     logits, y, features, training, _ = problem()
-    with pytest.raises(InputError, match="looks at logits only"):
+    with pytest.raises(InputError, match="reads logits only"):
         make_calibrator("ts").fit(logits, y, features=features)
     with pytest.raises(InputError, match="reference was given"):
         make_calibrator("md-ts").fit(logits, y, features=features, reference=training)
-    with pytest.raises(InputError, match="needs the features of training rows"):
+    with pytest.raises(InputError, match="needs the layer features of training samples"):
         make_calibrator("dac").fit(logits, y, features=features)
-    with pytest.raises(InputError, match=r"from 1 to the 150 rows of reference; it is 151"):
+    with pytest.raises(InputError, match="at most the 150 rows of reference; it is 151"):
         make_calibrator("dac", k=151).fit(logits, y, features=features, reference=training)
     with pytest.raises(InputError, match=r"widths \(2, 3\); its widths are \(2,\)"):
         make_calibrator("dac").fit(logits, y, features=features, reference=training["early"])
@@ -162,26 +165,26 @@ def test_dac_is_the_weighted_sum_of_distances_and_no_other_is_better():
     assert dac.layer_weights_[2] > dac.layer_weights_[1], "the late layer knows"
 
 
-def test_distances_in_chunks_and_to_rows_that_are_the_same(monkeypatch):
+def test_distances_in_chunks_and_to_equal_samples(monkeypatch):
     rng = np.random.default_rng(0)
-    rows = rng.normal(size=(50, 4))
-    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-    wanted = np.sort(np.linalg.norm(rows[:, None].astype(float) - rows, axis=2), axis=1)
-    monkeypatch.setattr("driftcal.calibrators.samplewise.dac.CHUNK", 120)
+    features = rng.normal(size=(50, 4))
+    features = (features / np.linalg.norm(features, axis=1, keepdims=True)).astype(np.float32)
+    expected = np.sort(np.linalg.norm(features[:, None].astype(float) - features, axis=2), axis=1)
+    monkeypatch.setattr("driftcal.calibrators.samplewise.neighbours.CHUNK", 120)
     for k in (1, 3, 50):
-        np.testing.assert_allclose(kth_distances(rows, rows, k), wanted[:, k - 1], atol=1e-12)
+        np.testing.assert_allclose(kth_distances(features, features, k), expected[:, k - 1], atol=1e-12)
 
 
-def test_rows_without_any_feature_have_distances_too():
-    """Their product with every row is 0, so that alone would not tell which one is near."""
-    rows = np.array([[0, 0], [1, 0], [0, 1]], np.float32)
+def test_samples_whose_features_are_all_0_have_distances_too():
+    """Their product with every sample is 0, which alone does not say which one is near."""
+    features = np.array([[0, 0], [1, 0], [0, 1]], np.float32)
     reference = np.array([[0, 1], [0, 0], [0, 1], [0, 0], [0, 1]], np.float32)
-    for k, wanted in ((1, [0, 1, 0]), (2, [0, 1, 0]), (3, [1, 2**0.5, 0]), (5, [1, 2**0.5, 1])):
-        np.testing.assert_allclose(kth_distances(rows, reference, k), wanted)
+    for k, expected in ((1, [0, 1, 0]), (2, [0, 1, 0]), (3, [1, 2**0.5, 0]), (5, [1, 2**0.5, 1])):
+        np.testing.assert_allclose(kth_distances(features, reference, k), expected)
 
 
 def test_a_large_reference_is_refused_before_anything_is_computed(monkeypatch):
-    monkeypatch.setattr("driftcal.calibrators.samplewise.dac.MOST_NUMBERS", 100)
+    monkeypatch.setattr("driftcal.calibrators.samplewise.neighbours.MAX_NUMBERS", 100)
     with pytest.raises(InputError, match="Take a random part"):
         fit("dac", *problem())
 
@@ -195,8 +198,8 @@ def test_md_ts_is_ridge_regression_of_the_levels_temperatures():
     unit = np.hstack([part / np.linalg.norm(part, axis=1, keepdims=True) for part in features.values()])
     ridge = Ridge(alpha=0.5).fit(unit, np.log(temperatures)[levels])
     np.testing.assert_allclose(md.coefficients_, ridge.coef_, atol=1e-6)
-    wanted = np.clip(np.exp(ridge.predict(unit)), min(temperatures), max(temperatures))
-    np.testing.assert_allclose(md.temperatures(features), wanted, rtol=1e-6)
+    expected = np.clip(np.exp(ridge.predict(unit)), min(temperatures), max(temperatures))
+    np.testing.assert_allclose(md.temperatures(features), expected, rtol=1e-6)
 
 
 def test_md_ts_leaves_out_levels_at_chance_and_says_so():
@@ -221,7 +224,7 @@ def test_md_ts_leaves_out_levels_at_chance_and_says_so():
         ("md-ts", "range_", np.ones(3)),
     ],
 )
-def test_forged_numbers_are_refused(name, attribute, value, tmp_path):
+def test_forged_arrays_are_refused(name, attribute, value, tmp_path):
     cal = fit(name, *problem())
     setattr(cal, attribute, value)
     with pytest.raises(ArtefactError, match="does not fit this version"):
@@ -233,21 +236,21 @@ def test_torch_modules_take_features_too(case):
     from driftcal.export import to_torch
 
     _, (logits, _, features, _, _), cal = case
-    z, beside = torch.from_numpy(logits), torch.from_numpy(np.hstack(list(features.values())))
-    module, wanted = to_torch(cal), cal.predict_proba(logits, features)
+    z, side_by_side = torch.from_numpy(logits), torch.from_numpy(np.hstack(list(features.values())))
+    module, expected = to_torch(cal), cal.predict_proba(logits, features=features)
     hard = z * 1e3
     hard[:, 0] = -torch.inf
-    assert np.abs(module(z, beside).numpy() - wanted).max() < 1e-9
-    assert np.abs(module(hard, beside).numpy() - cal.predict_proba(hard.numpy(), features)).max() < 1e-9
-    assert torch.equal(module.predict(z, beside), z.argmax(-1))
-    exported = torch.export.export(module, (z[:5], beside[:5]), dynamic_shapes=({0: torch.export.Dim("n")},) * 2)
-    assert np.abs(exported.module()(z, beside).numpy() - wanted).max() < 1e-9
+    assert np.abs(module(z, side_by_side).numpy() - expected).max() < 1e-9
+    assert np.abs(module(hard, side_by_side).numpy() - cal.predict_proba(hard.numpy(), features=features)).max() < 1e-9
+    assert torch.equal(module.predict(z, side_by_side), z.argmax(-1))
+    exported = torch.export.export(module, (z[:5], side_by_side[:5]), dynamic_shapes=({0: torch.export.Dim("n")},) * 2)
+    assert np.abs(exported.module()(z, side_by_side).numpy() - expected).max() < 1e-9
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         scripted = torch.jit.script(module)
-    assert np.abs(scripted(z, beside).numpy() - wanted).max() < 1e-9
+    assert np.abs(scripted(z, side_by_side).numpy() - expected).max() < 1e-9
     with pytest.raises(ValueError, match="features 5"):
-        module(z, beside[:, :4])
+        module(z, side_by_side[:, :4])
 
 
 @pytest.fixture(scope="module")
@@ -268,6 +271,7 @@ def net():
         inputs = torch.from_numpy(x[:400].transpose(0, 3, 1, 2).copy())
         torch.nn.functional.cross_entropy(model(inputs), torch.from_numpy(y[:400])).backward()
         steps.step()
+    y[400::10] = (y[400::10] + 1) % 3  # a model without errors has no best temperature
     return model.eval(), x, y
 
 
@@ -289,62 +293,76 @@ def test_features_are_pooled_and_of_length_1(net):
 @pytest.mark.parametrize("name", NAMES)
 def test_tuned_saved_and_evaluated_with_the_model(name, net, tmp_path):
     model, x, y = net
-    reference = {"reference": x[:400]} if CALIBRATORS[name].needs_reference else {}
-    tuned = driftcal.tune(model, x[400:550], y[400:550], method=name, levels=3, layers=["0", "2"], **reference)
+    features = driftcal.LayerFeatures(["0", "2"], x[:400] if CALIBRATORS[name].needs_reference else None)
+    tuned = driftcal.tune(model, x[400:550], y[400:550], method=name, n_levels=3, features=features)
     assert tuned.method == name
     assert tuned.layers == ("0", "2")
     p = tuned.predict_proba(x[550:])
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
     again = driftcal.CalibratedModel.load(tuned.save(tmp_path / "cal.safetensors"), model)
     np.testing.assert_array_equal(again.predict_proba(x[550:]), p)
-    results = driftcal.evaluate(tuned, x[550:], y[550:], intervals=False)
+    results = driftcal.evaluate(tuned, x[550:], y[550:], n_resamples=0)
     clean = [row for row in results.rows if row.calibrator == f"{name}-p" and row.level == 0]
     assert clean[0].confidence == pytest.approx(p.max(axis=1).mean(), abs=1e-6)
     candidates = driftcal.compare_methods(tuned, x[400:550], y[400:550], methods=["ts"])
     assert [candidate.name for candidate in candidates] == ["base", "ts", "ts-p", name, f"{name}-p"]
-    with pytest.raises(InputError, match="needs a list of layers"):
+    with pytest.raises(
+        InputError, match=r"reads layer features; features is None\. Pass features=driftcal\.LayerFeatures"
+    ):
         driftcal.tune(model, x[400:550], y[400:550], method=name)
-    with pytest.raises(InputError, match="look inside the model, dac, dac-pts, md-ts; the method is 'ts'"):
-        driftcal.tune(model, x[400:550], y[400:550], method="ts", layers=["0"])
+    with pytest.raises(
+        InputError, match="methods that read them, dac, dac-pts, md-ts; the method is TemperatureScaling"
+    ):
+        driftcal.tune(model, x[400:550], y[400:550], method="ts", features=features)
 
 
-def test_auto_tries_them_too_and_keeps_layers_only_for_a_winner_that_looks_at_them(net, monkeypatch):
+def test_a_selection_tries_them_too_and_keeps_layers_only_for_a_winner_that_reads_them(net):
     model, x, y = net
-    monkeypatch.setattr("driftcal.pipeline.select.CANDIDATES", ("ts", "irm", "spline"))
-    given = {"levels": 3, "layers": ["0", "2"]}
-    tuned = driftcal.tune(model, x[400:550], y[400:550], reference=x[:400], **given)
-    assert tuned.method == "dac", tuned.explanation
-    assert tuned.layers == ("0", "2")
-    assert "DAC had the lowest" in tuned.explanation
-    assert "DAC-PTS 0." in tuned.explanation
-    assert "MD-TS 0." in tuned.explanation
-    assert "needed wherever it is used" in tuned.explanation
-    named = driftcal.tune(model, x[400:550], y[400:550], method="dac", reference=x[:400], **given)
-    np.testing.assert_array_equal(tuned.predict_proba(x[550:]), named.predict_proba(x[550:]))
-    alone = driftcal.tune(model, x[400:550], y[400:550], **given)
-    assert "MD-TS 0." in alone.explanation
-    assert "DAC, DAC-PTS were left out" in alone.explanation
-    assert (alone.method, alone.layers, alone.calibrator.needs_features) == ("spline", (), False)
-    few = driftcal.tune(model, x[400:550], y[400:550], reference=x[:20], **given)
-    assert "and the reference has 20" in few.explanation
-    with pytest.raises(InputError, match="needs a list of layers; layers is \\(\\)"):
-        driftcal.tune(model, x[400:550], y[400:550], reference=x[:400])
+    selection = driftcal.Selection(candidates=["ts", "dac", "md-ts"])
+
+    def tune(reference):
+        features = driftcal.LayerFeatures(["0", "2"], reference)
+        tuned = driftcal.tune(model, x[400:550], y[400:550], method=selection, n_levels=3, features=features)
+        assert tuned.layers == (("0", "2") if tuned.calibrator.needs_features else ())
+        return tuned
+
+    with_reference = tune(x[:400])
+    assert with_reference.method in selection.candidates
+    assert "left out" not in with_reference.explanation
+    without = tune(None)
+    assert without.method in ("ts", "md-ts")
+    assert "DAC, DAC-PTS were left out" in without.explanation
+    assert "and there is no reference" in without.explanation
+    assert "and the reference has 20" in tune(x[:20]).explanation
+    with pytest.raises(InputError, match=r"layers must be a list of layer names; it is \(\)"):
+        driftcal.LayerFeatures((), x[:400])
 
 
-def test_a_race_holds_out_the_features_of_the_rows_it_holds_out():
-    """Features that tell which rows are right: mixed up within a rung, they tell only how many are."""
+def test_a_selection_holds_out_the_features_of_the_samples_it_holds_out():
+    """Features that say which samples are correct win. Shuffled within a level, they only say how many are."""
     rng = np.random.default_rng(0)
     n, logits = 300, 3 * rng.normal(size=(3, 300, 4))
     y, near = logits[0].argmax(axis=1), [np.arange(n) % 3 > level for level in range(3)]
-    for z, good in zip(logits, near, strict=True):
-        z[:] = np.where(good[:, None], logits[0], z)
-    features = [{"a": np.where(good[:, None], [5.0, 0], [0, 5.0]) + rng.normal(size=(n, 2))} for good in near]
+    y[:15] = (y[:15] + 1) % 4  # errors on clean samples too, so that TS has a finite optimum
+    for z, is_near in zip(logits, near, strict=True):
+        z[:] = np.where(is_near[:, None], logits[0], z)
+    by_level = [{"a": np.where(is_near[:, None], [5.0, 0], [0, 5.0]) + rng.normal(size=(n, 2))} for is_near in near]
+    shuffled = [{"a": rng.permutation(level["a"])} for level in by_level]
     training = {"a": np.array([5.0, 0]) + rng.normal(size=(100, 2))}
-    mixed = [{"a": rng.permutation(level_data["a"])} for level_data in features]
-    found = [
-        choose(list(logits), y, candidates=("ts", "dac"), seen=CollectedFeatures(by_level, training))
-        for by_level in (features, mixed)
+    perturbed = PerturbedLogits({"shift": "gaussian", "notes": []}, list(logits))
+    selection = driftcal.Selection(candidates=("ts", "dac"), tolerance=1.0)
+    informative, useless = (
+        choose(selection, perturbed, y, features=CollectedFeatures(features, training))
+        for features in (by_level, shuffled)
+    )
+    assert informative.per_sample.method == "dac"
+    assert "DAC" in informative.explanation
+    briers = [
+        {
+            trial.variant: np.mean([Statistics.of_samples(scores, n_bins=15).brier for scores in trial.by_level])
+            for trial in choice.trials
+        }
+        for choice in (informative, useless)
     ]
-    own, others = ({trial.method: trial.brier for trial in choice.trials} for choice in found)
-    assert own["ts"] == others["ts"]
-    assert own["dac"] < 0.95 * others["dac"]
+    assert briers[0][Variant("ts")] == briers[1][Variant("ts")]
+    assert briers[0][Variant("dac", None)] < 0.95 * briers[1][Variant("dac", None)]

@@ -9,24 +9,36 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrators.base import Calibrator, FitReport, finish, mask
-from driftcal.calibrators.kernels.class_columns import LOG_ODDS, SOFTMAX, Column, for_each_column
+from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.export_maps.export_map import ExportMap, Sigmoids
+from driftcal.calibrators.export_maps.lookup import bin_table
+from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.nonparametric.kernels.quantiles import order_statistics, sums_up_to
+from driftcal.calibrators.normalise import mask, normalise
+from driftcal.calibrators.parameters import check_whole
+from driftcal.calibrators.per_class import LOG_ODDS, SOFTMAX, ClassScores, for_each_class
 from driftcal.calibrators.scaling.platt import Line, fit_line, platt_kernel, platt_report, to_sigmoid
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, kernel, softmax_kernel
 from driftcal.errors import InputError
 from driftcal.types import Array, Float64, Logits
 
-_FEW = 32  # bins: for more than these, sorting is cheaper than one comparison of each score with each edge
+#: For more bins than this, sorting is cheaper than comparing each score with each edge.
+_MAX_UNSORTED_BINS = 32
 
 
-class HistogramBinning(Calibrator):
-    """Each class' score is replaced by how often the class was right in the score's bin; rows are normalised.
+_BINS = {
+    "bin_edges_": FittedArray("classes", "edges", may_be_empty=True),
+    "bin_values_": FittedArray("classes", "bins"),
+}
+
+
+class HistogramBinning(LogitCalibrator):
+    """Each class' score is replaced by the frequency of the class in the score's bin, then normalised.
 
     Ten bins per class that hold the same weight (`strategy="mass"`) or have the same width (`"width"`). A bin is
-    (lower edge, upper edge]; an edge is a score, so equal scores share a bin and there may be fewer bins. An empty bin
-    answers with its middle. Zadrozny and Elkan 2001, section 3.
+    (lower edge, upper edge]; an edge is a score, so equal scores share a bin and there may be fewer bins. The value
+    of an empty bin is its middle. Zadrozny and Elkan 2001, section 3.
 
     >>> import numpy as np
     >>> p = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]])
@@ -38,51 +50,72 @@ class HistogramBinning(Calibrator):
     """
 
     keeps_accuracy = False
-    fitted = ("bin_edges_", "bin_values_")
+    fitted = _BINS
 
     def __init__(self, *, n_bins: int = 10, strategy: str = "mass", classes: Sequence[Any] | None = None) -> None:
         self.n_bins = n_bins
         self.strategy = strategy
         self.classes = classes
 
-    def _fit(self, rows: LabelledLogits) -> FitReport:
-        _check_bins(self.n_bins)
-        if self.strategy not in ("mass", "width"):
-            raise InputError(f"strategy must be 'mass' or 'width'; it is {self.strategy!r}. 'mass' is the usual one.")
+    def _fit(self, data: LabelledLogits) -> FitReport:
         even = np.linspace(0, 1, self.n_bins + 1)[1:-1] if self.strategy == "width" else None
 
-        def bin_class(column: Column) -> tuple[Float64, Float64, float, float]:
-            seen = column.scores >= 0
+        def bin_class(column: ClassScores) -> _BinnedClass:
+            unmasked = column.scores >= 0
             np.maximum(column.scores, 0, out=column.scores)
-            bins = _Bins.of(_unmasked(column, seen), self.n_bins, even)
-            own = column.labels == column.number
-            scores, weights = column.scores[own], column.weights[own]
-            found = own & seen if seen.any() else own
-            places = np.searchsorted(bins.edges, column.scores[found])
-            right = np.bincount(places, column.weights[found], self.n_bins).astype(np.float64)
-            values = bins.mean(right)
-            # Σ w (value − hit)² within the bins; a masked class that is right is off by 1
-            left = (right * (1 - values)).sum() + column.weights[own & ~found].sum()
-            # sums, not dot products: those would wake a second set of threads inside every one of ours
-            squares = (column.scores**2 * column.weights).sum() + (weights * (1 - 2 * scores)).sum()
-            return bins.edges, values, float(squares), float(left)
+            bins = _Bins.of(_select(column, unmasked), self.n_bins, even)
+            is_class = column.labels == column.column
+            scores, weights = column.scores[is_class], column.weights[is_class]
+            binned = is_class & unmasked if unmasked.any() else is_class
+            bin_numbers = np.searchsorted(bins.edges, column.scores[binned])
+            hits = np.bincount(bin_numbers, column.weights[binned], self.n_bins).astype(np.float64)
+            values = bins.mean(hits)
+            # Σ w (value − hit)² within the bins; a masked true class has the error 1
+            after = (hits * (1 - values)).sum() + column.weights[is_class & ~binned].sum()
+            # sums, not dot products: BLAS would start a second set of threads inside every one of ours
+            before = (column.scores**2 * column.weights).sum() + (weights * (1 - 2 * scores)).sum()
+            return _BinnedClass(bins.edges, values, float(before), float(after))
 
-        binned, passes = for_each_column(rows, SOFTMAX, bin_class)
-        self.bin_edges_ = np.array([edges for edges, *_ in binned])
-        self.bin_values_ = np.array([values for _, values, *_ in binned])
-        before, after = (math.fsum(part) / rows.weight for part in zip(*(b[2:] for b in binned), strict=True))
+        fitted, passes = for_each_class(data, SOFTMAX, bin_class)
+        self.bin_edges_ = np.array([one.edges for one in fitted])
+        self.bin_values_ = np.array([one.values for one in fitted])
+        before, after = (
+            math.fsum(getattr(one, name) for one in fitted) / data.total_weight for name in ("before", "after")
+        )
         return FitReport("squared error before normalising", before, after, passes)
 
-    def _map(self, logits: Logits, out: Float64) -> None:
+    def _proba_into(self, logits: Logits, out: Float64) -> None:
         softmax_kernel(logits, 1.0, out)
         _look_up(out, self.bin_edges_, self.bin_values_)
-        finish(logits, out)
+        normalise(logits, out)
+
+    def export_map(self) -> ExportMap:
+        """softmax(z), then bins per class, normalised."""
+        return ExportMap(table=bin_table(self.bin_edges_, self.bin_values_), last_step="normalise")
+
+    def _check_params(self) -> None:
+        check_whole("n_bins", self.n_bins, 1, 10)
+        if self.strategy not in ("mass", "width"):
+            raise InputError(f"strategy must be 'mass' or 'width'; it is {self.strategy!r}. 'mass' is the usual one.")
+
+    def _check_fitted(self) -> None:
+        _check_edges(self.bin_edges_, self.bin_values_)
 
 
-class PlattBinning(Calibrator):
-    """Platt scaling, then binning of its outputs: a bin answers with the mean Platt output in it (scaling-binning).
+@dataclass(frozen=True, eq=False)
+class _BinnedClass:
+    """Inner edges and values of the bins of one class, and its squared error before and after."""
 
-    Ten bins per class of the same weight, edges and values from the same rows. Rows are normalised, unless
+    edges: Float64
+    values: Float64
+    before: float
+    after: float
+
+
+class PlattBinning(LogitCalibrator):
+    """Platt scaling, then binning of its outputs: the value of a bin is the mean Platt output in it (scaling-binning).
+
+    Ten bins per class of the same weight, edges and values from the same samples. Probabilities are normalised, unless
     `normalise=False` asks for the raw marginals, which need not sum to 1. Kumar, Liang and Ma 2019, section 4.
 
     >>> import numpy as np
@@ -94,47 +127,58 @@ class PlattBinning(Calibrator):
     """
 
     keeps_accuracy = False
-    fitted = ("slopes_", "intercepts_", "bin_edges_", "bin_values_")
+    fitted = {"slopes_": FittedArray("classes"), "intercepts_": FittedArray("classes"), **_BINS}
 
     def __init__(self, *, n_bins: int = 10, normalise: bool = True, classes: Sequence[Any] | None = None) -> None:
         self.n_bins = n_bins
         self.normalise = normalise
         self.classes = classes
 
-    def _fit(self, rows: LabelledLogits) -> FitReport:
-        _check_bins(self.n_bins)
-
-        def fit_class(column: Column) -> tuple[Line, Float64, Float64]:
-            line, seen = fit_line(column), column.scores > MASKED
+    def _fit(self, data: LabelledLogits) -> FitReport:
+        def fit_class(column: ClassScores) -> tuple[Line, _Bins]:
+            line, unmasked = fit_line(column), column.scores > MASKED
             to_sigmoid(column.scores, line.slope, line.intercept)
-            bins = _Bins.of(_unmasked(column, seen), self.n_bins)
-            return line, bins.edges, bins.mean(bins.scores)
+            return line, _Bins.of(_select(column, unmasked), self.n_bins)
 
-        fitted, passes = for_each_column(rows, LOG_ODDS, fit_class)
-        lines = [line for line, _, _ in fitted]
+        fitted, passes = for_each_class(data, LOG_ODDS, fit_class)
+        lines = [line for line, _ in fitted]
         self.slopes_ = np.array([line.slope for line in lines])
         self.intercepts_ = np.array([line.intercept for line in lines])
-        self.bin_edges_ = np.array([edges for _, edges, _ in fitted])
-        self.bin_values_ = np.array([values for _, _, values in fitted])
-        report = platt_report(rows, lines, passes)
+        self.bin_edges_ = np.array([bins.edges for _, bins in fitted])
+        self.bin_values_ = np.array([bins.mean(bins.scores) for _, bins in fitted])
+        report = platt_report(data, lines, passes)
         return replace(report, loss=f"{report.loss}, before binning")
 
-    def _map(self, logits: Logits, out: Float64) -> None:
+    def _proba_into(self, logits: Logits, out: Float64) -> None:
         platt_kernel(logits, out, self.slopes_, self.intercepts_)
         _look_up(out, self.bin_edges_, self.bin_values_)
-        (finish if self.normalise else mask)(logits, out)
+        (normalise if self.normalise else mask)(logits, out)
+
+    def export_map(self) -> ExportMap:
+        """σ(a·x + b) per class, then bins, normalised if asked for."""
+        table = bin_table(self.bin_edges_, self.bin_values_)
+        return ExportMap(Sigmoids(self.slopes_, self.intercepts_), table, "normalise" if self.normalise else "mask")
+
+    def _check_params(self) -> None:
+        check_whole("n_bins", self.n_bins, 1, 10)
+
+    def _check_fitted(self) -> None:
+        _check_edges(self.bin_edges_, self.bin_values_)
 
 
-def _check_bins(n_bins: int) -> None:
-    if not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
-        raise InputError(f"n_bins must be a whole number of at least 1; it is {n_bins!r}. The usual number is 10.")
+def _check_edges(edges: Float64, values: Float64) -> None:
+    if edges.shape[1] + 1 != values.shape[1]:
+        raise ValueError(
+            f"bin_edges_ must be one fewer than bin_values_; there are {edges.shape[1]} and {values.shape[1]}"
+        )
 
 
-def _unmasked(column: Column, seen: Array) -> Column:
-    """The column without the rows in which its class is masked, which are answered with 0 and need no bin."""
-    if seen.all() or not seen.any():
+def _select(column: ClassScores, unmasked: Array) -> ClassScores:
+    """The column without the samples in which its class is masked: these get 0 and need no bin."""
+    if unmasked.all() or not unmasked.any():
         return column
-    return replace(column, scores=column.scores[seen], labels=column.labels[seen], weights=column.weights[seen])
+    scores, labels, weights = column.scores[unmasked], column.labels[unmasked], column.weights[unmasked]
+    return replace(column, scores=scores, labels=labels, weights=weights)
 
 
 @dataclass(frozen=True)
@@ -146,10 +190,10 @@ class _Bins:
     scores: Float64
 
     @classmethod
-    def of(cls, column: Column, n_bins: int, edges: Float64 | None = None) -> _Bins:
+    def of(cls, column: ClassScores, n_bins: int, edges: Float64 | None = None) -> _Bins:
         """Bins with the given edges, or with equal weight: edge k is the least score with k/n_bins at or below it."""
         n = len(column.scores)
-        if column.even and n_bins <= _FEW:
+        if column.equal_weights and n_bins <= _MAX_UNSORTED_BINS:
             if edges is None:
                 ranks = -(-np.arange(1, n_bins) * n // n_bins) - 1  # the least r with r + 1 >= k·n/n_bins
                 edges = order_statistics(column.scores, ranks)
@@ -170,7 +214,7 @@ class _Bins:
         return cls(edges, np.diff(below[bounds]), sums)
 
     def mean(self, part: Float64) -> Float64:
-        """part / weight of each bin; an empty bin answers with its middle."""
+        """part / weight of each bin; the mean of an empty bin is its middle."""
         outer = np.concatenate([[0.0], self.edges, [1.0]])
         middle = (outer[1:] + outer[:-1]) / 2
         means: Float64 = np.divide(part, self.weight, out=middle, where=self.weight > 0)

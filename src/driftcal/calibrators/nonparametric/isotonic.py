@@ -5,23 +5,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from driftcal.calibrators.base import Calibrator, FitReport, finish
+import numpy as np
+
+from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.export_maps.export_map import ExportMap, Scaled
+from driftcal.calibrators.export_maps.lookup import curve_table
+from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.nonparametric.kernels.isotonic_fit import apply_curves, fit_curves
+from driftcal.calibrators.normalise import normalise
 from driftcal.calibrators.scaling.ensemble_temperature import fit_brier
-from driftcal.calibrators.scaling.temperature import certify, survey
+from driftcal.calibrators.scaling.temperature import certify, checked_first_pass, min_beta
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import softmax_kernel
-from driftcal.types import Float64, Logits
+from driftcal.types import Array, Float64, Logits
 
 #: Added to IRM's curve times the score, so that it rises strictly and keeps the order of the classes.
 STRICT = 1e-9
 
+_CURVES = {
+    "curve_scores_": FittedArray("points"),
+    "curve_values_": FittedArray("points"),
+    "curve_starts_": FittedArray("bounds", dtype=np.int64),
+}
 
-class IsotonicRegression(Calibrator):
-    """One monotone curve per class, from the class' softmax score to how often it was right; rows are normalised.
 
-    The curve is the exact least-squares fit, linear between its steps and flat outside as scikit-learn's, and can
-    change which class is on top. A class without tuning labels gets probability 0.
+def check_starts(name: str, starts: Array, n_curves: int, n_points: int) -> None:
+    """Raise `ValueError` unless `starts` cut the points into one non-empty stretch per curve.
+
+    >>> check_starts("curve_starts_", np.array([0, 2, 5]), 2, 5)
+    """
+    if len(starts) != n_curves + 1 or starts[0] != 0 or starts[-1] != n_points or not (np.diff(starts) > 0).all():
+        raise ValueError(f"{name} must rise from 0 to {n_points}, one step per curve; it is {starts.tolist()[:5]} …")
+
+
+class IsotonicRegression(LogitCalibrator):
+    """One monotone curve per class, from the class' softmax score to its frequency, then normalised.
+
+    The curve is the exact least-squares fit, linear between its steps and flat outside, as scikit-learn's. Can change the
+    predicted class. A class without tuning labels gets probability 0.
     Zadrozny and Elkan 2002, section 3.3.
 
     >>> import numpy as np
@@ -35,54 +56,73 @@ class IsotonicRegression(Calibrator):
     """
 
     keeps_accuracy = False
-    fitted = ("curve_scores_", "curve_values_", "curve_starts_")
+    fitted = _CURVES
 
     def __init__(self, *, classes: Sequence[Any] | None = None) -> None:
         self.classes = classes
 
-    def _fit(self, rows: LabelledLogits) -> FitReport:
-        curves, report = fit_curves(rows, rows.n_classes)
-        self.curve_scores_, self.curve_values_, self.curve_starts_ = curves
+    def _fit(self, data: LabelledLogits) -> FitReport:
+        curves, report = fit_curves(data, data.n_classes)
+        self.curve_scores_, self.curve_values_, self.curve_starts_ = curves.scores, curves.values, curves.starts
         return report
 
-    def _map(self, logits: Logits, out: Float64) -> None:
+    def _proba_into(self, logits: Logits, out: Float64) -> None:
         softmax_kernel(logits, 1.0, out)
         apply_curves(out, self.curve_scores_, self.curve_values_, self.curve_starts_, 0.0)
-        finish(logits, out)
+        normalise(logits, out)
+
+    def export_map(self) -> ExportMap:
+        """softmax(z), then a curve per class, normalised."""
+        curves = curve_table(self.curve_scores_, self.curve_values_, self.curve_starts_)
+        return ExportMap(Scaled(), curves, "normalise")
+
+    def _check_fitted(self) -> None:
+        check_starts("curve_starts_", self.curve_starts_, self.n_features_in_, len(self.curve_scores_))
 
 
-class TemperatureIsotonicRegression(Calibrator):
+class TemperatureIsotonicRegression(LogitCalibrator):
     """Isotonic regression per class on softmax(z / T), with T by squared error.
 
     Zhang, Kailkhura and Han 2020 (Mix-n-Match), section 3.3; `t_max` as in temperature scaling.
     """
 
     keeps_accuracy = False
-    fitted = ("temperature_", "curve_scores_", "curve_values_", "curve_starts_")
+    fitted = {"temperature_": FittedArray(positive=True), **_CURVES}
 
     def __init__(self, *, t_max: float | None = None, classes: Sequence[Any] | None = None) -> None:
         self.t_max = t_max
         self.classes = classes
 
-    def _fit(self, rows: LabelledLogits) -> FitReport:
-        seen = survey(rows, self.t_max)
-        beta, _, passes = fit_brier(rows, seen, self.t_max)
-        self.temperature_ = float(1 / beta)
-        curves, report = fit_curves(rows, rows.n_classes, 1 / self.temperature_)
-        self.curve_scores_, self.curve_values_, self.curve_starts_ = curves
-        certify("squared error", seen.brier, report.after, bound=self.t_max is None)
-        return FitReport("brier", seen.brier, report.after, passes + 1 + report.passes)
+    def _fit(self, data: LabelledLogits) -> FitReport:
+        first = checked_first_pass(data, self.t_max)
+        single = fit_brier(data, first, self.t_max)
+        self.temperature_ = float(1 / single.beta)
+        curves, report = fit_curves(data, data.n_classes, 1 / self.temperature_)
+        self.curve_scores_, self.curve_values_, self.curve_starts_ = curves.scores, curves.values, curves.starts
+        certify("squared error", first.brier, report.after, bound=self.t_max is None)
+        return FitReport("brier", first.brier, report.after, single.passes + 1 + report.passes)
 
-    def _map(self, logits: Logits, out: Float64) -> None:
+    def _proba_into(self, logits: Logits, out: Float64) -> None:
         softmax_kernel(logits, 1 / self.temperature_, out)
         apply_curves(out, self.curve_scores_, self.curve_values_, self.curve_starts_, 0.0)
-        finish(logits, out)
+        normalise(logits, out)
+
+    def export_map(self) -> ExportMap:
+        """softmax(z / T), then a curve per class, normalised."""
+        curves = curve_table(self.curve_scores_, self.curve_values_, self.curve_starts_)
+        return ExportMap(Scaled(1 / self.temperature_), curves, "normalise")
+
+    def _check_fitted(self) -> None:
+        check_starts("curve_starts_", self.curve_starts_, self.n_features_in_, len(self.curve_scores_))
+
+    def _check_params(self) -> None:
+        min_beta(self.t_max)
 
 
-class IsotonicRegressionMulticlass(Calibrator):
+class IsotonicRegressionMulticlass(LogitCalibrator):
     """One monotone curve for all classes, which keeps the order of the classes and so the accuracy.
 
-    The curve f is fitted to all n·C pairs (score, is the true class) at once; a row becomes f(p) + 1e-9·p, normalised.
+    The curve f is fitted to all n·C pairs (score, is the true class) at once; p becomes f(p) + 1e-9·p, normalised.
     Zhang, Kailkhura and Han 2020 (Mix-n-Match), section 3.3.
 
     >>> import numpy as np
@@ -96,17 +136,25 @@ class IsotonicRegressionMulticlass(Calibrator):
     """
 
     keeps_accuracy = True
-    fitted = ("curve_scores_", "curve_values_", "curve_starts_")
+    fitted = _CURVES
 
     def __init__(self, *, classes: Sequence[Any] | None = None) -> None:
         self.classes = classes
 
-    def _fit(self, rows: LabelledLogits) -> FitReport:
-        curves, report = fit_curves(rows, 1)
-        self.curve_scores_, self.curve_values_, self.curve_starts_ = curves
+    def _fit(self, data: LabelledLogits) -> FitReport:
+        curves, report = fit_curves(data, 1)
+        self.curve_scores_, self.curve_values_, self.curve_starts_ = curves.scores, curves.values, curves.starts
         return report
 
-    def _map(self, logits: Logits, out: Float64) -> None:
+    def _proba_into(self, logits: Logits, out: Float64) -> None:
         softmax_kernel(logits, 1.0, out)
         apply_curves(out, self.curve_scores_, self.curve_values_, self.curve_starts_, STRICT)
-        finish(logits, out)
+        normalise(logits, out)
+
+    def export_map(self) -> ExportMap:
+        """softmax(z), then one curve for all classes, normalised."""
+        curves = curve_table(self.curve_scores_, self.curve_values_, self.curve_starts_, STRICT)
+        return ExportMap(Scaled(), curves, "normalise")
+
+    def _check_fitted(self) -> None:
+        check_starts("curve_starts_", self.curve_starts_, 1, len(self.curve_scores_))

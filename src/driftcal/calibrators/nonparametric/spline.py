@@ -8,105 +8,113 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrators.base import Calibrator, FitReport
+from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.export_maps.export_map import ExportMap, TopCurve
+from driftcal.calibrators.export_maps.lookup import curve_table
+from driftcal.calibrators.fitted_array import FittedArray
+from driftcal.calibrators.parameters import check_whole
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, exact, exp, kernel, row_argmax
-from driftcal.errors import InputError
 from driftcal.types import Array, Float64, Labels, Logits, Weights
 
-#: Points kept of the curve. Between neighbours it is a straight line in log-odds: far closer than the rows can tell.
+#: Points kept of the curve. Between neighbours it is a straight line in log-odds: far closer than the samples can tell.
 POINTS = 1_024
 #: By this share the top class stays more likely than the second, however little the curve gives it.
 AHEAD = 1e-6
-#: Pulls the spline to a straight line, one accuracy for all, where rows do not tell its knots apart.
+#: A penalty towards a straight line, one accuracy for all, for knots that the samples do not determine.
 RIDGE = 1e-9
 
 
-class SplineCalibration(Calibrator):
-    """How often the top class is right, as the slope of a smooth curve; the other classes share the rest as before.
+class SplineCalibration(LogitCalibrator):
+    """The accuracy of the top class as the derivative of a spline; the other classes share the rest in their old proportions.
 
-    Tuning rows are ordered by their top class' confidence. h(t), the weight of right answers among the first share t of
-    all rows, is fitted by least squares with a natural cubic spline on `n_knots` even knots and h(0) = 0; its slope at a
-    row's place is the new confidence. Places are found by the log-odds of the top class, so that scores which round to 1
-    still differ. The answer stays the same: a confidence too low for the top class is raised until it is just ahead of the
-    second. It is kept between 1/(n + 2) and (n + 1)/(n + 2), so that no mistake costs an infinite likelihood. Weights count
-    rows: n is their sum. Gupta et al. 2021 (Calibration of neural networks using splines), section 4.
+    Tuning samples are ordered by the confidence of their top class. h(t), the weight of correct predictions among the first
+    share t of all samples, is fitted by least squares with a natural cubic spline on `n_knots` even knots and h(0) = 0; its
+    derivative at a sample's position is the new confidence. Positions are found by the log-odds of the top class, so that
+    scores which round to 1 still differ. The predicted class stays the same: a confidence too low for the top class is raised
+    until it is just above the second. It is kept between 1/(n + 2) and (n + 1)/(n + 2), so that no error costs an infinite
+    likelihood. n is the sum of the weights. Gupta et al. 2021 (Calibration of neural networks using splines), section 4.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
-    >>> sure = rng.uniform(0.5, 1, 4000)
-    >>> y = np.where(rng.random(4000) < 0.25 + sure / 2, 0, 1)  # right less often than it says
-    >>> spline = SplineCalibration().fit(np.log(np.stack([sure, 1 - sure], axis=1)), y)
+    >>> confidence = rng.uniform(0.5, 1, 4000)
+    >>> y = np.where(rng.random(4000) < 0.25 + confidence / 2, 0, 1)  # over-confident
+    >>> spline = SplineCalibration().fit(np.log(np.stack([confidence, 1 - confidence], axis=1)), y)
     >>> spline.predict_proba(np.log([[0.9, 0.1]]))[0].round(1)
     array([0.7, 0.3])
     """
 
     keeps_accuracy = True
-    counts_rows = True
-    fitted = ("spline_scores_", "spline_values_")
+    uses_sample_count = True
+    fitted = {"spline_scores_": FittedArray("points"), "spline_values_": FittedArray("points")}
 
     def __init__(self, *, n_knots: int = 6, classes: Sequence[Any] | None = None) -> None:
         self.n_knots = n_knots
         self.classes = classes
 
-    def _fit(self, rows: LabelledLogits) -> FitReport:
-        if isinstance(self.n_knots, bool) or not isinstance(self.n_knots, (int, np.integer)) or self.n_knots < 2:
-            raise InputError(f"n_knots must be a whole number of at least 2; it is {self.n_knots!r}. The default is 6.")
-        scores, right, weights = _merged(rows.map_samples(_top_rows, 3))
+    def _fit(self, data: LabelledLogits) -> FitReport:
+        scores, correct, weights = _merged(data.map_samples(_top_class, 3))
         end = np.cumsum(weights)
-        place = end / end[-1]
-        reached = np.cumsum(right) / end[-1]
+        position = end / end[-1]
+        reached = np.cumsum(correct) / end[-1]
         knots = np.linspace(0, 1, int(self.n_knots))
-        values, _ = natural_spline(knots, place)
+        values, _ = natural_spline(knots, position)
         line = reached[-1] * knots[1:]
-        basis = values[:, 1:]  # the first knot is held at 0
+        basis = values[:, 1:]  # the first knot is fixed at 0
         share = weights / end[-1]
         gram = basis.T @ (basis * share[:, None]) + RIDGE * np.eye(len(line))
         heights = np.append(0.0, np.linalg.solve(gram, basis.T @ (share * reached) + RIDGE * line))
-        middle = (end - weights / 2) / end[-1]  # rows with the same score stand in the middle of their share
+        middle = (end - weights / 2) / end[
+            -1
+        ]  # samples with the same score have the position in the middle of their share
         kept = np.unique(np.searchsorted(middle, np.linspace(middle[0], middle[-1], POINTS)))
-        least = 1 / (min(rows.count, 1e15) + 2)
-        slope = natural_spline(knots, middle[kept])[1] @ heights
+        least = 1 / (min(data.effective_n_samples, 1e15) + 2)
+        accuracy = natural_spline(knots, middle[kept])[1] @ heights
         self.spline_scores_ = scores[kept]
-        self.spline_values_ = np.clip(slope, least, 1 - least)
-        before, after = rows.reduce_sum(_top_brier, 2, self.spline_scores_, self.spline_values_) / rows.weight
+        self.spline_values_ = np.clip(accuracy, least, 1 - least)
+        before, after = data.reduce_sum(_top_brier, 2, self.spline_scores_, self.spline_values_) / data.total_weight
         return FitReport("squared error of the top class", float(before), float(after), 2)
 
-    def _map(self, logits: Logits, out: Float64) -> None:
+    def _proba_into(self, logits: Logits, out: Float64) -> None:
         _spline_kernel(logits, self.spline_scores_, self.spline_values_, out)
 
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        return dict.fromkeys(("spline_scores_", "spline_values_"), (len(np.atleast_1d(self.spline_scores_)),))
+    def export_map(self) -> ExportMap:
+        """A curve for the top class' log-odds; the others share the rest."""
+        points = self.spline_scores_
+        return ExportMap(TopCurve(curve_table(points, self.spline_values_, np.array([0, len(points)]))))
+
+    def _check_params(self) -> None:
+        check_whole("n_knots", self.n_knots, 2, 6)
 
 
 def natural_spline(knots: Float64, at: Float64) -> tuple[Float64, Float64]:
-    """The values and slopes at `at` of the natural cubic splines that are 1 at one of the even `knots` and 0 at the others.
+    """The values and derivatives at `at` of the natural cubic splines that are 1 at one of the even `knots` and 0 at the others.
 
-    >>> values, slopes = natural_spline(np.array([0.0, 0.5, 1.0]), np.array([0.5, 0.75]))
-    >>> bool(np.allclose(values @ [1, 2, 3], [2, 2.5])), bool(np.allclose(slopes @ [1, 2, 3], 2))
+    >>> values, derivatives = natural_spline(np.array([0.0, 0.5, 1.0]), np.array([0.5, 0.75]))
+    >>> bool(np.allclose(values @ [1, 2, 3], [2, 2.5])), bool(np.allclose(derivatives @ [1, 2, 3], 2))
     (True, True)
     """
     n, h = len(knots), knots[1] - knots[0]
-    bends = np.zeros((n, n))  # second derivatives at the knots, 0 at both ends
+    curvatures = np.zeros((n, n))  # second derivatives at the knots, 0 at both ends
     if n > 2:
         system = (np.diag(np.full(n - 2, 4.0)) + np.diag(np.ones(n - 3), 1) + np.diag(np.ones(n - 3), -1)) * h / 6
         second = (np.eye(n - 2, n) - 2 * np.eye(n - 2, n, 1) + np.eye(n - 2, n, 2)) / h
-        bends[1:-1] = np.linalg.solve(system, second)
+        curvatures[1:-1] = np.linalg.solve(system, second)
     k = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, n - 2)
     b = ((at - knots[k]) / h)[:, None]
     a, one = 1 - b, np.eye(n)
-    values = a * one[k] + b * one[k + 1] + ((a**3 - a) * bends[k] + (b**3 - b) * bends[k + 1]) * h * h / 6
-    slopes = (one[k + 1] - one[k]) / h + ((3 * b**2 - 1) * bends[k + 1] - (3 * a**2 - 1) * bends[k]) * h / 6
-    return values, slopes
+    values = a * one[k] + b * one[k + 1] + ((a**3 - a) * curvatures[k] + (b**3 - b) * curvatures[k + 1]) * h * h / 6
+    change = (3 * b**2 - 1) * curvatures[k + 1] - (3 * a**2 - 1) * curvatures[k]
+    return values, (one[k + 1] - one[k]) / h + change * h / 6
 
 
 def _merged(table: Float64) -> tuple[Float64, Float64, Float64]:
-    """Distinct scores in order, with the weight of right answers and all weight of each."""
+    """Distinct scores in order, with the weight of correct predictions and all weight of each."""
     table = table[table[:, 2] > 0]
-    scores, where = np.unique(table[:, 0], return_inverse=True)
-    right: Float64 = np.bincount(where, table[:, 1] * table[:, 2], len(scores)).astype(float)
-    weights: Float64 = np.bincount(where, table[:, 2], len(scores)).astype(float)
-    return scores, right, weights
+    scores, index = np.unique(table[:, 0], return_inverse=True)
+    correct: Float64 = np.bincount(index, table[:, 1] * table[:, 2], len(scores)).astype(float)
+    weights: Float64 = np.bincount(index, table[:, 2], len(scores)).astype(float)
+    return scores, correct, weights
 
 
 @exact
@@ -134,7 +142,7 @@ def _others(row: Any, powers: Float64) -> tuple[int, float, float]:
 
 
 @kernel
-def _top_rows(logits: Logits, labels: Labels, weights: Weights, out: Float64) -> None:
+def _top_class(logits: Logits, labels: Labels, weights: Weights, out: Float64) -> None:
     """The log-odds of the top class, whether it is the true one, and the weight."""
     scratch = np.empty(logits.shape[1])
     for i in range(logits.shape[0]):
@@ -170,7 +178,7 @@ def _top_brier(logits: Logits, labels: Labels, weights: Weights, sums: Float64, 
 
 @kernel
 def _confidence(total: float, odds: float, scores: Array, values: Array) -> float:
-    """The new confidence of the top class, no less than what keeps it ahead of the second, whose exponential is 1."""
+    """The new confidence of the top class, no less than what keeps it above the second, whose exponential is 1."""
     return max(_curve(odds, scores, values), (1.0 + AHEAD) / (1.0 + AHEAD + total)) if total > 0 else 1.0
 
 

@@ -1,1 +1,1 @@
-"""samplewise"""
+"""Calibrators that give each sample a temperature of its own."""

@@ -1,4 +1,4 @@
-"""Parameterized temperature scaling that also knows how far a row lies from the training data."""
+"""Parameterized temperature scaling that also reads the distance of a sample to the training data."""
 
 from __future__ import annotations
 
@@ -8,47 +8,71 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import FitReport
-from driftcal.calibrators.kernels.network import LARGEST, check_settings, first_betas, network_size, network_start
-from driftcal.calibrators.samplewise.dac import NeighbourCalibrator
-from driftcal.calibrators.samplewise.feature_calibrator import row_losses
+from driftcal.calibrators.export_maps.export_map import ExportMap
+from driftcal.calibrators.export_maps.sample_temperatures import Neighbours, ScaledByNetwork
+from driftcal.calibrators.fitted_array import FittedArray
+from driftcal.calibrators.samplewise.margins import write_all_margins, write_margins
+from driftcal.calibrators.samplewise.neighbours import NeighbourCalibrator
+from driftcal.calibrators.samplewise.network import (
+    GROUP,
+    add_outer_products,
+    add_sample,
+    check_network_params,
+    initial_network,
+    network_layers,
+    network_loss,
+    network_size,
+    network_values,
+    starting_betas,
+    train_from_each,
+)
 from driftcal.calibrators.scaling.ensemble_temperature import fit_brier
-from driftcal.calibrators.scaling.temperature import certify, survey
+from driftcal.calibrators.scaling.temperature import certify, checked_first_pass
 from driftcal.core.dataset import LabelledLogits
-from driftcal.core.optimize import Surface, descend
+from driftcal.core.numerics import kernel
+from driftcal.core.optimize import Minimum, minimise_newton
+from driftcal.core.passes import add
+from driftcal.core.validation import for_kernel
 from driftcal.errors import InputError
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
 
-#: Rows whose slopes are held at once.
-CHUNK = 1 << 15
-
 
 class DensityAwareNetwork(NeighbourCalibrator):
-    """A temperature for each row from its largest logits and its distance to the training data: T = T₀·exp(g(z, s)).
+    """A temperature per sample from its largest logits and its distance to the training data: T = T₀·exp(g(z, s)).
 
-    g is the network of parameterized temperature scaling (two hidden layers of `hidden` tanh units). Beside the gaps between
-    the `top` largest logits it sees s_l, the distance from the row's features in layer l to those of the `k`-th nearest
-    row of `reference`, as density-aware calibration does. What it sees is clipped to what the tuning rows showed. Gaps tell
-    how sure the model is, distances whether it has reason to be; neither tells the other. The network minimises the mean
-    squared error against the labels plus (`decay`/n)·‖weights − start‖², from a start (drawn from `seed`) at which g = 0: so
-    it never does worse than T₀, the one best temperature, on its tuning rows. Where T₀ makes all rows so sure that nothing can be
-    learnt there, it starts from the likeliest temperature as well. Training ends where a step promises to lower
-    the loss by less than the share `tol`. Weights count rows: n is their sum. The reference is kept, at most 256 MB.
-    Raises `NoFiniteOptimum` where no temperature is best. Inputs after Tomani et al. 2022 (section 3) and 2023 (section 3).
+    g is the network of parameterized temperature scaling (two hidden layers of `hidden` tanh units). Its inputs are the margins
+    between the `top` largest logits, and s_l, the distance from the sample's features in layer l to those of the `k`-th
+    nearest sample of `reference`, as in density-aware calibration; all are clipped to the range of the tuning samples. Margins
+    tell how confident the model is, distances whether it has seen such inputs. The network minimises the mean squared error
+    against the labels plus (`decay`/n)·‖weights − start‖², from a start (drawn from `random_state`) at which g = 0: on its
+    tuning samples it is never worse than T₀, the best single temperature. Where T₀ saturates the softmax, it is also trained
+    from the most likely temperature. Training ends where a step promises to lower the loss by less than the share `tol`. n is
+    the sum of the weights. The reference is kept, at most 256 MB. Raises `NoFiniteOptimum` where no temperature is best.
+    Inputs after Tomani et al. 2022 (section 3) and 2023 (section 3).
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> training, near, far = (rng.normal(centre, 1, (300, 2)) for centre in ([5, 0], [5, 0], [0, 5]))
     >>> logits = rng.normal(size=(600, 3)) * 3
-    >>> y = np.where(np.arange(600) < 270, logits.argmax(axis=1), rng.integers(0, 3, 600))  # wrong far away
+    >>> y = np.where(np.arange(600) < 270, logits.argmax(axis=1), rng.integers(0, 3, 600))  # incorrect far away
     >>> both = DensityAwareNetwork(k=10).fit(logits, y, features=np.vstack([near, far]), reference=training)
     >>> close, distant = both.temperatures([[5.0, 0.0], [0.0, 5.0]], logits[:1].repeat(2, axis=0))
     >>> bool(distant > 2 * close)
     True
     """
 
-    counts_rows = True
-    fitted = ("temperature_", "gap_scale_", "input_low_", "input_high_", "input_mean_", "input_spread_", "network_",
-              "widths_", "reference_")  # fmt: skip
+    uses_sample_count = True
+    fitted = {
+        "temperature_": FittedArray(positive=True),
+        "margin_scale_": FittedArray(positive=True),
+        "input_low_": FittedArray("inputs"),
+        "input_high_": FittedArray("inputs"),
+        "input_mean_": FittedArray("inputs"),
+        "input_std_": FittedArray("inputs", positive=True),
+        "network_": FittedArray("weights"),
+        "widths_": FittedArray("layers", positive=True),
+        "reference_": FittedArray("training", "features", dtype=np.float32),
+    }
 
     def __init__(
         self,
@@ -58,7 +82,7 @@ class DensityAwareNetwork(NeighbourCalibrator):
         hidden: int = 5,
         decay: float = 1.0,
         tol: float = 1e-4,
-        seed: int = 0,
+        random_state: int = 0,
         classes: Sequence[Any] | None = None,
     ) -> None:
         self.k = k
@@ -66,130 +90,125 @@ class DensityAwareNetwork(NeighbourCalibrator):
         self.hidden = hidden
         self.decay = decay
         self.tol = tol
-        self.seed = seed
+        self.random_state = random_state
         self.classes = classes
 
+    def _check_params(self) -> None:
+        super()._check_params()
+        check_network_params(self.top, self.hidden, self.decay, self.tol)
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        inputs = self._n_margins(self.n_features_in_) + len(self.widths)
+        if len(self.input_low_) != inputs or len(self.network_) != network_size(inputs, int(self.hidden)):
+            raise ValueError(f"the network must have {inputs} inputs; it has {len(self.input_low_)}")
+
+    def _n_margins(self, n_classes: int) -> int:
+        return min(int(self.top), n_classes) - 1
+
     def _fit_features(
-        self, rows: LabelledLogits, features: Array, reference: Array | None, levels: AnyArray
+        self, data: LabelledLogits, features: Array, reference: Array | None, levels: AnyArray
     ) -> FitReport:
-        check_settings(self.top, self.hidden, self.decay, self.tol)
         self._keep(reference)
-        seen = survey(rows, None)
-        beta, _, passes = fit_brier(rows, seen, None)
-        inputs = self._learn_inputs(rows, features)
-        start = network_start(inputs.shape[1], int(self.hidden), self.seed)
-        betas, more = first_betas(rows, beta)
-        best, passes = np.inf, passes + more
-        for sharp in betas:
-            what = "density-aware network"
-            network, value, asked = descend(self._surface(rows, inputs, start, sharp), start, what, promise=self.tol)
-            passes += asked
-            if value < best:
-                best, self.network_, self.temperature_ = value, network, 1 / sharp
-        away = self.network_ - start
-        after = best - self.decay / rows.count * float(away @ away)
-        certify("squared error", seen.brier, after)
-        return FitReport("brier", seen.brier, after, passes + 3)
+        first = checked_first_pass(data, None)
+        single = fit_brier(data, first, None)
+        inputs = self._fit_standardisation(data, features)
+        start = initial_network(inputs.shape[1], int(self.hidden), self.random_state)
+        betas, more = starting_betas(data, single.beta)
+        zeros = np.zeros((len(start) + 1, len(start) + 1))
 
-    def _surface(self, rows: LabelledLogits, inputs: Float64, start: Float64, beta: float) -> Surface:
-        """The loss of a network, its slope and its curvature, Gauss's and Newton's."""
-        return lambda network: self._loss(rows, inputs, network, network - start, beta)
+        def train(beta: float) -> Minimum:
+            def sums_of(network: Float64) -> Array:
+                args = (beta, int(self.hidden), network)
+                return data.reduce(_network_sums, zeros, add, *args, per_sample=inputs)
 
-    def _loss(
-        self, rows: LabelledLogits, inputs: Float64, network: Float64, away: Float64, beta: float
-    ) -> tuple[float, Float64, Float64]:
-        g = np.concatenate([network_values(part, network, int(self.hidden)) for part in _parts(inputs)])
-        weight, _, error, down, bend = row_losses(rows, np.exp(g) / beta).T
-        size, total, decay = len(network), rows.weight, self.decay * rows.weight / rows.count
-        slope, curvature = 2 * decay * away, 2 * decay * np.eye(size)
-        for k, part in enumerate(_parts(inputs)):
-            here = slice(k * CHUNK, k * CHUNK + len(part))
-            slopes = network_gradients(part, network, int(self.hidden))
-            slope += (weight * down)[here] @ slopes
-            curvature += slopes.T @ ((weight * bend)[here, None] * slopes)
-        value = float(weight @ error) + decay * float(away @ away)
-        return value / total, slope / total, curvature / total
+            decay = self.decay * data.total_weight / data.effective_n_samples
+            return minimise_newton(network_loss(sums_of, start, decay), start, "density-aware network", tol=self.tol)
 
-    def _learn_inputs(self, rows: LabelledLogits, features: Array) -> Float64:
-        """What the network sees of the tuning rows; their range, means and spreads are kept."""
-        width = min(int(self.top), rows.n_classes) - 1
-        gaps, weights = np.zeros((rows.n, width)), np.zeros(rows.n)
+        trained = train_from_each(betas, train, start, self.decay / data.effective_n_samples)
+        self.network_, self.temperature_ = trained.network, 1 / trained.beta
+        certify("squared error", first.brier, trained.loss)
+        return FitReport("brier", first.brier, trained.loss, single.passes + more + trained.passes + 3)
 
-        def visit(logits: Logits, labels: Labels, weight: Weights, start: int) -> None:
-            here = slice(start, start + len(labels))
-            weights[here] = weight
-            gaps[here] = np.where(weight[:, None] > 0, top_gaps(np.where(weight[:, None] > 0, logits, 0), width), 0)
-
-        rows.for_each_block(visit)
-        finite = np.where(np.isfinite(gaps[:, 0]), weights, 0)
-        total = float(finite @ np.where(finite > 0, gaps[:, 0], 0))
-        self.gap_scale_ = total / float(finite.sum()) if total > 0 else 1.0
-        raw = np.column_stack([np.log1p(gaps / self.gap_scale_), self._distances(features)])
+    def _fit_standardisation(self, data: LabelledLogits, features: Array) -> Float64:
+        """The network's inputs for the tuning samples; their range, means and standard deviations are kept."""
+        width = self._n_margins(data.n_classes)
+        table = data.map_samples(_margins_and_weight, width + 1)
+        margins, weights = table[:, :width], table[:, width]
+        finite = np.where(np.isfinite(margins[:, 0]), weights, 0)
+        total = float(finite @ np.where(finite > 0, margins[:, 0], 0))
+        self.margin_scale_ = total / float(finite.sum()) if total > 0 else 1.0
+        raw = np.column_stack([np.log1p(margins / self.margin_scale_), self._distances(features)])
         counts = (weights[:, None] > 0) & np.isfinite(raw)  # masked classes do not count
         low, high = np.where(counts, raw, np.inf).min(axis=0), np.where(counts, raw, -np.inf).max(axis=0)
         self.input_low_, self.input_high_ = np.where(low <= high, low, 0.0), np.where(low <= high, high, 0.0)
         clipped = np.clip(raw, self.input_low_, self.input_high_)
         self.input_mean_ = np.average(clipped, axis=0, weights=weights)
-        spread = np.sqrt(np.average((clipped - self.input_mean_) ** 2, axis=0, weights=weights))
-        self.input_spread_ = np.where(spread > 1e-9, spread, 1.0)
-        standard: Float64 = (clipped - self.input_mean_) / self.input_spread_
-        return standard
+        std = np.sqrt(np.average((clipped - self.input_mean_) ** 2, axis=0, weights=weights))
+        self.input_std_ = np.where(std > 1e-9, std, 1.0)
+        return self._standardised(raw)
 
-    def _row_temperatures(self, features: Array, logits: Logits | None) -> Float64:
+    def _standardised(self, raw: Float64) -> Float64:
+        inputs: Float64 = (np.clip(raw, self.input_low_, self.input_high_) - self.input_mean_) / self.input_std_
+        return inputs
+
+    def _temperatures(self, features: Array, logits: Logits | None) -> Float64:
         if logits is None:
             raise InputError(
-                "DensityAwareNetwork looks at logits beside features; there are none. Pass logits= of the same rows."
+                "DensityAwareNetwork reads logits beside features; there are none. Pass logits= of the same samples."
             )
-        width = min(int(self.top), self.n_features_in_) - 1
-        raw = np.column_stack([np.log1p(top_gaps(logits, width) / self.gap_scale_), self._distances(features)])
-        inputs = (np.clip(raw, self.input_low_, self.input_high_) - self.input_mean_) / self.input_spread_
-        temperatures: Float64 = self.temperature_ * np.exp(network_values(inputs, self.network_, int(self.hidden)))
+        margins = np.empty((len(logits), self._n_margins(self.n_features_in_)))
+        write_all_margins(for_kernel(logits), margins)
+        raw = np.column_stack([np.log1p(margins / self.margin_scale_), self._distances(features)])
+        values = np.empty(len(logits))
+        network_values(self._standardised(raw), int(self.hidden), self.network_, values)
+        temperatures: Float64 = self.temperature_ * np.exp(values)
         return temperatures
 
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        width = min(int(self.top), self.n_features_in_) - 1 + len(self.widths)
-        inputs = dict.fromkeys(("input_low_", "input_high_", "input_mean_", "input_spread_"), (width,))
-        network = (network_size(width, int(self.hidden)),)
-        return {**super()._shapes(), **inputs, "gap_scale_": (), "network_": network}
+    def export_map(self) -> ExportMap:
+        """softmax(z / T) with T from the network."""
+        layers = network_layers(self.network_, len(self.input_low_), int(self.hidden))
+        scores = ScaledByNetwork(
+            1 / self.temperature_, float(self.margin_scale_), self.input_low_, self.input_high_, self.input_mean_,
+            self.input_std_, layers, Neighbours(self._references(), int(self.k)),
+        )  # fmt: skip
+        return ExportMap(scores, layer_widths=self.widths)
 
 
-def top_gaps(logits: Logits, width: int) -> Float64:
-    """How far the next `width` largest logits of each row lie below its largest, in order.
-
-    >>> top_gaps(np.array([[1.0, 5.0, 3.0, -np.inf]]), 3)
-    array([[ 2.,  4., inf]])
-    """
-    ordered = -np.sort(-np.asarray(logits, np.float64), axis=1)[:, : width + 1]
-    gaps: Float64 = ordered[:, :1] - ordered[:, 1:]
-    return gaps
-
-
-def network_layers(network: Float64, width: int, hidden: int) -> tuple[Float64, Float64, Float64]:
-    """Both hidden layers, a unit per row with its constant last, and the output."""
-    one, two = (width + 1) * hidden, (width + 1) * hidden + (hidden + 1) * hidden
-    return network[:one].reshape(hidden, width + 1), network[one:two].reshape(hidden, hidden + 1), network[two:]
+@kernel
+def _margins_and_weight(logits: Logits, labels: Labels, weights: Weights, out: Float64) -> None:
+    """The margins of each sample, 0 where its weight is 0, and the weight."""
+    width = out.shape[1] - 1
+    for i in range(logits.shape[0]):
+        if weights[i] > 0:
+            write_margins(logits[i], out[i, :width])
+        else:
+            out[i, :width] = 0.0
+        out[i, width] = weights[i]
 
 
-def network_values(inputs: Float64, network: Float64, hidden: int) -> Float64:
-    """g of every row."""
-    first, second, last = network_layers(network, inputs.shape[1], hidden)
-    units = np.tanh(np.tanh(inputs @ first[:, :-1].T + first[:, -1]) @ second[:, :-1].T + second[:, -1])
-    values: Float64 = np.clip(units @ last[:-1] + last[-1], -LARGEST, LARGEST)
-    return values
-
-
-def network_gradients(inputs: Float64, network: Float64, hidden: int) -> Float64:
-    """The slope of g in every weight, row by row."""
-    first, second, last = network_layers(network, inputs.shape[1], hidden)
-    one = np.tanh(inputs @ first[:, :-1].T + first[:, -1])
-    two = np.tanh(one @ second[:, :-1].T + second[:, -1])
-    ones = np.ones((len(inputs), 1))
-    back = last[:-1] * (1 - two**2)
-    further = (back @ second[:, :-1]) * (1 - one**2)
-    layers = ((further, np.hstack([inputs, ones])), (back, np.hstack([one, ones])))
-    hidden_slopes = [(left[:, :, None] * right[:, None]).reshape(len(inputs), -1) for left, right in layers]
-    return np.hstack([*hidden_slopes, two, ones])
-
-
-def _parts(rows: Float64) -> list[Float64]:
-    return [rows[low : low + CHUNK] for low in range(0, len(rows), CHUNK)]
+@kernel
+def _network_sums(
+    logits: Logits,
+    labels: Labels,
+    weights: Weights,
+    inputs: Float64,
+    sums: Float64,
+    beta: float,
+    hidden: int,
+    network: Float64,
+) -> None:
+    """Add every sample, with its inputs, to `sums`."""
+    first = np.empty(hidden)
+    second = np.empty(hidden)
+    gradients = np.zeros((GROUP, network.shape[0]))
+    curvatures = np.zeros(GROUP)
+    held = 0
+    for i in range(logits.shape[0]):
+        if weights[i] > 0:
+            held = add_sample(
+                logits[i], labels[i], weights[i], beta, inputs[i], hidden, network, first, second, gradients,
+                curvatures, held, sums,
+            )  # fmt: skip
+    curvatures[held:] = 0.0
+    add_outer_products(gradients, curvatures, sums)

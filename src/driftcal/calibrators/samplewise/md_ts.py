@@ -1,4 +1,4 @@
-"""Multi-domain temperature scaling: the temperature of each domain, foretold from the model's features."""
+"""Multi-domain temperature scaling: the temperature of each domain, predicted from layer features."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ import numpy as np
 from scipy.linalg import solve
 
 from driftcal.calibrators.base import FitReport
+from driftcal.calibrators.export_maps.export_map import ExportMap
+from driftcal.calibrators.export_maps.sample_temperatures import ScaledByRegression
+from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.levels import split_by_level
-from driftcal.calibrators.samplewise.feature_calibrator import FeatureCalibrator, row_losses
-from driftcal.calibrators.scaling.temperature import fit_nll
-from driftcal.calibrators.scaling.vector import positive
+from driftcal.calibrators.parameters import check_positive
+from driftcal.calibrators.samplewise.feature_calibrator import FeatureCalibrator, sample_losses
+from driftcal.calibrators.scaling.temperature import fit_nll, min_beta
 from driftcal.core.dataset import LabelledLogits
 from driftcal.errors import NoFiniteOptimum
 from driftcal.types import AnyArray, Array, Float64, Logits
 
 
 class MultiDomainTemperatureScaling(FeatureCalibrator):
-    """A temperature for each row, learnt from the temperatures of whole domains: log T = w·φ + b, q = softmax(z / T).
+    """A temperature per sample, learnt from the temperatures of whole domains: log T = w·φ + b, q = softmax(z / T).
 
-    Each domain, here each level of the noise ladder (`levels`), has its own best temperature by likelihood. w and b are
-    the ridge regression of its logarithm on the features φ of the domain's rows, with `ridge` on ‖w‖²; T is kept within
-    what the domains showed. Domains without a best temperature are left out, and the report says so; `t_max` caps theirs.
-    Raises `NoFiniteOptimum` where none has one. Weights count rows.
+    Each domain, here each perturbation level (`levels`), has its own best temperature by likelihood. w and b are the ridge
+    regression of its logarithm on the features φ of the domain's samples, with `ridge` on ‖w‖²; T is clipped to the range of
+    the domains. Domains without a best temperature are left out, and the report says so; `t_max` caps theirs. Raises
+    `NoFiniteOptimum` where none has one. The penalty counts in samples: n is the sum of the weights.
     Yu, Bates, Ma and Jordan 2022 (Robust calibration with multi-domain temperature scaling), section 3.
 
     >>> import numpy as np
@@ -38,54 +41,69 @@ class MultiDomainTemperatureScaling(FeatureCalibrator):
     True
     """
 
-    counts_rows = True
-    fitted = ("coefficients_", "intercept_", "range_", "widths_")
+    needs_levels = True
+    uses_sample_count = True
+    fitted = {
+        "coefficients_": FittedArray("features"),
+        "intercept_": FittedArray(),
+        "range_": FittedArray(2),
+        "widths_": FittedArray("layers", positive=True),
+    }
 
     def __init__(self, *, ridge: float = 1.0, t_max: float | None = None, classes: Sequence[Any] | None = None) -> None:
         self.ridge = ridge
         self.t_max = t_max
         self.classes = classes
 
+    def _check_params(self) -> None:
+        check_positive("ridge", self.ridge, 1.0)
+        min_beta(self.t_max)
+
+    def _check_fitted(self) -> None:
+        if len(self.coefficients_) != sum(self.widths):
+            raise ValueError("coefficients_ must hold one number per feature")
+
     def _fit_features(
-        self, rows: LabelledLogits, features: Array, reference: Array | None, levels: AnyArray
+        self, data: LabelledLogits, features: Array, reference: Array | None, levels: AnyArray
     ) -> FitReport:
-        ridge = positive(self.ridge, "ridge", 1.0)
-        before = row_losses(rows, np.ones(rows.n))
+        before = sample_losses(data, np.ones(data.n_samples))
         weights = before[:, 0]
-        by_level = split_by_level(rows, levels)
-        numbers = np.zeros(rows.n) if levels is None else np.asarray(levels).reshape(-1)
-        targets, passes, left_out = np.full(rows.n, np.nan), 1, []
-        for number, level_data in zip(np.unique(numbers[weights > 0]), by_level, strict=True):
+        by_level = split_by_level(data, levels)
+        level_of_sample = np.zeros(data.n_samples) if levels is None else np.asarray(levels).reshape(-1)
+        log_temperatures, passes, left_out = np.full(data.n_samples, np.nan), 1, []
+        for level, level_data in zip(np.unique(level_of_sample[weights > 0]), by_level, strict=True):
             try:
                 beta, report = fit_nll(level_data, self.t_max)
             except NoFiniteOptimum:
-                left_out.append(f"{number:g}")
+                left_out.append(f"{level:g}")
                 if len(left_out) == len(by_level):
                     raise
                 continue
-            targets[numbers == number] = -math.log(beta)
+            log_temperatures[level_of_sample == level] = -math.log(beta)
             passes += report.passes
-        taken = ~np.isnan(targets) & (weights > 0)
-        self.coefficients_, self.intercept_ = _ridge(
-            features[taken], targets[taken], weights[taken], ridge * rows.weight / rows.count
-        )
-        self.range_ = np.array([targets[taken].min(), targets[taken].max()])
-        after = row_losses(rows, self._row_temperatures(features, None))
+        used = ~np.isnan(log_temperatures) & (weights > 0)
+        ridge = self.ridge * data.total_weight / data.effective_n_samples
+        self.coefficients_, self.intercept_ = _ridge(features[used], log_temperatures[used], weights[used], ridge)
+        self.range_ = np.array([log_temperatures[used].min(), log_temperatures[used].max()])
+        after = sample_losses(data, self._temperatures(features, None))
         warnings = (f"levels without a best temperature were left out: {', '.join(left_out)}",) if left_out else ()
-        first, last = (float(weights @ found[:, 1]) / rows.weight for found in (before, after))
-        return FitReport("nll", first, last, passes + 1, warnings=warnings)
+        nll_before, nll_after = (float(weights @ losses[:, 1]) / data.total_weight for losses in (before, after))
+        return FitReport("nll", nll_before, nll_after, passes + 1, warnings=warnings)
 
-    def _row_temperatures(self, features: Array, logits: Logits | None) -> Float64:
-        wanted = features.astype(np.float64) @ self.coefficients_ + self.intercept_
-        temperatures: Float64 = np.exp(np.clip(wanted, *self.range_))
+    def _temperatures(self, features: Array, logits: Logits | None) -> Float64:
+        log_t = features.astype(np.float64) @ self.coefficients_ + self.intercept_
+        temperatures: Float64 = np.exp(np.clip(log_t, *self.range_))
         return temperatures
 
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        return {"coefficients_": (sum(self.widths),), "intercept_": (), "range_": (2,)}
+    def export_map(self) -> ExportMap:
+        """softmax(z / T) with log T linear in the features."""
+        low, high = (float(limit) for limit in self.range_)
+        scores = ScaledByRegression(self.coefficients_, float(self.intercept_), low, high)
+        return ExportMap(scores, layer_widths=self.widths)
 
 
 def _ridge(features: Array, targets: Float64, weights: Float64, ridge: float) -> tuple[Float64, float]:
-    """Weighted ridge regression; the constant is free."""
+    """Weighted ridge regression; the constant has no penalty."""
     mean, middle = np.average(features, axis=0, weights=weights), float(np.average(targets, weights=weights))
     centred = features - mean
     gram = centred.T @ (centred * weights[:, None]) + ridge * np.eye(centred.shape[1])

@@ -1,1 +1,1 @@
-"""scaling"""
+"""Parametric calibrators: temperature, ensemble temperature, vector, Dirichlet, Platt and beta scaling."""

@@ -9,34 +9,36 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrators.base import Calibrator, FitReport, finish
-from driftcal.calibrators.kernels.class_columns import LOG_ODDS, Column, for_each_column
+from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.export_maps.export_map import BetaCurves, ExportMap, Sigmoids
+from driftcal.calibrators.fitted_array import FittedArray
+from driftcal.calibrators.normalise import normalise
+from driftcal.calibrators.parameters import check_positive
+from driftcal.calibrators.per_class import LOG_ODDS, ClassScores, for_each_class
 from driftcal.calibrators.scaling.platt import sigmoid
 from driftcal.calibrators.scaling.temperature import certify
-from driftcal.calibrators.scaling.vector import positive
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, exp, kernel, log_odds_row
-from driftcal.core.optimize import descend
+from driftcal.core.optimize import minimise_newton
 from driftcal.types import Float64, Labels, Logits, Weights
 
-#: The curve of a model that is right as it is.
-AS_IT_IS = np.array([1.0, 1.0, 0.0])
-#: One of them, as a and b of all classes, is what curves are pulled to.
+#: The curve that changes nothing.
+IDENTITY = np.array([1.0, 1.0, 0.0])
+#: One of them, as a and b of all classes, is what the penalty is centred at.
 SCALES: Float64 = 2.0 ** np.arange(-8.0, 2.0)
-#: a, b and c from the numbers that are sought: three, or two where a = b.
+#: a, b and c from the fitted numbers: three, or two where a = b.
 _FREE, _TIED = np.eye(3), np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 
 
-class BetaCalibration(Calibrator):
+class BetaCalibration(LogitCalibrator):
     """A beta curve per class against the rest: σ(a·ln p − b·ln(1 − p) + c) with a, b ≥ 0, normalised.
 
-    a, b and c minimise the negative log-likelihood of "is the class" plus (`decay`/n)·((a − s)² + (b − s)² + c²): a prior
-    worth about a row, which decides where a threshold separates a class' rows or there are none. s, a power of two, is what
-    suits all classes best as their only number.
-    Unlike Platt's, the curve can bend both ways at 0 and at 1 and can be the identity. A coefficient that would be
-    negative is 0. A class that has fewer than `tied_below` rows of its own gets a = b, which few rows cannot tell apart
-    (the authors' family "am"). Weights count rows: n is their sum. Kull, Silva Filho and Flach 2017 (Beta calibration),
-    section 4.
+    a, b and c minimise the negative log-likelihood of "is the class" plus (`decay`/n)·((a − s)² + (b − s)² + c²): a prior with
+    the weight of about one sample, which decides where a threshold separates the samples of a class or there are none. s is the
+    power of two with the lowest loss as a = b = s for all classes.
+    Unlike Platt's, the curve can be steep or flat at 0 and at 1 independently, and can be the identity. A coefficient that would
+    be negative is 0. A class with fewer than `tied_below` samples gets a = b, because few samples cannot distinguish them (the
+    authors' family "am"). n is the sum of the weights. Kull, Silva Filho and Flach 2017 (Beta calibration), section 4.
 
     >>> import numpy as np
     >>> logits = np.log([[0.9, 0.1]] * 4 + [[0.6, 0.4]] * 4)
@@ -46,73 +48,82 @@ class BetaCalibration(Calibrator):
     """
 
     keeps_accuracy = False
-    counts_rows = True
-    fitted = ("curves_",)
+    uses_sample_count = True
+    fitted = {"curves_": FittedArray("classes", 3)}
 
     def __init__(self, *, decay: float = 1.0, tied_below: float = 100, classes: Sequence[Any] | None = None) -> None:
         self.decay = decay
         self.tied_below = tied_below
         self.classes = classes
 
-    def _fit(self, rows: LabelledLogits) -> FitReport:
-        pull = positive(self.decay, "decay", 1.0) / rows.count
-        few = rows.class_weights * (rows.count / rows.weight) < positive(self.tied_below, "tied_below", 100)
-        tried, passes = for_each_column(rows, LOG_ODDS, _scale_losses)
-        centre = SCALES[int(np.argmin(np.sum(tried, axis=0)))] * AS_IT_IS
+    def _fit(self, data: LabelledLogits) -> FitReport:
+        penalty = self.decay / data.effective_n_samples
+        few = data.class_weights * (data.effective_n_samples / data.total_weight) < self.tied_below
+        scale_losses, passes = for_each_class(data, LOG_ODDS, _scale_losses)
+        centre = SCALES[int(np.argmin(np.sum(scale_losses, axis=0)))] * IDENTITY
 
-        def fit(column: Column) -> _Curve:
-            return _fit_curve(column, pull, rows.weight, _TIED if few[column.number] else _FREE, centre)
+        def fit(column: ClassScores) -> _Curve:
+            return _fit_curve(column, penalty, data.total_weight, _TIED if few[column.column] else _FREE, centre)
 
-        found, more = for_each_column(rows, LOG_ODDS, fit)
-        self.curves_ = np.array([curve.numbers for curve in found])
-        before, after = (math.fsum(getattr(curve, name) for curve in found) for name in ("before", "after"))
+        fitted, more = for_each_class(data, LOG_ODDS, fit)
+        self.curves_ = np.array([curve.abc for curve in fitted])
+        before, after = (math.fsum(getattr(curve, name) for curve in fitted) for name in ("before", "after"))
         certify("negative log-likelihood", before, after)
         return FitReport("nll one against rest, summed over classes", before, after, passes + more)
 
-    def _map(self, logits: Logits, out: Float64) -> None:
+    def _proba_into(self, logits: Logits, out: Float64) -> None:
         _beta_kernel(logits, self.curves_, out)
-        finish(logits, out)
+        normalise(logits, out)
 
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        return {"curves_": (self.n_features_in_, 3)}
+    def export_map(self) -> ExportMap:
+        """σ(a·ln p − b·ln(1 − p) + c) per class, normalised; with a = b everywhere it is Platt scaling."""
+        a, b, c = (column.copy() for column in self.curves_.T)
+        return ExportMap(Sigmoids(a, c) if (a == b).all() else BetaCurves(a, b, c), last_step="normalise")
+
+    def _check_params(self) -> None:
+        check_positive("decay", self.decay, 1.0)
+        check_positive("tied_below", self.tied_below, 100)
 
 
 @dataclass(frozen=True)
 class _Curve:
-    numbers: Float64
+    """a, b and c of one class, and its loss before and after."""
+
+    abc: Float64
     before: float
     after: float
 
 
-def _scale_losses(column: Column) -> Float64:
+def _scale_losses(column: ClassScores) -> Float64:
     """The loss of one class for each of SCALES."""
-    return _scale_sums(column.scores, column.labels, column.weights, column.number, SCALES)
+    return _scale_sums(column.scores, column.labels, column.weights, column.column, SCALES)
 
 
-def _fit_curve(column: Column, pull: float, weight: float, basis: Float64, centre: Float64) -> _Curve:
-    """a, b and c of one class, `basis` @ what is sought, pulled to `centre`; coefficients that would be negative are held at 0."""
+def _fit_curve(column: ClassScores, penalty: float, weight: float, basis: Float64, centre: Float64) -> _Curve:
+    """a, b and c of one class, `basis` @ the fitted numbers, with a penalty on their deviation from `centre`.
+
+    Coefficients that would be negative are fixed at 0.
+    """
 
     def sums(curve: Float64) -> Float64:
-        return _curve_sums(column.scores, column.labels, column.weights, column.number, curve) / weight
+        return _curve_sums(column.scores, column.labels, column.weights, column.column, curve) / weight
 
     while True:
 
-        def surface(part: Float64, basis: Float64 = basis) -> tuple[float, Float64, Float64]:
-            curve = basis @ part
-            found, away = sums(curve), curve - centre
-            bend = np.array(
-                [[found[4], found[5], found[6]], [found[5], found[7], found[8]], [found[6], found[8], found[9]]]
-            )
-            bend += 2 * pull * np.eye(3)
-            slope = found[1:4] + 2 * pull * away
-            return float(found[0] + pull * away @ away), basis.T @ slope, basis.T @ bend @ basis
+        def loss(x: Float64, basis: Float64 = basis) -> tuple[float, Float64, Float64]:
+            curve = basis @ x
+            (value, ga, gb, gc, aa, ab, ac, bb, bc, cc), deviation = sums(curve), curve - centre
+            curvature = np.array([[aa, ab, ac], [ab, bb, bc], [ac, bc, cc]])
+            curvature += 2 * penalty * np.eye(3)
+            gradient = np.array([ga, gb, gc]) + 2 * penalty * deviation
+            return float(value + penalty * deviation @ deviation), basis.T @ gradient, basis.T @ curvature @ basis
 
         start = np.append(np.full(basis.shape[1] - 1, centre[0]), 0.0)
-        part, _, _ = descend(surface, start, f"beta calibration of class number {column.number}")
-        if (part[:-1] >= 0).all():
-            curve = basis @ part
-            return _Curve(curve, float(sums(AS_IT_IS)[0]), float(sums(curve)[0]))
-        basis = np.delete(basis, np.argmin(part[:-1]), axis=1)
+        best = minimise_newton(loss, start, f"beta calibration of class number {column.column}").x
+        if (best[:-1] >= 0).all():
+            curve = basis @ best
+            return _Curve(curve, float(sums(IDENTITY)[0]), float(sums(curve)[0]))
+        basis = np.delete(basis, np.argmin(best[:-1]), axis=1)
 
 
 @kernel
@@ -127,21 +138,21 @@ def _scale_sums(x: Float64, labels: Labels, weights: Weights, c: int, scales: Fl
     """The negative log-likelihood of σ(scale·x) for each scale."""
     sums = np.zeros(scales.shape[0])
     for i in range(x.shape[0]):
-        if abs(x[i]) >= -MASKED:  # masked, or the only class: not a curve's business
+        if abs(x[i]) >= -MASKED:  # masked, or the only class: the curve is not used
             continue
-        against = -x[i] if labels[i] == c else x[i]
+        signed = -x[i] if labels[i] == c else x[i]
         for k in range(scales.shape[0]):
-            m = scales[k] * against
+            m = scales[k] * signed
             sums[k] += weights[i] * (max(m, 0.0) + math.log1p(exp(max(-abs(m), MASKED))))
     return sums
 
 
 @kernel
 def _curve_sums(x: Float64, labels: Labels, weights: Weights, c: int, curve: Float64) -> Float64:
-    """The negative log-likelihood, its three slopes, and its curvatures aa, ab, ac, bb, bc, cc."""
+    """The negative log-likelihood, its gradient in a, b and c, and its curvatures aa, ab, ac, bb, bc, cc."""
     sums = np.zeros(10)
     for i in range(x.shape[0]):
-        if abs(x[i]) >= -MASKED:  # masked, or the only class: not this curve's business
+        if abs(x[i]) >= -MASKED:  # masked, or the only class: the curve is not used
             continue
         w = weights[i]
         u, v = _logs(x[i])
@@ -149,25 +160,25 @@ def _curve_sums(x: Float64, labels: Labels, weights: Weights, c: int, curve: Flo
         e = exp(max(-abs(m), MASKED))
         share = 1.0 / (1.0 + e)
         hit = 1.0 if labels[i] == c else 0.0
-        off = w * ((share if m >= 0 else e * share) - hit)
-        bend = w * e * share * share
-        # not max(m, 0) − hit·m, where a sure and right row would lose all its digits
+        residual = w * ((share if m >= 0 else e * share) - hit)
+        curvature = w * e * share * share
+        # not max(m, 0) − hit·m, which has no digits left for a confident and correct sample
         sums[0] += w * (max(-m if hit > 0 else m, 0.0) + math.log1p(e))
-        sums[1] += off * u
-        sums[2] += off * v
-        sums[3] += off
-        sums[4] += bend * u * u
-        sums[5] += bend * u * v
-        sums[6] += bend * u
-        sums[7] += bend * v * v
-        sums[8] += bend * v
-        sums[9] += bend
+        sums[1] += residual * u
+        sums[2] += residual * v
+        sums[3] += residual
+        sums[4] += curvature * u * u
+        sums[5] += curvature * u * v
+        sums[6] += curvature * u
+        sums[7] += curvature * v * v
+        sums[8] += curvature * v
+        sums[9] += curvature
     return sums
 
 
 @kernel
 def _beta_kernel(logits: Logits, curves: Float64, out: Float64) -> None:
-    """Write σ(a·ln p − b·ln(1 − p) + c) for every class; rows are not normalised yet."""
+    """Write σ(a·ln p − b·ln(1 − p) + c) for every class, not yet normalised."""
     for i in range(logits.shape[0]):
         x = out[i]
         log_odds_row(logits[i], x)

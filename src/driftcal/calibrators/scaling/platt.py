@@ -9,51 +9,58 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from driftcal.calibrators.base import Calibrator, FitReport, finish
-from driftcal.calibrators.kernels.class_columns import LOG_ODDS, Column, for_each_column
+from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.export_maps.export_map import ExportMap, Sigmoids
+from driftcal.calibrators.fitted_array import FittedArray
+from driftcal.calibrators.normalise import normalise
+from driftcal.calibrators.per_class import LOG_ODDS, ClassScores, for_each_class
 from driftcal.calibrators.scaling.temperature import certify
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, exp, kernel, log, log_odds_row
 from driftcal.errors import DidNotConverge
 from driftcal.types import Float64, Labels, Logits, Weights
 
-#: A class is done when a Newton step promises to lower its mean loss by less than this many nats: slope and intercept
-#: are then right to about six digits, and the step itself doubles them.
+#: A class has converged when a Newton step promises to lower its mean loss by less than this many nats: slope and intercept
+#: then have about six correct digits, and the step itself doubles them.
 DECREMENT = 1e-12
-ATTEMPTS = 200
+MAX_STEPS = 200
 
-#: A loss, its two slopes and its three curvatures.
+#: A loss, its gradient in slope and intercept, and its curvatures aa, ab, bb.
 _Sums: TypeAlias = tuple[float, float, float, float, float, float]
 
 
-class PlattScaling(Calibrator):
+class PlattScaling(LogitCalibrator):
     """A logistic curve per class on its log-odds against the rest: σ(a·x + b), x = log p − log(1 − p), normalised.
 
     a and b minimise the negative log-likelihood of "is the class". Where a class has no finite optimum, because a
-    threshold separates its tuning rows or they hold only one kind, Platt's smoothed targets are used and the report
-    says so. Platt 1999; one against rest as in Zadrozny and Elkan 2002.
+    threshold separates its tuning samples from the others or one of both is missing, Platt's smoothed targets are used and
+    the report says so. Platt 1999; one against rest as in Zadrozny and Elkan 2002.
 
     >>> import numpy as np
     >>> logits = np.log([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9], [0.9, 0.1], [0.1, 0.9]])
-    >>> PlattScaling().fit(logits, [0, 0, 1, 1, 1, 0]).predict_proba(logits)[0].round(6)  # right 4 times out of 6
+    >>> PlattScaling().fit(logits, [0, 0, 1, 1, 1, 0]).predict_proba(logits)[0].round(6)  # correct 4 times out of 6
     array([0.666667, 0.333333])
     """
 
     keeps_accuracy = False
-    fitted = ("slopes_", "intercepts_")
+    fitted = {"slopes_": FittedArray("classes"), "intercepts_": FittedArray("classes")}
 
     def __init__(self, *, classes: Sequence[Any] | None = None) -> None:
         self.classes = classes
 
-    def _fit(self, rows: LabelledLogits) -> FitReport:
-        lines, passes = for_each_column(rows, LOG_ODDS, fit_line)
+    def _fit(self, data: LabelledLogits) -> FitReport:
+        lines, passes = for_each_class(data, LOG_ODDS, fit_line)
         self.slopes_ = np.array([line.slope for line in lines])
         self.intercepts_ = np.array([line.intercept for line in lines])
-        return platt_report(rows, lines, passes)
+        return platt_report(data, lines, passes)
 
-    def _map(self, logits: Logits, out: Float64) -> None:
+    def _proba_into(self, logits: Logits, out: Float64) -> None:
         platt_kernel(logits, out, self.slopes_, self.intercepts_)
-        finish(logits, out)
+        normalise(logits, out)
+
+    def export_map(self) -> ExportMap:
+        """σ(a·x + b) per class, normalised."""
+        return ExportMap(Sigmoids(self.slopes_, self.intercepts_), last_step="normalise")
 
 
 @kernel
@@ -83,7 +90,7 @@ def to_sigmoid(x: Float64, slope: float, intercept: float) -> None:
 
 @dataclass(frozen=True)
 class Line:
-    """σ(slope·x + intercept) of one class; losses are sums over its rows, `smoothed` says that no optimum was finite."""
+    """σ(slope·x + intercept) of one class; losses are sums over samples, `smoothed` says that no optimum was finite."""
 
     slope: float
     intercept: float
@@ -92,98 +99,113 @@ class Line:
     smoothed: bool
 
 
-def fit_line(column: Column) -> Line:
-    """Newton's method on one class; a step that would raise the loss is cut.
+def fit_line(column: ClassScores) -> Line:
+    """Newton's method on one class; a step that would raise the loss is shortened.
 
-    Works on x − centre, so that scores which hardly differ still tell slope and intercept apart.
+    It works on x − centre, so that slope and intercept stay distinguishable where scores hardly differ.
     """
-    c, x, labels, weights = column.number, column.scores, column.labels, column.weights
-    positive, negative, centre, least, most, separable = _kinds(x, labels, weights, c)
-    constant = not most - least > 1e-14 * max(abs(least), abs(most))
-    smoothed = separable and not (constant and positive > 0 and negative > 0)
-    # Weights that sum to less than the rows are shares of them. Counts beyond 1e9 would round the targets to 1 and 0,
-    # which no finite line reaches.
-    rows_each = max(1.0, len(x) / (positive + negative)) if positive + negative > 0 else 1.0
-    hits, misses = min(positive * rows_each, 1e9), min(negative * rows_each, 1e9)
+    c, x, labels, weights = column.column, column.scores, column.labels, column.weights
+    groups = ClassGroups(*_class_groups(x, labels, weights, c))
+    positive, negative, centre = groups.positive, groups.negative, groups.mean
+    constant = not groups.most - groups.least > 1e-14 * max(abs(groups.least), abs(groups.most))
+    smoothed = groups.separable and not (constant and positive > 0 and negative > 0)
+    # Weights that sum to less than the number of samples are shares of it. Counts beyond 1e9 would round the targets to 1
+    # and 0, which no finite line reaches.
+    samples_each = max(1.0, len(x) / (positive + negative)) if positive + negative > 0 else 1.0
+    hits, misses = min(positive * samples_each, 1e9), min(negative * samples_each, 1e9)
     hit = (hits + 1) / (hits + 2) if smoothed else 1.0
     miss = 1 / (misses + 2) if smoothed else 0.0
 
     powers = np.empty(len(x))
 
     def sums(a: float, b: float) -> _Sums:
-        return _line_sums(x, labels, weights, powers, column.even, c, a, b, centre, hit, miss)
+        return _line_sums(x, labels, weights, powers, column.equal_weights, c, a, b, centre, hit, miss)
 
-    a, cut, damping = 0.0, 1.0, 0.0
+    a, length, damping = 0.0, 1.0, 0.0
     total = positive + negative
     share = (positive * hit + negative * miss) / total if total > 0 else 0.5
     b = math.log(share / (1 - share)) if 0 < share < 1 else math.log((positive + 1) / (negative + 1))
-    here = sums(1.0, centre)
-    before = here[0]
-    knowing_nothing = -total * (share * math.log(share) + (1 - share) * math.log1p(-share)) if 0 < share < 1 else 0.0
-    if before < knowing_nothing:  # start from the model as it is: nearer than the base rate
+    current = sums(1.0, centre)
+    before = current[0]
+    base_rate = -total * (share * math.log(share) + (1 - share) * math.log1p(-share)) if 0 < share < 1 else 0.0
+    if before < base_rate:  # the uncalibrated model is a better start than the base rate
         a, b = 1.0, centre
     else:
-        here = sums(a, b)
-    for _ in range(ATTEMPTS):
-        step = _newton_step(*here[1:])
-        if constant or step is None:  # no spread at all: the constant is the answer
-            after = here[0]
+        current = sums(a, b)
+    for _ in range(MAX_STEPS):
+        step = _newton_step(*current[1:])
+        if constant or step is None:  # all scores are equal: the constant is the optimum
+            after = current[0]
             break
-        promise = -(step[0] * here[1] + step[1] * here[2])
+        promise = -(step[0] * current[1] + step[1] * current[2])
         if promise <= DECREMENT * total:  # the last step, and what it brings, are exact to second order
-            a, b, after = a + step[0], b + step[1], here[0] - promise / 2
+            a, b, after = a + step[0], b + step[1], current[0] - promise / 2
             break
-        step_a, step_b = _newton_step(*here[1:], damping) or step
-        promise = -(step_a * here[1] + step_b * here[2])
-        there = sums(a + cut * step_a, b + cut * step_b)
-        # The loss is convex: while its slope along the step is less than it was in size, the step went the right way.
-        if abs(there[1] * step_a + there[2] * step_b) < promise:
-            a, b, here = a + cut * step_a, b + cut * step_b, there
-            cut, damping = min(1.0, 4 * cut), damping / 1000
-        elif cut > 1e-3:
-            cut /= 4
-        else:  # the direction itself is bad: two rows far apart in size leave a and b hard to tell apart
-            cut, damping = 1.0, max(1000 * damping, 1e-9)
+        step_a, step_b = _newton_step(*current[1:], damping) or step
+        promise = -(step_a * current[1] + step_b * current[2])
+        new = sums(a + length * step_a, b + length * step_b)
+        # The loss is convex: a step whose gradient along it is smaller in size than before went downhill.
+        if abs(new[1] * step_a + new[2] * step_b) < promise:
+            a, b, current = a + length * step_a, b + length * step_b, new
+            length, damping = min(1.0, 4 * length), damping / 1000
+        elif length > 1e-3:
+            length /= 4
+        else:  # the direction itself is bad: scores of very different sizes make a and b hard to distinguish
+            length, damping = 1.0, max(1000 * damping, 1e-9)
     else:
         raise DidNotConverge(
-            f"Platt scaling of class number {c} did not settle in {ATTEMPTS} steps; slope and intercept stood at {a:.6g} "
+            f"Platt scaling of class number {c} did not converge in {MAX_STEPS} steps; slope and intercept were {a:.6g} "
             f"and {b - a * centre:.6g}. Are some logits or weights many orders of magnitude larger than the rest?"
         )
     b -= a * centre
     certify("negative log-likelihood", before, after, bound=not smoothed)
-    # Smoothed targets stop short of certainty; a model that is certain and right is left as it is.
+    # Smoothed targets stop short of certainty; a model that is certain and correct stays uncalibrated.
     return Line(a, b, before, after, smoothed) if after <= before else Line(1.0, 0.0, before, before, smoothed)
 
 
 def _newton_step(
-    slope_a: float, slope_b: float, aa: float, ab: float, bb: float, damping: float = 0.0
+    gradient_a: float, gradient_b: float, aa: float, ab: float, bb: float, damping: float = 0.0
 ) -> tuple[float, float] | None:
     """The step to the minimum of the quadratic model, shorter and steeper with `damping`; None where all is flat."""
-    # A ridge far below rounding keeps scores that hardly tell a and b apart solvable.
+    # A ridge far below rounding keeps the system solvable where scores hardly differ.
     aa, bb = aa * (1 + 1e-13 + damping), bb * (1 + 1e-13 + damping)
     determinant = aa * bb - ab * ab
     if not determinant > 0:
         return None
-    return (ab * slope_b - bb * slope_a) / determinant, (ab * slope_a - aa * slope_b) / determinant
+    return (ab * gradient_b - bb * gradient_a) / determinant, (ab * gradient_a - aa * gradient_b) / determinant
+
+
+@dataclass(frozen=True)
+class ClassGroups:
+    """Weight of the samples of a class and of the others; mean, least and greatest x; whether a threshold separates both."""
+
+    positive: float
+    negative: float
+    mean: float
+    least: float
+    most: float
+    separable: bool
 
 
 @kernel
-def _kinds(x: Float64, labels: Labels, weights: Weights, c: int) -> tuple[float, float, float, float, float, bool]:
-    """Weight of the class' own rows and of the rest; mean, least and most x; whether a threshold separates the two."""
-    own = rest = total = 0.0
-    own_least, own_most, rest_least, rest_most = np.inf, -np.inf, np.inf, -np.inf
+def _class_groups(
+    x: Float64, labels: Labels, weights: Weights, c: int
+) -> tuple[float, float, float, float, float, bool]:
+    """The fields of `ClassGroups`."""
+    positive = negative = total = 0.0
+    least_positive, most_positive, least_negative, most_negative = np.inf, -np.inf, np.inf, -np.inf
     for i in range(x.shape[0]):
         if abs(x[i]) < -MASKED:
             total += weights[i] * x[i]
             if labels[i] == c:
-                own += weights[i]
-                own_least, own_most = min(own_least, x[i]), max(own_most, x[i])
+                positive += weights[i]
+                least_positive, most_positive = min(least_positive, x[i]), max(most_positive, x[i])
             else:
-                rest += weights[i]
-                rest_least, rest_most = min(rest_least, x[i]), max(rest_most, x[i])
-    centre = total / (own + rest) if own + rest > 0 else 0.0
-    separable = not (own_least < rest_most and rest_least < own_most)
-    return own, rest, centre, min(own_least, rest_least), max(own_most, rest_most), separable
+                negative += weights[i]
+                least_negative, most_negative = min(least_negative, x[i]), max(most_negative, x[i])
+    mean = total / (positive + negative) if positive + negative > 0 else 0.0
+    separable = not (least_positive < most_negative and least_negative < most_positive)
+    return positive, negative, mean, min(least_positive, least_negative), max(most_positive, most_negative), separable
 
 
 @kernel
@@ -192,7 +214,7 @@ def _line_sums(
     labels: Labels,
     weights: Weights,
     powers: Float64,
-    even: bool,
+    equal_weights: bool,
     c: int,
     a: float,
     b: float,
@@ -200,37 +222,37 @@ def _line_sums(
     hit: float,
     miss: float,
 ) -> _Sums:
-    """Σ w (log(1 + e^m) − t·m), m = a·(x − centre) + b; its slopes in a and b; its curvatures aa, ab, bb.
+    """Σ w (log(1 + e^m) − t·m), m = a·(x − centre) + b; its gradient in a and b; its curvatures aa, ab, bb.
 
-    `powers` is room for e^−|m| of every row.
+    `powers` is scratch memory for e^−|m| of every sample.
     """
-    loss = slope_a = slope_b = aa = ab = bb = 0.0
+    loss = gradient_a = gradient_b = aa = ab = bb = 0.0
     for i in range(x.shape[0]):
-        known = abs(x[i]) < -MASKED
-        w = weights[i] if known else 0.0
-        z = x[i] - centre if known else 0.0
+        unmasked = abs(x[i]) < -MASKED
+        w = weights[i] if unmasked else 0.0
+        z = x[i] - centre if unmasked else 0.0
         t = hit if labels[i] == c else miss
         m = a * z + b
         e = exp(max(-abs(m), MASKED))
         share = 1.0 / (1.0 + e)
-        off = w * ((share if m >= 0 else e * share) - t)
-        bend = w * e * share * share
-        slope_a += off * z
-        slope_b += off
-        aa += bend * z * z
-        ab += bend * z
-        bb += bend
+        residual = w * ((share if m >= 0 else e * share) - t)
+        curvature = w * e * share * share
+        gradient_a += residual * z
+        gradient_b += residual
+        aa += curvature * z * z
+        ab += curvature * z
+        bb += curvature
         loss += w * (max(m, 0.0) - t * m)
-        powers[i] = e if known else 0.0
-    loss += _log_factors(powers, weights, even)
-    return loss, slope_a, slope_b, aa, ab, bb
+        powers[i] = e if unmasked else 0.0
+    loss += _log_factors(powers, weights, equal_weights)
+    return loss, gradient_a, gradient_b, aa, ab, bb
 
 
 @kernel
-def _log_factors(powers: Float64, weights: Weights, even: bool) -> float:
-    """Σ w log(1 + power), powers from 0 to 1: 512 rows of the same weight, whose product is at most 2^512, take one logarithm."""
+def _log_factors(powers: Float64, weights: Weights, equal_weights: bool) -> float:
+    """Σ w log(1 + power), powers from 0 to 1: 512 samples of the same weight, whose product is at most 2^512, take one logarithm."""
     total = 0.0
-    if not even:
+    if not equal_weights:
         for i in range(powers.shape[0]):
             total += weights[i] * log(1.0 + powers[i])
         return total
@@ -242,17 +264,17 @@ def _log_factors(powers: Float64, weights: Weights, even: bool) -> float:
     return float(weights[0]) * total
 
 
-def platt_report(rows: LabelledLogits, lines: Sequence[Line], passes: int) -> FitReport:
-    """What all the lines together did."""
-    smoothed = [str(name) for name, line in zip(rows.classes.tolist(), lines, strict=True) if line.smoothed]
+def platt_report(data: LabelledLogits, lines: Sequence[Line], passes: int) -> FitReport:
+    """The report of all lines together."""
+    smoothed = [str(name) for name, line in zip(data.classes.tolist(), lines, strict=True) if line.smoothed]
     warnings = (
-        f"{len(smoothed)} of {rows.n_classes} classes have no finite optimum (a threshold separates their tuning rows, or "
-        f"all are of one kind) and use Platt's smoothed targets: {', '.join(smoothed[:5])}{' …' * (len(smoothed) > 5)}",
+        f"{len(smoothed)} of {data.n_classes} classes have no finite optimum (a threshold separates their tuning samples from "
+        f"the others, or one of both is missing) and use Platt's smoothed targets: {', '.join(smoothed[:5])}{' …' * (len(smoothed) > 5)}",
     )
     return FitReport(
         "nll one against rest, summed over classes",
-        math.fsum(line.before for line in lines) / rows.weight,
-        math.fsum(line.after for line in lines) / rows.weight,
+        math.fsum(line.before for line in lines) / data.total_weight,
+        math.fsum(line.after for line in lines) / data.total_weight,
         passes,
         warnings=warnings if smoothed else (),
     )

@@ -4,63 +4,73 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from driftcal.calibrators.base import Calibrator, FitReport
-from driftcal.calibrators.scaling.temperature import certify, fit_nll, look
+from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.export_maps.export_map import ExportMap, ScaledPerClass
+from driftcal.calibrators.fitted_array import FittedArray
+from driftcal.calibrators.parameters import check_positive
+from driftcal.calibrators.scaling.temperature import certify, first_pass, fit_nll, min_beta
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, exp, kernel, row_max
-from driftcal.core.optimize import descend_convex
-from driftcal.errors import InputError, NoFiniteOptimum
+from driftcal.core.optimize import minimise_lbfgs
+from driftcal.errors import NoFiniteOptimum
 from driftcal.types import Float64, Labels, Logits, Weights
 
 
-class VectorScaling(Calibrator):
+class VectorScaling(LogitCalibrator):
     """A factor and a constant for each class: q = softmax(a ⊙ log p + b), with p = softmax(z).
 
     a and b minimise the negative log-likelihood plus (`decay`/n)·(‖a − 1/T‖² + ‖b‖²), with the T of temperature scaling, or 1
-    where no T is best: a prior worth about a row, which decides for classes without tuning rows. On log p and not on z, so
-    that a constant added to a row changes nothing. Convex, so L-BFGS finds the one optimum. Can change which class is on
-    top. Weights count rows: n is their sum. Guo et al. 2017, section 4.2.
+    where no T is best: a prior with the weight of about one sample, which decides for classes without tuning samples. It works
+    on log p, not on z, so that a constant added to a sample's logits changes nothing. The loss is convex, so L-BFGS finds the
+    one optimum. Can change the predicted class. n is the sum of the weights. Guo et al. 2017, section 4.2.
 
     >>> import numpy as np
-    >>> logits = np.log([[0.8, 0.2]] * 5 + [[0.2, 0.8]] * 5)  # right 3 times out of 5, then 5 times out of 5
+    >>> logits = np.log([[0.8, 0.2]] * 5 + [[0.2, 0.8]] * 5)  # correct 3 times out of 5, then 5 times out of 5
     >>> VectorScaling(decay=1e-3).fit(logits, [0, 0, 0, 1, 1, 1, 1, 1, 1, 1]).predict_proba(logits[[0, 5]]).round(2)
     array([[0.6, 0.4],
            [0. , 1. ]])
     """
 
     keeps_accuracy = False
-    counts_rows = True
-    fitted = ("slopes_", "intercepts_")
+    uses_sample_count = True
+    fitted = {"slopes_": FittedArray("classes"), "intercepts_": FittedArray("classes")}
 
     def __init__(self, *, decay: float = 1.0, classes: Sequence[Any] | None = None) -> None:
         self.decay = decay
         self.classes = classes
 
-    def _fit(self, rows: LabelledLogits) -> FitReport:
-        before = nll_before(rows)
-        pull = positive(self.decay, "decay", 1.0) / rows.count
-        beta, passes = temperature_or_not(rows, None)
-        start = np.concatenate([np.full(rows.n_classes, beta if passes else 1.0), np.zeros(rows.n_classes)])
-        found, after, asked = fit_line(rows, 1.0, start, pull, "vector scaling")
-        self.slopes_, self.intercepts_ = np.split(found, 2)
-        certify("nll", before, after)
-        return FitReport("nll", before, after, passes + asked + 1)
+    def _fit(self, data: LabelledLogits) -> FitReport:
+        before = uncalibrated_nll(data)
+        beta, passes = temperature_or_default(data, None)
+        start = np.concatenate([np.full(data.n_classes, beta if passes else 1.0), np.zeros(data.n_classes)])
+        penalty = self.decay / data.effective_n_samples
+        fitted = fit_slopes(data, 1.0, start, penalty, "vector scaling")
+        self.slopes_, self.intercepts_ = fitted.slopes, fitted.intercepts
+        certify("nll", before, fitted.nll)
+        return FitReport("nll", before, fitted.nll, passes + fitted.passes + 1)
 
-    def _map(self, logits: Logits, out: Float64) -> None:
+    def _proba_into(self, logits: Logits, out: Float64) -> None:
         vector_kernel(logits, 1.0, self.slopes_, self.intercepts_, out)
 
+    def export_map(self) -> ExportMap:
+        """softmax(a ⊙ log p + b)."""
+        return ExportMap(ScaledPerClass(1.0, self.slopes_, self.intercepts_))
 
-class StructuredVectorScaling(Calibrator):
+    def _check_params(self) -> None:
+        check_positive("decay", self.decay, 1.0)
+
+
+class StructuredVectorScaling(LogitCalibrator):
     """Temperature scaling with a correction for each class: q = softmax((1 + v) ⊙ log p + b), p = softmax(z / T).
 
-    T is the one best temperature; v and b then minimise the negative log-likelihood plus (C/n)·(‖v‖² + ‖b‖²), so that
-    classes differ only as far as the rows can tell: with few rows it is temperature scaling, with many vector scaling.
-    Where no temperature is best it starts from T = 1 and the report says so; `t_max` as in temperature scaling. Can
-    change which class is on top. Weights count rows: n is their sum.
+    T is the one best temperature; v and b then minimise the negative log-likelihood plus (C/n)·(‖v‖² + ‖b‖²). With few samples
+    it is close to temperature scaling, with many to vector scaling. Where no temperature is best it starts from T = 1 and
+    the report says so; `t_max` as in temperature scaling. Can change the predicted class. n is the sum of the weights.
     Berta, Holzmüller, Jordan and Bach 2025 (Structured matrix scaling), "SVS".
 
     >>> import numpy as np
@@ -73,73 +83,87 @@ class StructuredVectorScaling(Calibrator):
     """
 
     keeps_accuracy = False
-    counts_rows = True
-    fitted = ("temperature_", "slopes_", "intercepts_")
+    uses_sample_count = True
+    fitted = {"temperature_": FittedArray(positive=True), **VectorScaling.fitted}
 
     def __init__(self, *, t_max: float | None = None, classes: Sequence[Any] | None = None) -> None:
         self.t_max = t_max
         self.classes = classes
 
-    def _fit(self, rows: LabelledLogits) -> FitReport:
-        before = nll_before(rows)
+    def _fit(self, data: LabelledLogits) -> FitReport:
+        before = uncalibrated_nll(data)
         warnings: tuple[str, ...] = ()
-        beta, passes = temperature_or_not(rows, self.t_max)
+        beta, passes = temperature_or_default(data, self.t_max)
         if passes == 0 or beta == 0:
             beta = 1.0
-            warnings = ("no temperature is best for these rows: the correction for each class starts from T = 1",)
+            warnings = ("no temperature is best for these samples: the correction for each class starts from T = 1",)
         self.temperature_ = 1 / beta
-        start = np.concatenate([np.ones(rows.n_classes), np.zeros(rows.n_classes)])
-        pull = rows.n_classes / rows.count
-        found, after, asked = fit_line(rows, beta, start, pull, "structured vector scaling")
-        self.slopes_, self.intercepts_ = np.split(found, 2)
-        certify("nll", before, after, bound=self.t_max is None)
-        return FitReport("nll", before, after, passes + asked + 1, warnings=warnings)
+        start = np.concatenate([np.ones(data.n_classes), np.zeros(data.n_classes)])
+        penalty = data.n_classes / data.effective_n_samples
+        fitted = fit_slopes(data, beta, start, penalty, "structured vector scaling")
+        self.slopes_, self.intercepts_ = fitted.slopes, fitted.intercepts
+        certify("nll", before, fitted.nll, bound=self.t_max is None)
+        return FitReport("nll", before, fitted.nll, passes + fitted.passes + 1, warnings=warnings)
 
-    def _map(self, logits: Logits, out: Float64) -> None:
+    def _proba_into(self, logits: Logits, out: Float64) -> None:
         vector_kernel(logits, 1 / self.temperature_, self.slopes_, self.intercepts_, out)
 
+    def export_map(self) -> ExportMap:
+        """softmax((1 + v) ⊙ log p + b) with p = softmax(z / T)."""
+        return ExportMap(ScaledPerClass(1 / self.temperature_, self.slopes_, self.intercepts_))
 
-def nll_before(rows: LabelledLogits) -> float:
-    """The negative log-likelihood of the model as it is; raises where a true class is masked."""
-    found = look(rows).nll
-    if not math.isfinite(found):
+    def _check_params(self) -> None:
+        min_beta(self.t_max)
+
+
+def uncalibrated_nll(data: LabelledLogits) -> float:
+    """The negative log-likelihood of the uncalibrated model; raises where a true class is masked."""
+    nll = first_pass(data).nll
+    if not math.isfinite(nll):
         raise NoFiniteOptimum(
-            "tuning needs a finite logit for every true class; a row's true class is masked with -inf, so its loss is "
-            "infinite whatever the calibrator does. Drop such rows or give them weight 0."
+            "tuning needs a finite logit for every true class; the true class of a sample is masked with -inf, so its loss "
+            "is infinite whatever the calibrator does. Drop such samples or give them weight 0."
         )
-    return found
+    return nll
 
 
-def positive(value: Any, name: str, usual: float | str) -> float:
-    """A parameter that must be a positive number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
-        raise InputError(f"{name} must be a positive number; it is {value!r}. The default is {usual}.")
-    return float(value)
-
-
-def temperature_or_not(rows: LabelledLogits, t_max: float | None) -> tuple[float, int]:
+def temperature_or_default(data: LabelledLogits, t_max: float | None) -> tuple[float, int]:
     """1/T of temperature scaling and its passes; where no T is best, the better of 1 and 0, and 0 passes."""
     try:
-        beta, report = fit_nll(rows, t_max)
+        beta, report = fit_nll(data, t_max)
     except NoFiniteOptimum:
-        return (1.0 if look(rows).wrong == 0 else 0.0), 0
+        return (1.0 if first_pass(data).error_rate == 0 else 0.0), 0
     return beta, report.passes
 
 
-def fit_line(rows: LabelledLogits, beta: float, start: Float64, pull: float, what: str) -> tuple[Float64, float, int]:
-    """Slopes and intercepts side by side, the negative log-likelihood they reach without the pull to `start`, and the passes."""
-    n = rows.n_classes
+@dataclass(frozen=True, eq=False)
+class SlopesFit:
+    """A slope and an intercept for each class, the negative log-likelihood they reach, and the passes taken."""
 
-    def sums(line: Float64) -> Float64:
-        return rows.reduce_sum(_vector_sums, 4 * n + 1, beta, line[:n], line[n:]) / rows.weight
+    slopes: Float64
+    intercepts: Float64
+    nll: float
+    passes: int
 
-    def slope_of(line: Float64) -> tuple[float, Float64]:
-        found, away = sums(line), line - start
-        return float(found[-1] + pull * away @ away), found[: 2 * n] + 2 * pull * away
 
-    found, value, asked = descend_convex(slope_of, start, sums(start)[2 * n : -1] + 2 * pull, what)
-    away = found - start
-    return found, value - pull * float(away @ away), asked + 1
+def fit_slopes(data: LabelledLogits, beta: float, start: Float64, penalty: float, name: str) -> SlopesFit:
+    """Minimise the negative log-likelihood of softmax(a ⊙ log softmax(beta·z) + b) plus `penalty`·‖(a, b) − start‖².
+
+    `start` holds slopes and intercepts side by side. An error says `name`.
+    """
+    n = data.n_classes
+
+    def sums(x: Float64) -> Float64:
+        return data.reduce_sum(_vector_sums, 4 * n + 1, beta, x[:n], x[n:]) / data.total_weight
+
+    def loss(x: Float64) -> tuple[float, Float64]:
+        at_x, deviation = sums(x), x - start
+        return float(at_x[-1] + penalty * deviation @ deviation), at_x[: 2 * n] + 2 * penalty * deviation
+
+    best = minimise_lbfgs(loss, start, sums(start)[2 * n : -1] + 2 * penalty, name)
+    deviation = best.x - start
+    slopes, intercepts = np.split(best.x, 2)
+    return SlopesFit(slopes, intercepts, best.value - penalty * float(deviation @ deviation), best.n_calls + 1)
 
 
 @kernel
@@ -172,31 +196,31 @@ def _vector_sums(
     slopes: Float64,
     intercepts: Float64,
 ) -> None:
-    """Add the slopes of the negative log-likelihood in a and in b, its curvatures in each of them, and itself."""
+    """Add the gradient of the negative log-likelihood in a and in b, its curvatures in each of them, and itself."""
     n = logits.shape[1]
     x = np.empty(n)
     u = np.empty(n)
     for i in range(logits.shape[0]):
         w = weights[i]
-        if w == 0:  # such a row may hold anything, an infinite loss too
+        if w == 0:  # such a sample may hold anything, an infinite loss too
             continue
         row = logits[i]
         best = _scores(row, beta, slopes, intercepts, x, u)
-        own = u[labels[i]] - best
+        true_class = u[labels[i]] - best
         total = 0.0
         for c in range(n):
             u[c] = exp(max(u[c] - best, MASKED))
             total += u[c]
-        sums[4 * n] += w * (math.log(total) - own)
+        sums[4 * n] += w * (math.log(total) - true_class)
         for c in range(n):
             if row[c] > -np.inf:
                 p = u[c] / total
-                off = w * (p - 1.0) if c == labels[i] else w * p
-                bend = w * p * (1.0 - p)
-                sums[c] += off * x[c]
-                sums[n + c] += off
-                sums[2 * n + c] += bend * x[c] * x[c]
-                sums[3 * n + c] += bend
+                gradient = w * (p - 1.0) if c == labels[i] else w * p
+                curvature = w * p * (1.0 - p)
+                sums[c] += gradient * x[c]
+                sums[n + c] += gradient
+                sums[2 * n + c] += curvature * x[c] * x[c]
+                sums[3 * n + c] += curvature
 
 
 @kernel

@@ -1,1 +1,1 @@
-"""windowed"""
+"""Calibrators whose map follows a window of recent unlabelled inputs."""

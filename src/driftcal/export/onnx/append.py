@@ -1,48 +1,42 @@
-"""A user's ONNX classifier with its calibrator at the end: one file that answers honest probabilities."""
+"""A user's ONNX classifier with its calibrator at the end: one file that outputs calibrated probabilities."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from driftcal.calibrators import Calibrator
-from driftcal.calibrators.serialization import load, notes
-from driftcal.core.validation import as_array
-from driftcal.errors import ArtefactError, InputError, ModelError, need
-from driftcal.export.maps import ExportMap, export_map_of
-from driftcal.export.onnx.features import add_means, add_pooled
-from driftcal.export.onnx.file import (
-    IR_VERSION,
-    OPSET,
-    OnnxExport,
-    describe,
-    open_session,
-    output_infos,
-    prove,
-    to_onnx,
+from driftcal.calibrators import Calibrator, WindowedCalibrator
+from driftcal.calibrators.export_maps.export_map import ExportMap
+from driftcal.calibrators.serialization import load_file
+from driftcal.errors import ArtefactError, InputError, ModelError
+from driftcal.export.checked_map import export_map_of
+from driftcal.export.onnx.append_layers import choose_layers, pooled_layers
+from driftcal.export.onnx.calibration import OUTPUTS, add_calibration
+from driftcal.export.onnx.layer_pooling import add_means, add_unit
+from driftcal.export.onnx.model_graph import batch_of, check_size, names_in, opset_of, read_model
+from driftcal.export.onnx.model_outputs import (
+    add_logits,
+    as_input_type,
+    check_columns,
+    check_outputs,
+    logits_of,
+    probe_inputs,
+    run_session,
 )
-from driftcal.export.onnx.graph import OUTPUTS, add_calibration, batch_of, names_in
-from driftcal.export.onnx.layers import choose_layers, pooled_layers
 from driftcal.export.onnx.nodes import Nodes
+from driftcal.export.onnx.to_onnx import OnnxExport, output_infos, to_onnx, write_metadata
+from driftcal.export.onnx.verification import open_session, verify
 from driftcal.io.atomic import as_target, write_atomic
 from driftcal.models import Model, open_model
 from driftcal.models.onnx import output_name, widened
-from driftcal.models.outputs import SMALLEST_PROBABILITY, Outputs, refuse_probabilities, to_logits
+from driftcal.models.outputs import Outputs
 from driftcal.pipeline.calibrated_model import CalibratedModel, check_same_model
-from driftcal.types import AnyArray, Array, Logits
-
-#: The oldest opset in which all operators of a calibration have their present form.
-_OLDEST_OPSET = 13
-#: A protobuf message, and so a file without weights beside it, ends here.
-_LARGEST_FILE = 2**31 - 1
-_PROBE_ROWS = 8
-#: The way out where rows cannot be made up.
-_EXAMPLES = "Pass inputs=... (--inputs FILE), some rows as the model wants them."
-_FLOAT, _DOUBLE = 1, 11  # TensorProto.FLOAT, DOUBLE
+from driftcal.types import AnyArray, Array
 
 
 def append_to_onnx(
@@ -57,59 +51,100 @@ def append_to_onnx(
 ) -> OnnxExport:
     """Write the ONNX model to `output` with its calibrator at the end.
 
-    The model keeps its input and its outputs and also answers `probabilities` (float64), `label` (the column) and
-    `confidence`; where it has values of these names already, the new ones are called ``calibrated_…``. The calibration
-    runs in float64 whatever the model's own type is. `calibrator` is a file written by `save`, or one in memory. A file
-    that was tuned on another model, or does not say on which, is refused unless `force`. Weights that lie beside the
-    model move into the new file, up to protobuf's 2 GB.
+    The model keeps its input and its outputs and also outputs `probabilities` (float64), `label` (the column) and `confidence`;
+    where it has values of these names already, the new ones are called ``calibrated_…``. The calibration runs in float64 whatever
+    the type of the model. Weights in a file beside the model move into the new file, up to protobuf's 2 GB.
 
-    `outputs` says what the model ends in, "logits" or "probabilities" (after a softmax or sigmoid): without it what the calibrator's
-    file records, else logits. A model whose answers look otherwise is refused.
+    At the end the new model runs on `inputs` and is compared with the calibrator on the logits (and features) of that run. If they
+    differ by more than 1e-6, nothing is written.
 
-    A calibrator that looks inside the model is joined to the layers it was tuned on, pooled as `driftcal.pooled_features` does it. They are
-    values of the graph; `layers` names them where the calibrator does not know them, or, with `force`, where the graph has other names for
-    them.
-
-    At the end the new model runs on `inputs` (as its input wants them; random ones by default) and is compared with
-    the calibrator on the logits (and features) it really emits. More than 1e-6 apart, and nothing is written.
+    Parameters
+    ----------
+    model_path
+        The model, a file that ends in .onnx.
+    calibrator
+        A file written by `save`, a calibrated model, or a calibrator in memory. The per-sample form is exported.
+    output
+        The file to write.
+    layers
+        Names of the graph's values that the calibrator reads features of. Needed where its file does not say them, or, with
+        `force`, where this graph has other names for them.
+    force
+        Also accept a calibrator whose file names another model, or none.
+    inputs
+        Inputs to compare on, as the model takes them. None: random ones.
+    outputs
+        What the model ends in: "logits", or "probabilities" after a softmax or sigmoid. None: what the calibrator's file says,
+        else logits. A model whose outputs look otherwise is refused.
     """
     source = Path(model_path)
     _check_files(source, calibrator, output)
-    fitted, recorded, tuned_on = _calibrator(calibrator, force)
-    export_map = export_map_of(fitted)
-    steps = {key: recorded[key] for key in ("preprocessing", "outputs")} if recorded else {}
-    model = open_model(source, **{**steps, **({} if outputs is None else {"outputs": outputs})})
+    tuned = _load(calibrator, force)
+    export_map = export_map_of(tuned.calibrator)
+    recorded = tuned.model or {}
+    options = {key: recorded[key] for key in ("preprocessing", "outputs") if key in recorded}
+    model = open_model(source, **{**options, **({} if outputs is None else {"outputs": outputs})})
     if recorded and not force:
         check_same_model(model, recorded, calibrator if isinstance(calibrator, str | os.PathLike) else "the calibrator")
 
-    proto = _read(source)
-    inside = choose_layers(fitted, export_map, layers, tuned_on, proto, force)
-    session = open_session(widened(proto, inside))
-    logits_name = output_name(proto.graph.output)
-    probe = _probe(session.get_inputs()[0], steps.get("preprocessing") or {}) if inputs is None else inputs
-    feed = {session.get_inputs()[0].name: _as_type(probe, session.get_inputs()[0].type)}
-    before, *values = _answers(session, [logits_name, *inside], feed)
-    if force or not recorded:  # of the model it was tuned on, the tuning has seen more rows
-        _check_outputs(model, before, said=outputs is not None)
-    _check_columns(model, before, fitted)
-    pooled_layers(model, export_map, inside, values)
+    proto = read_model(source)
+    names_of_layers = choose_layers(tuned.calibrator, export_map, layers, tuned.layers, proto, force)
+    session = open_session(widened(proto, names_of_layers))
+    declared, logits_name = session.get_inputs()[0], output_name(proto.graph.output)
+    examples = probe_inputs(declared, options.get("preprocessing") or {}) if inputs is None else inputs
+    feed = {declared.name: as_input_type(examples, declared.type)}
+    raw, *values = run_session(session, [logits_name, *names_of_layers], feed)
+    if force or not recorded:  # otherwise the tuning has checked more samples
+        check_outputs(model, raw, is_declared=outputs is not None)
+    check_columns(model, raw, tuned.calibrator)
+    pooled_layers(model, export_map, names_of_layers, values)
 
-    names = _append(proto, fitted, export_map, model, (logits_name, before), dict(zip(inside, values, strict=True)))
-    _check_size(proto, source)  # a calibrator may bring many numbers of its own
-    # what the layers gave is read in the same run: another one may round otherwise
-    emitted, *found = _answers(open_session(widened(proto, inside)), [logits_name, *names, *inside], feed)
-    _check_unchanged("logits", emitted, before)
-    logits, features = _logits(model, emitted), pooled_layers(model, export_map, inside, found[3:])
-    difference = max(prove(fitted, logits, found[:3], features), to_onnx(fitted).difference)
+    layer_values = dict(zip(names_of_layers, values, strict=True))
+    names = _append(proto, tuned.calibrator, export_map, model, (logits_name, raw), layer_values)
+    check_size(proto, source)  # a calibrator may bring many numbers
+    # the values of the layers are read in the same run: another run may round differently
+    new_session = open_session(widened(proto, names_of_layers))
+    new_raw, *new_values = run_session(new_session, [logits_name, *names, *names_of_layers], feed)
+    _check_unchanged("logits", new_raw, raw)
+    logits, features = logits_of(model, new_raw), pooled_layers(model, export_map, names_of_layers, new_values[3:])
+    alone = to_onnx(tuned.calibrator)
+    difference = max(verify(tuned.calibrator, logits, new_values[:3], features), alone.difference)
     content = proto.SerializeToString()
-    if inside:  # the file itself does not give its layers
-        _check_unchanged("probabilities", _answers(open_session(content), [names[0]], feed)[0], found[0])
-    path = write_atomic(output, content)
-    return OnnxExport(proto, difference, len(logits) + 256, names, path, export_map.note)
+    if names_of_layers:  # the file itself does not output its layers
+        probabilities = run_session(open_session(content), [names[0]], feed)[0]
+        _check_unchanged("probabilities", probabilities, new_values[0])
+    return OnnxExport(proto, difference, len(logits) + alone.n_samples, names, write_atomic(output, content))
+
+
+@dataclass(frozen=True, eq=False)
+class _Tuned:
+    """A calibrator, the metadata of the model it was tuned on (None: not known), and the layers it reads."""
+
+    calibrator: Calibrator
+    model: Mapping[str, Any] | None = None
+    layers: Sequence[str] = ()
+
+
+def _load(calibrator: Any, force: bool) -> _Tuned:
+    if isinstance(calibrator, CalibratedModel):
+        model_metadata = dict(calibrator.model_metadata) or calibrator.model.metadata()
+        return _Tuned(calibrator.calibrator, model_metadata, calibrator.layers)
+    if not isinstance(calibrator, str | os.PathLike):
+        return _Tuned(calibrator)  # in memory: the caller knows the model it belongs to
+    file = load_file(calibrator)
+    recorded = file.metadata.get("model")
+    if recorded is None and not force:
+        raise ArtefactError(
+            f"{calibrator} must say which model it was tuned on; it is a calibrator alone. Save a CalibratedModel, or pass force=True (--force)."
+        )
+    fitted = file.calibrator
+    if isinstance(fitted, WindowedCalibrator):  # files of version 0.1 hold the windowed calibrator only
+        fitted = fitted.per_sample()
+    return _Tuned(fitted, recorded, file.metadata.get("layers", ()))
 
 
 def _check_files(model: Path, calibrator: Any, output: str | os.PathLike[str]) -> None:
-    """Refuse what is no ONNX model, and to write over what is read."""
+    """Refuse what is no ONNX model, and an output that would replace an input."""
     as_target(output)
     target = Path(output).resolve()
     if target == model.resolve():
@@ -123,72 +158,19 @@ def _check_files(model: Path, calibrator: Any, output: str | os.PathLike[str]) -
         )
 
 
-def _calibrator(given: Any, force: bool) -> tuple[Calibrator, Mapping[str, Any] | None, Sequence[str]]:
-    """The calibrator, and what is known about the model it was tuned on and the layers it looks at."""
-    if isinstance(given, CalibratedModel):
-        return given.calibrator, given.model.metadata(), given.layers
-    if not isinstance(given, str | os.PathLike):
-        return given, None, ()  # in memory: the caller knows where it comes from
-    noted = notes(given)["notes"]
-    recorded = noted.get("model")
-    if recorded is None and not force:
-        raise ArtefactError(
-            f"{given} must say which model it was tuned on; it is a calibrator alone. Save a CalibratedModel, or pass force=True (--force)."
-        )
-    return load(given), recorded, noted.get("layers", ())
-
-
-def _read(path: Path) -> Any:
-    """The model with all weights in memory, at an opset whose operators we know."""
-    onnx = need("onnx", "onnx")
-    try:
-        proto = onnx.load(path)
-    except Exception as error:  # protobuf, the file system and onnx's own checks all have their classes
-        raise ModelError(
-            f"{str(path)!r} cannot be read with its weights: {str(error).splitlines()[0][:300]}"
-        ) from error
-    _check_size(proto, path)
-    opset = _opset(proto)
-    if not opset:
-        proto.opset_import.append(onnx.helper.make_opsetid("", OPSET))
-    elif opset < _OLDEST_OPSET:
-        try:
-            proto = onnx.version_converter.convert_version(proto, OPSET)
-        except Exception as error:  # the converter is native code with exceptions of its own
-            raise ModelError(
-                f"{str(path)!r} has opset {opset}; a calibrator needs {_OLDEST_OPSET} or later, and onnx could not convert it: "
-                f"{str(error).splitlines()[0][:200]} Export the model anew with opset {OPSET}."
-            ) from error
-    proto.ir_version = max(proto.ir_version, IR_VERSION)
-    return proto
-
-
-def _check_size(proto: Any, path: Path) -> None:
-    if proto.ByteSize() > _LARGEST_FILE:
-        raise ModelError(
-            f"{str(path)!r} holds more than 2 GB with its weights and the calibrator, more than one ONNX file can. Append the output of to_onnx(calibrator) "
-            "with your own tools, or run it as a second model."
-        )
-
-
-def _opset(proto: Any) -> int:
-    """The opset of a model's standard operators; 0 if it has none."""
-    return next((int(entry.version) for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 0)
-
-
 def _append(
     proto: Any,
     calibrator: Calibrator,
     export_map: ExportMap,
     model: Model,
     logits: tuple[str, Array],
-    inside: dict[str, Array],
+    layers: Mapping[str, Array],
 ) -> tuple[str, str, str]:
     """Add the calibration to `proto`; the names of the new outputs.
 
-    `logits` and the layers `inside` are known by their names and by what they gave once.
+    `logits` and `layers` are names of values in the graph, with examples of the values.
     """
-    logits_name, answers = logits
+    logits_name, raw = logits
     taken = set(names_in(proto.graph))
     prefix = "driftcal/"
     while any(name.startswith(prefix) for name in taken):
@@ -199,108 +181,23 @@ def _append(
             name = f"calibrated_{name}"
         chosen.append(name)
     names = (chosen[0], chosen[1], chosen[2])
-    nodes = Nodes(prefix, _opset(proto))
-    means = [add_means(nodes, layer, values, model.preprocessing.channels_first) for layer, values in inside.items()]
-    features = add_pooled(nodes, means, export_map.widths)
-    add_calibration(nodes, export_map, _to_logits(nodes, logits_name, answers, model.outputs), names, features)
+    nodes = Nodes(prefix, opset_of(proto))
+    channels_first = model.preprocessing.channels_first
+    # as driftcal.pooled_features; calibrators divide by the length once more
+    features = [add_unit(nodes, [add_means(nodes, *layer, channels_first)]) for layer in layers.items()]
+    add_calibration(nodes, export_map, add_logits(nodes, logits_name, raw, model.outputs), names, features)
     graph = proto.graph
     graph.node.extend(nodes.nodes)
     graph.initializer.extend(nodes.initializers)
     graph.output.extend(output_infos(names, export_map.n_classes, batch_of(graph, logits_name)))
-    describe(proto, calibrator, export_map.note)
+    write_metadata(proto, calibrator)
     return names
 
 
-def _to_logits(nodes: Nodes, name: str, answers: Array, kind: str) -> str:
-    """From what the model answers to float64 (n, classes) logits, step by step as driftcal reads them."""
-    probabilities = kind == "probabilities"
-    if answers.dtype == np.float64 and not probabilities:
-        name = nodes("Cast", name, to=_FLOAT)
-    wide = nodes("Cast", name, to=_DOUBLE)
-    if answers.ndim == 1:
-        wide = nodes("Unsqueeze", wide, np.array([1]))
-    if answers.ndim == 1 or answers.shape[1] == 1:
-        zeros = nodes("Expand", np.zeros(1), nodes("Shape", wide))
-        other = nodes("Sub", np.ones(1), wide) if probabilities else zeros
-        wide = nodes("Concat", other, wide, axis=1)
-    if not probabilities:
-        return wide
-    logs = nodes("Log", nodes("Max", wide, np.array(SMALLEST_PROBABILITY)))
-    return nodes("Cast", nodes("Cast", logs, to=_FLOAT), to=_DOUBLE)
-
-
-def _probe(declared: Any, preprocessing: Mapping[str, Any]) -> Array:
-    """Random inputs of the declared shape; free axes get 8 rows, 3 channels, and the preprocessing's size or 224."""
-    shape = [axis if isinstance(axis, int) and axis > 0 else None for axis in declared.shape]
-    if not shape:
-        raise ModelError(
-            f"the model must declare the shape of its input to be tried; {declared.name!r} has none. {_EXAMPLES}"
-        )
-    usual: list[int] = [224] * len(shape)
-    if len(shape) == 4:
-        channels_last = shape[3] in (1, 3) and shape[1] not in (1, 3)
-        size = preprocessing.get("size") or (224, 224)
-        usual = [0, *size, 3] if channels_last else [0, 3, *size]
-    usual[0] = _PROBE_ROWS
-    whole = [axis or fallback for axis, fallback in zip(shape, usual, strict=True)]
-    return np.random.default_rng(0).random(whole, np.float32)
-
-
-def _as_type(inputs: AnyArray, declared: str) -> Array:
-    rows, kinds = as_array(inputs, "inputs"), {"tensor(float16)": np.float16, "tensor(double)": np.float64}
-    if rows.dtype.kind not in "fiub" or not rows.size:
-        raise InputError(f"inputs must be rows of numbers; they are {rows.dtype} of shape {rows.shape}. {_EXAMPLES}")
-    return np.asarray(rows, kinds.get(declared, np.float32))
-
-
-def _answers(session: Any, names: list[str], feed: dict[str, Array]) -> list[Array]:
-    try:
-        found: list[Array] = session.run(names, feed)
-    except Exception as error:  # onnxruntime raises classes of its own
-        shapes = ", ".join(str(value.shape) for value in feed.values())
-        raise ModelError(
-            f"the model cannot be tried on inputs of shape {shapes}: {str(error).splitlines()[0][:300].rstrip('. ')}. {_EXAMPLES}"
-        ) from error
-    return found
-
-
 def _check_unchanged(what: str, now: Array, before: Array) -> None:
-    """Refuse a graph that computes something else than before, more than rounding explains."""
+    """Refuse a graph that computes something else than before, by more than rounding."""
     size = float(np.abs(before, where=np.isfinite(before), out=np.zeros(before.shape)).max(initial=0))
     if not np.allclose(now, before, atol=1e-3 * size):
         raise ModelError(
-            f"the model's own {what} changed when the calibrator was appended. Nothing was written. Please report it."
+            f"the model's {what} changed when the calibrator was appended. Nothing was written. Please report it."
         )
-
-
-def _check_outputs(model: Model, answers: Array, *, said: bool) -> None:
-    """Refuse probabilities taken for logits, and the other way round.
-
-    A single column may lie in [0, 1] by chance: whoever says what it is, is believed.
-    """
-    columns = _columns(answers)
-    if columns.shape[1] > 1 or not said:
-        refuse_probabilities(columns, model.outputs)
-
-
-def _check_columns(model: Model, answers: Array, calibrator: Calibrator) -> None:
-    columns = _logits(model, answers).shape[1]
-    if columns != calibrator.n_features_in_:
-        raise ModelError(
-            f"the calibrator must have as many classes as the model; it has {calibrator.n_features_in_} and the model answers {columns}. "
-            "Was it tuned on another model?"
-        )
-
-
-def _logits(model: Model, answers: Array) -> Logits:
-    """The logits that driftcal reads from what the model answered."""
-    return to_logits(_columns(answers), model.outputs, 0)
-
-
-def _columns(answers: Array) -> Array:
-    columns = answers[:, None] if answers.ndim == 1 else answers
-    if columns.ndim != 2:
-        raise ModelError(
-            f"the model must answer (n, classes); it answered shape {answers.shape}. Export its last layer."
-        )
-    return columns

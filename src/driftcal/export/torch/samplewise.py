@@ -1,56 +1,57 @@
-"""Torch calibrators that give each row a temperature of its own, by its logits."""
+"""Calibrators with a temperature per sample as torch modules: HTS and PTS, and 1/T of DAC, DAC-PTS and MD-TS."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
 
-from driftcal.calibrators.kernels.network import LARGEST
+import numpy as np
+
+from driftcal.calibrators.export_maps.sample_temperatures import (
+    Neighbours,
+    ScaledByDistance,
+    ScaledByEntropy,
+    ScaledByNetwork,
+    ScaledByRegression,
+)
 from driftcal.calibrators.samplewise.hts import LEAST_ARGUMENT, LEAST_LOG_ENTROPY
+from driftcal.calibrators.samplewise.neighbours import half_squares
+from driftcal.calibrators.samplewise.network import MAX_LOG_FACTOR
 from driftcal.core.numerics import MASKED
-from driftcal.errors import need
-from driftcal.export.samplewise_maps import ScaledByEntropy, ScaledByNetwork
-from driftcal.export.torch.buffers import Buffers, scripted
-
-torch: Any = need("torch", "torch")
-if TYPE_CHECKING:
-    Tensor = Any
-else:
-    from torch import Tensor
+from driftcal.export.torch.buffers import Buffers, Tensor, scripted, torch
 
 
-class _ByRow(Buffers):
-    """A softmax with a scale for each row."""
+class _SampleScaling(Buffers):
+    """A softmax with a temperature for each sample."""
 
     @abstractmethod
-    def sharpness(self, z: Tensor) -> Tensor:
-        """1/T of each row, as a column."""
+    def inverse_temperature(self, z: Tensor) -> Tensor:
+        """1/T of each sample, as a column."""
 
     def forward(self, z: Tensor) -> Tensor:
-        return torch.softmax(self.sharpness(z) * self.below(z), -1)
+        return torch.softmax(self.inverse_temperature(z) * self.below(z), -1)
 
     @scripted
     def log(self, z: Tensor) -> Tensor:
-        logs = torch.log_softmax(self.sharpness(z) * self.below(z), -1)
+        logs = torch.log_softmax(self.inverse_temperature(z) * self.below(z), -1)
         return torch.where(z > float("-inf"), logs, float("-inf"))
 
     @scripted
     def below(self, z: Tensor) -> Tensor:
-        """How far below the top, finite also for masked classes: 0 times that has a gradient."""
+        """Logits minus the largest, finite also for masked classes: 0 times that has a gradient."""
         return torch.maximum(z - z.amax(-1, keepdim=True), self.masked)
 
 
-class ByEntropy(_ByRow):
-    """A softmax as sharp as the entropy says."""
+class EntropyModule(_SampleScaling):
+    """softmax(z / T), T = softplus(slope·log H + intercept)"""
 
     def __init__(self, scores: ScaledByEntropy) -> None:
         super().__init__()
         self.keep(slope=scores.slope, intercept=scores.intercept, masked=MASKED)
         self.keep(least_entropy=math.exp(LEAST_LOG_ENTROPY), least=LEAST_ARGUMENT)
 
-    def sharpness(self, z: Tensor) -> Tensor:
-        """1/T of each row, as a column."""
+    def inverse_temperature(self, z: Tensor) -> Tensor:
+        """1/T of each sample, as a column."""
         best = z.argmax(-1, keepdim=True)
         others = self.below(z).scatter(-1, best, self.masked.expand(best.shape))
         powers = torch.exp(others)
@@ -61,46 +62,102 @@ class ByEntropy(_ByRow):
         return 1.0 / (torch.clamp(a, min=0.0) + torch.log1p(torch.exp(-torch.abs(a))))
 
 
-class Network(Buffers):
-    """scale·exp(−g), as a column, from all that the network g sees."""
+class NetworkModule(_SampleScaling):
+    """softmax(scale·exp(−g)·z) with the network g on margins."""
 
     def __init__(self, scores: ScaledByNetwork) -> None:
         super().__init__()
-        self.keep(scale=scores.scale, low=scores.low, high=scores.high, mean=scores.mean, spread=scores.spread)
+        self.keep(masked=MASKED)
+        self.margins, self.network = _Margins(scores), _Network(scores)
+
+    def inverse_temperature(self, z: Tensor) -> Tensor:
+        """1/T of each sample, as a column."""
+        return self.network(self.margins(z))
+
+
+class _Network(Buffers):
+    """scale·exp(−g), as a column, from all inputs of the network g."""
+
+    def __init__(self, scores: ScaledByNetwork) -> None:
+        super().__init__()
+        self.keep(scale=scores.scale, low=scores.low, high=scores.high, mean=scores.mean, std=scores.std)
         (w0, c0), (w1, c1), (w2, c2) = scores.layers
-        self.keep(w0=w0, c0=c0, w1=w1, c1=c1, w2=w2, c2=c2, largest=LARGEST)
+        self.keep(w0=w0, c0=c0, w1=w1, c1=c1, w2=w2, c2=c2, largest=MAX_LOG_FACTOR)
 
     def forward(self, x: Tensor) -> Tensor:
-        """1/T of each row."""
-        x = (torch.minimum(torch.maximum(x, self.low), self.high) - self.mean) / self.spread
+        x = (torch.minimum(torch.maximum(x, self.low), self.high) - self.mean) / self.std
         x = torch.tanh(torch.matmul(x, self.w0) + self.c0)
         x = torch.tanh(torch.matmul(x, self.w1) + self.c1)
         g = torch.matmul(x, self.w2) + self.c2
         return self.scale * torch.exp(-torch.minimum(torch.maximum(g, -self.largest), self.largest))
 
 
-class Gaps(Buffers):
-    """log(1 + gap/unit) of the next largest logits below the largest."""
+class _Margins(Buffers):
+    """log(1 + margin/unit) of the largest logits after the first."""
 
     def __init__(self, scores: ScaledByNetwork) -> None:
         super().__init__()
-        self.keep(unit=scores.unit)
-        self.top = scores.gaps + 1
+        self.keep(unit=scores.margin_unit)
+        self.top = scores.n_margins + 1
 
     def forward(self, z: Tensor) -> Tensor:
-        """What a network sees of the logits."""
         largest = torch.topk(z, self.top, -1)[0]
         return torch.log1p((largest[..., :1] - largest[..., 1:]) / self.unit)
 
 
-class ByNetwork(_ByRow):
-    """A softmax as sharp as a network says."""
+class _Distances(Buffers):
+    """The distance to the k-th nearest training sample, layer by layer."""
+
+    def __init__(self, neighbours: Neighbours) -> None:
+        super().__init__()
+        self.widths, self.k = [part.shape[1] for part in neighbours.references], neighbours.k
+        reference = np.concatenate(neighbours.references, axis=1).astype(np.float64)
+        self.keep(reference=reference, halves=np.stack([half_squares(part) for part in neighbours.references]))
+
+    def forward(self, features: Tensor) -> Tensor:
+        distances = []
+        layers, training = torch.split(features, self.widths, -1), torch.split(self.reference, self.widths, -1)
+        for k in range(len(self.widths)):
+            nearness = torch.matmul(layers[k], training[k].t()) - self.halves[k]
+            kth = torch.topk(nearness, self.k, -1)[1][:, -1]
+            distances.append(torch.linalg.vector_norm(layers[k] - training[k][kth], dim=-1))
+        return torch.stack(distances, -1)
+
+
+class DistanceTemperature(Buffers):
+    """1/T from the distances to training samples."""
+
+    def __init__(self, scores: ScaledByDistance) -> None:
+        super().__init__()
+        self.distances = _Distances(scores.neighbours)
+        self.keep(slopes=scores.slopes[:, None], constant=scores.constant)
+
+    def forward(self, z: Tensor, features: Tensor) -> Tensor:
+        """1/T of each sample, as a column."""
+        return 1.0 / (self.constant + torch.matmul(self.distances(features), self.slopes))
+
+
+class NetworkTemperature(Buffers):
+    """1/T from a network on margins and on distances to training samples."""
 
     def __init__(self, scores: ScaledByNetwork) -> None:
         super().__init__()
-        self.keep(masked=MASKED)
-        self.gaps, self.network = Gaps(scores), Network(scores)
+        self.distances = _Distances(scores.neighbours)
+        self.margins, self.network = _Margins(scores), _Network(scores)
 
-    def sharpness(self, z: Tensor) -> Tensor:
-        """1/T of each row, as a column."""
-        return self.network(self.gaps(z))
+    def forward(self, z: Tensor, features: Tensor) -> Tensor:
+        """1/T of each sample, as a column."""
+        return self.network(torch.cat([self.margins(z), self.distances(features)], -1))
+
+
+class RegressionTemperature(Buffers):
+    """1/T from a regression on features, clipped to the range of the fit."""
+
+    def __init__(self, scores: ScaledByRegression) -> None:
+        super().__init__()
+        self.keep(slopes=scores.slopes[:, None], constant=scores.constant, low=scores.low, high=scores.high)
+
+    def forward(self, z: Tensor, features: Tensor) -> Tensor:
+        """1/T of each sample, as a column."""
+        log_t = torch.matmul(features, self.slopes) + self.constant
+        return torch.exp(-torch.minimum(torch.maximum(log_t, self.low), self.high))

@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators import CALIBRATORS, PAPER_CALIBRATORS, Calibrator
-from driftcal.calibrators.windowed.windowed_calibrator import WINDOW
+from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE
 from driftcal.paper.available_features import AvailableFeatures
 from driftcal.paper.calibrator_names import PAPER_METHODS, label
-from driftcal.paper.experiment_context import ExperimentContext
+from driftcal.paper.experiment_context import ExperimentContext, capped
 from driftcal.paper.experiment_result import ExperimentResult
 from driftcal.paper.figures.figure_data import Points
 from driftcal.paper.setups.setup import Setup
 from driftcal.paper.suite_results import SuiteResults, evaluate_suite
-from driftcal.pipeline.evaluate import Candidate
+from driftcal.pipeline.candidate import Candidate
+from driftcal.pipeline.fit import fit_on_levels
 from driftcal.pipeline.layer_features import CollectedFeatures
-from driftcal.pipeline.tune import climb, fit_on_levels
+from driftcal.pipeline.perturbation import perturb
 from driftcal.report.table import Table, Value
 from driftcal.shifts import get_shift
 
@@ -27,8 +28,6 @@ CLEAN_WEIGHT = 0.7
 #: The same for calibrators with a temperature per sample under varied shifts, which are milder than noise; None is the weight
 #: of one level.
 VARIED_CLEAN_WEIGHT: dict[str, float | None] = {"hts": 0.3, "pts": 0.3, "dac": 0.3, "md-ts": 0.3, "dac-pts": None}
-#: Windowed calibrators that are tuned on clean samples only: another shift would not change them.
-_WITHOUT_LEVELS = ("atc-ec", "doc-ec")
 
 #: Keys of a row that are averaged over the networks.
 _AVERAGED = ("under_shift", "conditions", "in_domain", "worst", "brier", "nll", "gain")
@@ -50,7 +49,7 @@ _NOTES = (
     "Suffixes: none, tuned on clean images; -P, on levels of noise as in the paper; "
     f"-C, the same with clean images weighing {CLEAN_WEIGHT:g}; -V, on levels of varied shifts, none of them in a suite "
     f"(HTS, PTS, DAC and MD-TS with clean images weighing {VARIED_CLEAN_WEIGHT['pts']:g}). Calibrators that need a window "
-    f"read {WINDOW} consecutive unlabelled samples of one condition at a time. Those that need features read the ends of the "
+    f"read {WINDOW_SIZE} consecutive unlabelled samples of one condition at a time. Those that need features read the ends of the "
     "network's last stages; with training images, they compare with those. All of them were tuned on validation images alone.",
     "Ratios compare with temperature scaling tuned on clean images (TS) and with the best -P: the lowest ECE under shift of "
     "TS-P, ETS-P, TS-IR-P, IR-P and IRM-P. ECE under shift is the mean over the shifts, each pooled over its levels; single "
@@ -109,43 +108,46 @@ def _candidates(context: ExperimentContext, setup: Setup, features: AvailableFea
     """The paper's calibrators with both tunings; the others on noise, with more weight of clean samples, on varied shifts."""
     collector = context.collector(setup, setup.validation)
     noise, varied = context.settings.noise(setup.data), get_shift("varied")
-    noise_levels, noise_logits = context.find_levels(setup)
-    varied_levels, varied_logits = climb(collector, varied, levels=context.settings.n_levels)
+    on_noise = context.perturbed(setup)
+    on_varied = perturb(collector, varied, n_levels=context.settings.n_levels)
     noise_features = varied_features = CollectedFeatures()
     if features.methods:
-        noise_features = features.at_levels(context, setup, noise, noise_levels)
-        varied_features = features.at_levels(context, setup, varied, varied_levels or {})
+        noise_features = features.at_levels(context, setup, noise, on_noise.record or {})
+        varied_features = features.at_levels(context, setup, varied, on_varied.record or {})
 
     def fit(method: str, suffix: str = "-p", clean_weight: float | None = None) -> Candidate:
-        on_varied = suffix == "-v"
-        logits, collected = (varied_logits, varied_features) if on_varied else (noise_logits, noise_features)
-        extra_inputs = collected.beside(method)
-        calibrator, warning = fit_on_levels(
-            method, logits, collector.labels, context.settings.t_max, clean_weight, **extra_inputs
-        )
+        perturbed, collected = (on_varied, varied_features) if suffix == "-v" else (on_noise, noise_features)
+        fitted = fit_on_levels(
+            capped(method, context.settings.t_max), perturbed, collector.labels, clean_weight=clean_weight,
+            features=collected.for_method(method),
+        )  # fmt: skip
         tuned_on = {"-v": "varied", "-c": f"gaussian, clean {CLEAN_WEIGHT:g}"}.get(suffix, "gaussian")
-        return Candidate(f"{method}{suffix}", method, calibrator, tuned_on, [warning] if warning else [])
+        window_size = WINDOW_SIZE if CALIBRATORS[method].needs_window else None
+        warnings = [fitted.warning] if fitted.warning else []
+        return Candidate(f"{method}{suffix}", method, fitted.calibrator, tuned_on, warnings, window_size)
 
     per_sample = [
         name
         for name, kind in CALIBRATORS.items()
-        if name not in PAPER_CALIBRATORS and not kind.adaptive and (not kind.needs_features or name in features.methods)
+        if name not in PAPER_CALIBRATORS
+        and not kind.needs_window
+        and (not kind.needs_features or name in features.methods)
     ]
-    windowed = [name for name, kind in CALIBRATORS.items() if kind.adaptive]
+    windowed = [name for name, kind in CALIBRATORS.items() if kind.needs_window]
     return [
         *context.candidates(setup, PAPER_METHODS),
         *(fit(name) for name in per_sample),
         *(fit(name, "-c", CLEAN_WEIGHT) for name in (*PAPER_METHODS, *per_sample)),
         *(fit(name, "") for name in windowed),
-        *(fit(name, "-v") for name in (*PAPER_METHODS, *windowed) if name not in _WITHOUT_LEVELS),
+        *(fit(name, "-v") for name in (*PAPER_METHODS, *windowed)),
         *(fit(name, "-v", VARIED_CLEAN_WEIGHT[name]) for name in ("hts", "pts", *features.methods)),
     ]
 
 
 def _needs(kind: type[Calibrator]) -> str:
     """What a calibrator needs beside the logits of one sample."""
-    if kind.adaptive:
-        return f"window of {WINDOW}"
+    if kind.needs_window:
+        return f"window of {WINDOW_SIZE}"
     if not kind.needs_features:
         return "nothing"
     return "features, training images" if kind.needs_reference else "features"

@@ -12,12 +12,12 @@ from driftcal.metrics.sample_scores import SampleScores
 from driftcal.metrics.statistics import Statistics
 from driftcal.paper.calibrator_names import PAPER_COLUMNS, headings, label
 from driftcal.paper.captions import ECE_CAPTION, LINES_CAPTION, method_legend
-from driftcal.paper.experiment_context import ExperimentContext
+from driftcal.paper.experiment_context import ExperimentContext, capped
 from driftcal.paper.experiment_result import ExperimentResult
 from driftcal.paper.figures.figure_data import Lines, Panel
 from driftcal.paper.setups.setup import Setup
 from driftcal.paper.suite_results import LEFT_OUT
-from driftcal.pipeline.tune import fit_or_identity
+from driftcal.pipeline.fit import fit_or_uncalibrated
 from driftcal.report.table import Table, Value
 from driftcal.types import Labels, Logits
 
@@ -94,7 +94,7 @@ def _figure(setup: Setup, by_size: _BySize) -> Lines:
 
 def _measure_by_size(context: ExperimentContext, setup: Setup) -> _BySize:
     labels = context.collector(setup, setup.validation).labels
-    logits = context.find_levels(setup)[1]
+    logits = [np.asarray(level) for level in context.perturbed(setup).by_level]
     n = len(labels)
     calibrators: dict[tuple[_Subset, str], Calibrator] = {}
     for size in [*(s for s in _SIZES if s < n / 1.5), n]:
@@ -120,7 +120,8 @@ def _measure_by_size(context: ExperimentContext, setup: Setup) -> _BySize:
 
 def _fit(context: ExperimentContext, name: str, levels: Sequence[Logits], labels: Labels) -> Calibrator:
     samples = np.concatenate(levels), np.tile(labels, len(levels))
-    return fit_or_identity(name.removesuffix("-p"), *samples, context.settings.t_max)[0]
+    method = capped(name.removesuffix("-p"), context.settings.t_max)
+    return fit_or_uncalibrated(method, *samples).calibrator
 
 
 def _measure(

@@ -1,4 +1,4 @@
-"""Filling the cells of isotonic curves, where the time of a fit goes: every score of every row is looked up once."""
+"""Interval sums of isotonic curves, where most of the time of a fit goes: every score of every sample is looked up once."""
 
 from __future__ import annotations
 
@@ -8,82 +8,88 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.nonparametric.kernels.breakpoints import (
-    GAP,
+    BELOW,
     GREATEST,
+    add_least,
+    add_score,
     bucket_of,
     bucket_shift,
-    empty_cells,
-    find_cell,
-    merge_cells,
-    note_least,
-    put,
+    empty_intervals,
+    find_interval,
+    merge_intervals,
     search_index,
 )
 from driftcal.calibrators.nonparametric.kernels.prune import find_buckets
-from driftcal.core.dataset import LANES, LabelledLogits
+from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, exact, exp, float_of_bits, kernel
 from driftcal.core.parallel import run_in_threads
+from driftcal.core.passes import N_ACCUMULATORS
 from driftcal.types import Array, Float64, Labels, Logits, Weights
 
-#: What another pass noted of each row: see softmax_row.
+#: Columns of what the first pass kept of each sample: its largest logit and 1 over its sum of exponentials (see softmax_row).
 TOP, INVERSE = range(2)
 #: Bits above those of any score.
 _NONE = 0x7FFF << 48
-#: Rows that are brought from rows to classes at once: a cache line of scores.
-_TOGETHER = 8
-#: Scores of a block, up to which threads would take longer to wake than to work.
-_FEW = 1 << 15
-#: Scores from which on cells leave the cache, and larger blocks, which use each of them more often, are worth their room.
-_MANY = 1 << 26
+#: Samples that are transposed from samples to classes at once: a cache line of scores.
+_TRANSPOSED = 8
+#: Scores of a block up to which starting threads takes longer than the work.
+_SERIAL_SCORES = 1 << 15
+#: Scores from which on the interval sums leave the cache: larger blocks, which use each of them more often, then pay.
+_MANY_SCORES = 1 << 26
 
 
-def fill_one(rows: LabelledLogits, norms: Float64, pivots: Float64, is_open: Array, scale: float) -> Float64:
-    """Cells of one curve for all classes, filled with the scores in open buckets of all classes but the true one.
+def accumulate_one_curve(
+    data: LabelledLogits, norms: Float64, breakpoints: Float64, is_open: Array, scale: float
+) -> Float64:
+    """Interval sums of one curve for all classes, from the scores in open buckets of all classes but the true one.
 
-    `pivots` are in order, the last one infinite.
+    `breakpoints` are in order, the last one infinite.
     """
-    cells = empty_cells(len(pivots), 1)
-    index = search_index(pivots, np.array([0, len(pivots)]))[0]
-    return rows.reduce(_fill_one, cells, merge_cells, pivots.view(np.int64), index, is_open, scale, beside=norms)
+    sums = empty_intervals(len(breakpoints), 1)
+    index = search_index(breakpoints, np.array([0, len(breakpoints)]))[0]
+    bits = breakpoints.view(np.int64)
+    return data.reduce(_add_to_one_curve, sums, merge_intervals, bits, index, is_open, scale, per_sample=norms)
 
 
-def fill_each(rows: LabelledLogits, norms: Float64, pivots: Float64, starts: Array, scale: float) -> Float64:
-    """Cells of one curve for each class, filled with its scores in rows of other classes.
+def accumulate_curve_per_class(
+    data: LabelledLogits, norms: Float64, breakpoints: Float64, starts: Array, scale: float
+) -> Float64:
+    """Interval sums of one curve for each class, from its scores in samples of other classes.
 
-    `pivots` are those of curve k at ``starts[k]:starts[k + 1]``, in order, the last one infinite.
+    The breakpoints of curve k are ``breakpoints[starts[k]:starts[k + 1]]``, in order, the last one infinite.
     """
     n_curves = len(starts) - 1
-    cells = empty_cells(len(pivots), n_curves)
-    index = search_index(pivots, starts)
-    bits = pivots.view(np.int64)
-    if not rows.here:
-        return rows.reduce(_fill_each, cells, merge_cells, bits, starts, index, scale, beside=norms)
-    many = rows.n * rows.n_classes >= _MANY
-    room = np.empty(0)
-    for block in rows.blocks(together=32 if many else 4):
+    sums = empty_intervals(len(breakpoints), n_curves)
+    index = search_index(breakpoints, starts)
+    bits = breakpoints.view(np.int64)
+    if not data.is_local:
+        return data.reduce(_add_to_each_curve, sums, merge_intervals, bits, starts, index, scale, per_sample=norms)
+    many = data.n_samples * data.n_classes >= _MANY_SCORES
+    buffer = np.empty(0)
+    for block in data.blocks(multiple=32 if many else 4):
         n = len(block.labels)
-        if len(room) < n_curves * n:
-            room = np.empty(n_curves * n)
-        scores = room[: n_curves * n].reshape(n_curves, n)
-        given = block.logits, block.labels, block.weights, *block.of(norms), scale
-        # Rows first, then classes: no two threads share a cell, so that there is one of each.
-        _in_parts(n, _score_rows, scores, *given)
-        _in_parts(n_curves, _fill_classes, scores, block.weights, cells, bits, starts, index)
-    return cells
+        if len(buffer) < n_curves * n:
+            buffer = np.empty(n_curves * n)
+        scores = buffer[: n_curves * n].reshape(n_curves, n)
+        # Split by samples first, then by classes: no two threads write to the same sums, so one copy is enough.
+        samples = block.logits, block.labels, block.weights, *block.of(norms), scale
+        _in_parts(n, _write_scores, scores, *samples)
+        _in_parts(n_curves, _add_classes, scores, block.weights, sums, bits, starts, index)
+    return sums
 
 
 def _in_parts(n: int, function: Callable[..., None], scores: Float64, *args: Any) -> None:
     """``function(scores, *args, low, high)`` for stretches of n, on all cores where that is worth it."""
-    parts = min(LANES, 1 + scores.size // _FEW)
+    parts = min(N_ACCUMULATORS, 1 + scores.size // _SERIAL_SCORES)
     edges = [n * k // parts for k in range(parts + 1)]
     run_in_threads(lambda k: function(scores, *args, edges[k], edges[k + 1]), range(parts))
 
 
 @exact
-def _others(row: Array, label: int, norms: Float64, scale: float, scores: Float64) -> None:
-    """Write the scores of a row, to the bit those of softmax_row; -1 for the true class and for masked ones.
+def _write_other_scores(row: Array, label: int, norms: Float64, scale: float, scores: Float64) -> None:
+    """Write the scores of a row of logits, equal to the bit to those of softmax_row; -1 for the true and for masked classes.
 
-    Norms are of an earlier pass. A source that yields other rows now must not lead a score beyond 1, where no cell is.
+    Norms are from an earlier pass. A source that yields other logits now must not give a score above 1: no interval holds it.
     """
     top, inverse = norms[TOP], norms[INVERSE]
     for c in range(row.shape[0]):
@@ -94,134 +100,141 @@ def _others(row: Array, label: int, norms: Float64, scale: float, scores: Float6
 
 
 @kernel
-def _score_rows(
+def _write_scores(
     scores: Float64, logits: Logits, labels: Labels, weights: Weights, norms: Float64, scale: float, low: int, high: int
 ) -> None:
-    """Write the scores of rows, class by class."""
+    """Write the scores of samples low..high, class by class."""
     n_classes = logits.shape[1]
-    rows = np.empty((_TOGETHER, n_classes))
-    for start in range(low, high, _TOGETHER):
-        stop = min(start + _TOGETHER, high)
+    tile = np.empty((_TRANSPOSED, n_classes))
+    for start in range(low, high, _TRANSPOSED):
+        stop = min(start + _TRANSPOSED, high)
         for i in range(start, stop):
             if weights[i] > 0:
-                _others(logits[i], labels[i], norms[i], scale, rows[i - start])
+                _write_other_scores(logits[i], labels[i], norms[i], scale, tile[i - start])
             else:
-                rows[i - start] = -1.0
-        if stop - start == _TOGETHER:  # a whole line of memory each time
+                tile[i - start] = -1.0
+        if stop - start == _TRANSPOSED:  # a whole cache line each time
             for c in range(n_classes):
-                for i in range(_TOGETHER):
-                    scores[c, start + i] = rows[i, c]
+                for i in range(_TRANSPOSED):
+                    scores[c, start + i] = tile[i, c]
         else:
             for c in range(n_classes):
                 for i in range(start, stop):
-                    scores[c, i] = rows[i - start, c]
+                    scores[c, i] = tile[i - start, c]
 
 
 @kernel
-def _fill_classes(
-    scores: Float64, weights: Weights, cells: Float64, pivots: Array, starts: Array, index: Array, low: int, high: int
+def _add_classes(
+    scores: Float64,
+    weights: Weights,
+    sums: Float64,
+    breakpoints: Array,
+    starts: Array,
+    index: Array,
+    low: int,
+    high: int,
 ) -> None:
-    """Put all scores of one class after the other: its cells stay in the cache."""
+    """Add all scores of one class after the other: its interval sums stay in the cache."""
     n = scores.shape[1]
     bits = scores.view(np.int64)
-    later, their_weights, where = np.empty(n, np.int64), np.empty(n), np.empty(n, np.uint32)
+    above, their_weights, at = np.empty(n, np.int64), np.empty(n), np.empty(n, np.uint32)
     shift = bucket_shift(index[0])
     for c in range(low, high):
         first = starts[c]
-        # Most scores of most classes lie below all of its pivots.
-        below, greatest, least = _survey(bits[c], weights, pivots[first])
+        # Most scores of most classes lie below all of its breakpoints.
+        below, greatest, least = _below(bits[c], weights, breakpoints[first])
         if greatest >= 0:
-            cells[GAP, first] += below
-            cells[GREATEST, first] = max(cells[GREATEST, first], float_of_bits(greatest))
+            sums[BELOW, first] += below
+            sums[GREATEST, first] = max(sums[GREATEST, first], float_of_bits(greatest))
         if least < _NONE:
-            note_least(cells, starts[-1] + c, float_of_bits(least))
-        n_later = _above(bits[c], weights, pivots[first], later, their_weights)
-        # Looked up first, then added: nothing that a search has to wait for.
-        for j in range(n_later):
-            bucket = bucket_of(later[j], shift)
-            where[j] = find_cell(pivots, later[j], index[c, bucket], index[c, bucket + 1])
-        for j in range(n_later):
-            put(cells, pivots, later[j], their_weights[j], where[j])
+            add_least(sums, starts[-1] + c, float_of_bits(least))
+        n_above = _gather_above(bits[c], weights, breakpoints[first], above, their_weights)
+        # All searches first, then all sums: no search waits for a sum.
+        for j in range(n_above):
+            bucket = bucket_of(above[j], shift)
+            at[j] = find_interval(breakpoints, above[j], index[c, bucket], index[c, bucket + 1])
+        for j in range(n_above):
+            add_score(sums, breakpoints, above[j], their_weights[j], at[j])
 
 
 @kernel
-def _fill_each(
+def _add_to_each_curve(
     logits: Logits,
     labels: Labels,
     weights: Weights,
     norms: Float64,
-    cells: Float64,
-    pivots: Array,
+    sums: Float64,
+    breakpoints: Array,
     starts: Array,
     index: Array,
     scale: float,
 ) -> None:
-    """Put the scores of a block into the cells of the curves of their classes."""
+    """Add the scores of a block to the interval sums of the curves of their classes."""
     n, n_classes = logits.shape
     scores = np.empty((n_classes, n))
-    _score_rows(scores, logits, labels, weights, norms, scale, 0, n)
-    _fill_classes(scores, weights, cells, pivots, starts, index, 0, n_classes)
+    _write_scores(scores, logits, labels, weights, norms, scale, 0, n)
+    _add_classes(scores, weights, sums, breakpoints, starts, index, 0, n_classes)
 
 
 @kernel
-def _survey(bits: Array, weights: Weights, lowest: int) -> tuple[float, int, int]:
-    """Weight and greatest of the scores below `lowest`, -1 if there is none; the least of all."""
+def _below(bits: Array, weights: Weights, lowest: int) -> tuple[float, int, int]:
+    """Weight and greatest of the scores below `lowest`, -1 if there is none; the least of all scores."""
     below, greatest, least = 0.0, np.int64(-1), np.int64(_NONE)
     for i in range(bits.shape[0]):
         score = bits[i]
-        in_gap = (score >= 0) & (score < lowest)
-        below += weights[i] if in_gap else 0.0
-        greatest = max(greatest, score if in_gap else np.int64(-1))
+        is_below = (score >= 0) & (score < lowest)
+        below += weights[i] if is_below else 0.0
+        greatest = max(greatest, score if is_below else np.int64(-1))
         least = min(least, score if score >= 0 else np.int64(_NONE))
     return below, int(greatest), int(least)
 
 
 @kernel
-def _above(bits: Array, weights: Weights, lowest: int, later: Array, their_weights: Weights) -> int:
-    """Gather the scores from `lowest` on and their weights, without a branch that nobody could foresee."""
-    found = np.uint64(0)
+def _gather_above(bits: Array, weights: Weights, lowest: int, above: Array, their_weights: Weights) -> int:
+    """Gather the scores from `lowest` on and their weights, without a branch that cannot be predicted."""
+    n_above = np.uint64(0)
     for i in range(bits.shape[0]):
-        later[found] = bits[i]
-        their_weights[found] = weights[i]
-        found += np.uint64(bits[i] >= lowest)
-    return int(found)
+        above[n_above] = bits[i]
+        their_weights[n_above] = weights[i]
+        n_above += np.uint64(bits[i] >= lowest)
+    return int(n_above)
 
 
 @kernel
-def _fill_one(
+def _add_to_one_curve(
     logits: Logits,
     labels: Labels,
     weights: Weights,
     norms: Float64,
-    cells: Float64,
-    pivots: Array,
-    cell_of: Array,
+    sums: Float64,
+    breakpoints: Array,
+    index: Array,
     is_open: Array,
     scale: float,
 ) -> None:
-    """Put scores in open buckets into the cells of the one curve of all classes."""
+    """Add the scores in open buckets to the interval sums of the one curve of all classes."""
     n, n_classes = logits.shape
     scores = np.empty(n_classes)
     bits = scores.view(np.int64)
-    buckets, chosen, where = np.empty(n_classes, np.int32), np.empty(n_classes, np.int64), np.empty(n_classes, np.int64)
+    buckets, chosen, at = np.empty(n_classes, np.int32), np.empty(n_classes, np.int64), np.empty(n_classes, np.int64)
     least = np.int64(_NONE)
-    shift = bucket_shift(cell_of)
+    shift = bucket_shift(index)
     for i in range(n):
         if weights[i] == 0:
             continue
-        _others(logits[i], labels[i], norms[i], scale, scores)
+        _write_other_scores(logits[i], labels[i], norms[i], scale, scores)
         for c in range(n_classes):
             least = min(least, bits[c] if bits[c] >= 0 else np.int64(_NONE))
         find_buckets(scores, is_open.shape[0], buckets)
         n_chosen = np.uint64(0)
-        for c in range(n_classes):  # without a branch that nobody could foresee
+        for c in range(n_classes):  # without a branch that cannot be predicted
             chosen[n_chosen] = bits[c]
             n_chosen += np.uint64(is_open[buckets[c]])
-        # Looked up first, then added: nothing that a search has to wait for.
+        # All searches first, then all sums: no search waits for a sum.
         for j in range(int(n_chosen)):
-            first = bucket_of(chosen[j], shift)
-            where[j] = find_cell(pivots, chosen[j], cell_of[first], cell_of[first + 1])
+            bucket = bucket_of(chosen[j], shift)
+            at[j] = find_interval(breakpoints, chosen[j], index[bucket], index[bucket + 1])
         for j in range(int(n_chosen)):
-            put(cells, pivots, chosen[j], weights[i], where[j])
+            add_score(sums, breakpoints, chosen[j], weights[i], at[j])
     if least < _NONE:
-        note_least(cells, pivots.shape[0], float_of_bits(least))
+        add_least(sums, breakpoints.shape[0], float_of_bits(least))

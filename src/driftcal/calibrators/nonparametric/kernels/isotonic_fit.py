@@ -1,70 +1,89 @@
 """Exact isotonic curves from n·C scores in two passes.
 
-The true class' scores are the pivots. Between two neighbouring pivots all scores belong to other classes, so they share
-one value in the isotonic fit: their weight and their greatest say all about them (and the least of all, where the curve
-begins). Two passes therefore reduce n·C scores to at most 2n + 1 cells, and pooling adjacent violators runs on those. The
-one curve of all classes needs far fewer: see :mod:`driftcal.calibrators.nonparametric.kernels.prune`. Nothing is approximated.
+The true class' scores are the breakpoints. Between two neighbouring breakpoints all scores belong to other classes, so they
+share one value in the isotonic fit: their weight and the greatest of them suffice (and the least of all, where the curve
+begins). Two passes therefore reduce n·C scores to at most n breakpoints and n + 1 intervals, and pooling adjacent violators
+runs on those. The one curve of all classes needs far fewer: see :mod:`driftcal.calibrators.nonparametric.kernels.prune`. Nothing
+is approximated.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from driftcal.calibrators.base import FitReport
-from driftcal.calibrators.nonparametric.kernels.accumulate import fill_each, fill_one
-from driftcal.calibrators.nonparametric.kernels.breakpoints import EQUAL, GAP, GREATEST
-from driftcal.calibrators.nonparametric.kernels.prune import count_row, narrow, places
+from driftcal.calibrators.nonparametric.kernels.accumulate import (
+    accumulate_curve_per_class,
+    accumulate_one_curve,
+)
+from driftcal.calibrators.nonparametric.kernels.breakpoints import BELOW, EQUAL, GREATEST
+from driftcal.calibrators.nonparametric.kernels.prune import count_scores, n_counters, prune
 from driftcal.calibrators.scaling.temperature import certify
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import kernel, row_max, softmax_row
 from driftcal.types import Array, Float64, Labels, Logits, Weights
 
-#: Curves as (scores, values, starts): curve k is scores[starts[k]:starts[k + 1]] and the values there.
-Curves = tuple[Float64, Float64, Array]
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """Points of several curves: curve k has scores[starts[k]:starts[k + 1]] and the values there."""
+
+    scores: Float64
+    values: Float64
+    starts: Array
 
 
-def fit_curves(rows: LabelledLogits, n_curves: int, scale: float = 1.0) -> tuple[Curves, FitReport]:
+def fit_curves(data: LabelledLogits, n_curves: int, scale: float = 1.0) -> tuple[Curves, FitReport]:
     """The isotonic curves of softmax(scale·z) against "is the true class": one for all classes, or one for each."""
-    seen, counts = rows.map_and_sum(_look, 6, places(rows.n) if n_curves == 1 else 0, scale)
-    norms, (scores, labels, weights, squares) = seen[:, :2].copy(), seen[:, 2:].T
-    curve = np.zeros(rows.n, np.int64) if n_curves == 1 else labels.astype(np.int64)
-    pivots, pivot_weights, starts = _pivots(scores, weights, curve, n_curves)
+    first, counts = data.map_and_sum(_first_pass, 6, n_counters(data.n_samples) if n_curves == 1 else 0, scale)
+    norms, (scores, labels, weights, squares) = first[:, :2].copy(), first[:, 2:].T
+    curve = np.zeros(data.n_samples, np.int64) if n_curves == 1 else labels.astype(np.int64)
+    points = _breakpoints(scores, weights, curve, n_curves)
     if n_curves == 1:
-        pivots, pivot_weights, counted, is_open = narrow(pivots, pivot_weights, counts)
-        starts = np.array([0, len(pivots)])
-        cells = fill_one(rows, norms, pivots, is_open, scale)
-        cells[GAP, :-1] += counted
+        pruned = prune(points.scores, points.weights, counts)
+        points = Breakpoints(pruned.breakpoints, pruned.weights, np.array([0, len(pruned.breakpoints)]))
+        sums = accumulate_one_curve(data, norms, points.scores, pruned.is_open, scale)
+        sums[BELOW, :-1] += pruned.counted
     else:
-        cells = fill_each(rows, norms, pivots, starts, scale)
-    curves, error = _pool(cells, pivots, pivot_weights, starts)
-    before, after = float(weights @ squares) / rows.weight, error / rows.weight
+        sums = accumulate_curve_per_class(data, norms, points.scores, points.starts, scale)
+    curves, error = _pool(sums, points)
+    before, after = float(weights @ squares) / data.total_weight, error / data.total_weight
     certify("squared error", before, after)
     return curves, FitReport("squared error before normalising", before, after, passes=2)
 
 
 @kernel
-def _look(logits: Logits, labels: Labels, weights: Weights, out: Float64, counts: Float64, scale: float) -> None:
-    """Write of each row its largest logit and one over its normaliser, so that no later pass needs to find them;
-    then the true class' score, the class, the weight, and the squared error of doing nothing. Count the other scores, if
-    there is room for that.
+def _first_pass(logits: Logits, labels: Labels, weights: Weights, out: Float64, counts: Float64, scale: float) -> None:
+    """Write for each sample what later passes need, and count its other scores, if there are counters.
+
+    The columns of `out`: the largest logit, 1 over the sum of exponentials, the score of the true class, the true class, the
+    weight, and the squared error without calibration.
     """
     scores, buckets = np.empty(logits.shape[1]), np.empty(logits.shape[1], np.int32)
     for i in range(logits.shape[0]):
         total = softmax_row(logits[i], scale, scores)
-        own = scores[labels[i]]
-        squares = 1.0 - 2.0 * own
+        true_class = scores[labels[i]]
+        squares = 1.0 - 2.0 * true_class
         for c in range(scores.shape[0]):
             squares += scores[c] * scores[c]
         out[i, 0], out[i, 1] = row_max(logits[i]), 1.0 / total
-        out[i, 2], out[i, 3], out[i, 4], out[i, 5] = own, labels[i], weights[i], squares
+        out[i, 2], out[i, 3], out[i, 4], out[i, 5] = true_class, labels[i], weights[i], squares
         if counts.shape[0]:
-            count_row(logits[i], labels[i], weights[i], scores, buckets, counts)
+            count_scores(logits[i], labels[i], weights[i], scores, buckets, counts)
 
 
-def _pivots(scores: Float64, weights: Float64, curve: Array, n_curves: int) -> tuple[Float64, Float64, Array]:
-    """The different true-class scores of each curve in order, each curve's last followed by infinity; their weights, and
-    where each curve starts.
-    """
+@dataclass(frozen=True, eq=False)
+class Breakpoints:
+    """The distinct true-class scores of each curve in order, then infinity; their weights; where each curve starts."""
+
+    scores: Float64
+    weights: Weights
+    starts: Array
+
+
+def _breakpoints(scores: Float64, weights: Float64, curve: Array, n_curves: int) -> Breakpoints:
     scores = np.concatenate([scores[weights > 0], np.full(n_curves, np.inf)])
     curve = np.concatenate([curve[weights > 0], np.arange(n_curves)])
     weights = np.concatenate([weights[weights > 0], np.zeros(n_curves)])
@@ -76,23 +95,23 @@ def _pivots(scores: Float64, weights: Float64, curve: Array, n_curves: int) -> t
     new[1:] = (scores[1:] != scores[:-1]) | (curve[1:] != curve[:-1])
     first = np.flatnonzero(new)
     starts = np.searchsorted(curve[first], np.arange(n_curves + 1))
-    return scores[first], np.add.reduceat(weights, first), starts
+    return Breakpoints(scores[first], np.add.reduceat(weights, first), starts)
 
 
-def _pool(cells: Float64, pivots: Float64, weights: Float64, starts: Array) -> tuple[Curves, float]:
+def _pool(sums: Float64, points: Breakpoints) -> tuple[Curves, float]:
     """Pool adjacent violators within each curve; also the weighted squared error that is left."""
-    room = 4 * len(pivots)
-    scores, values = np.empty(room), np.empty(room)
-    ends = np.empty(len(starts) - 1, np.int64)
-    error = _pool_curves(cells, pivots, weights, starts, scores, values, ends)
+    size = 4 * len(points.scores)
+    scores, values = np.empty(size), np.empty(size)
+    ends = np.empty(len(points.starts) - 1, np.int64)
+    error = _pool_curves(sums, points.scores, points.weights, points.starts, scores, values, ends)
     used = int(ends[-1])
-    return (scores[:used].copy(), values[:used].copy(), np.concatenate([[0], ends])), error
+    return Curves(scores[:used].copy(), values[:used].copy(), np.concatenate([[0], ends])), error
 
 
 @kernel
 def _pool_curves(
-    cells: Float64,
-    pivots: Float64,
+    sums: Float64,
+    breakpoints: Float64,
     weights: Float64,
     starts: Array,
     scores: Float64,
@@ -113,14 +132,14 @@ def _pool_curves(
     for k in range(n_curves):
         top = -1
         for j in range(2 * starts[k], 2 * starts[k + 1]):
-            cell = j >> 1
+            b = j >> 1
             if j & 1:
-                w, t, low, high = weights[cell] + cells[EQUAL, cell], weights[cell], pivots[cell], pivots[cell]
-            else:  # a gap is pooled with the block below it, except where the curve begins
-                w, t, low, high = cells[GAP, cell], 0.0, -cells[GREATEST, starts[-1] + k], cells[GREATEST, cell]
+                w, t, low, high = weights[b] + sums[EQUAL, b], weights[b], breakpoints[b], breakpoints[b]
+            else:  # the interval below a breakpoint joins the block before it, except where the curve begins
+                w, t, low, high = sums[BELOW, b], 0.0, -sums[GREATEST, starts[-1] + k], sums[GREATEST, b]
             if w == 0:
                 continue
-            while top >= 0 and true[top] * w >= t * total[top]:  # its value is not below ours: pool
+            while top >= 0 and true[top] * w >= t * total[top]:  # its value is not below the new one: pool
                 w += total[top]
                 t += true[top]
                 low = least[top]
@@ -135,7 +154,7 @@ def _pool_curves(
             if greatest[block] > least[block]:
                 scores[written], values[written] = greatest[block], value
                 written += 1
-        if top < 0:  # a class that was masked in every row: it will be masked again, any curve does
+        if top < 0:  # a class that is masked in every sample: any curve does
             scores[written], values[written] = 0.0, 0.0
             written += 1
         ends[k] = written

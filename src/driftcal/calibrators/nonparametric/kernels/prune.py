@@ -1,82 +1,82 @@
-"""Which pivots of an isotonic curve can begin or end one of its blocks: mostly few, and these alone need exact cells.
+"""Pruning of the breakpoints of an isotonic curve: most can neither begin nor end one of its blocks, and need no exact sums.
 
-An isotonic fit is the greatest convex minorant of the path that runs through the scores in order, by their weight to the
-right and by that of true classes upwards; a block is a straight piece of it. Counts of scores in buckets are points of that
-path. Inside a bucket it runs no lower than by all others first, then all true classes. Where even that corner stays above
-the minorant of the known points, no block ends, so the whole bucket may move as one. The curve stays exact.
+An isotonic fit is the greatest convex minorant of a path: through the scores in order, to the right by their weight, upwards by
+the weight of true classes; a block is a straight piece of it. Counts of scores in buckets are points of that path. Inside a
+bucket the path is lowest where all other classes come before all true classes. Where even that corner lies above the minorant
+of the counted points, no block ends, so the whole bucket belongs to one block. The curve stays exact.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 from driftcal.core.numerics import kernel
 from driftcal.types import Array, Float64, Weights
 
-# Share of all weight of true classes by which rounding could move a point of the path. Closer ones stay exact.
+# Share of all weight of true classes by which rounding could move a point of the path. Closer buckets stay open.
 _MARGIN = 1e-7
 
 
-class Narrowed(NamedTuple):
-    """The pivots that are left."""
+@dataclass(frozen=True, eq=False)
+class Pruned:
+    """The breakpoints that are left.
 
-    pivots: Float64
-    #: of each of them and of those that followed, which belong to the same block
-    weights: Weights
-    #: in the gap of each of them, what closed buckets hold
-    counted: Float64
-    #: of each bucket, whether its scores still have to be put into cells
-    open: Array
-
-
-def places(n_rows: int) -> int:
-    """Places to count the scores of so many rows in: about as many buckets, up to what a core's cache holds, and a last
-    place for what is no score.
+    `weights` are of each of them and of those pruned after it, which belong to the same block. `counted` is what closed buckets
+    hold in the interval below each of them. `is_open` says of each bucket whether its scores need exact sums.
     """
-    return (1 << min(max(n_rows.bit_length() - 1, 8), 17)) + 2
+
+    breakpoints: Float64
+    weights: Weights
+    counted: Float64
+    is_open: Array
+
+
+def n_counters(n_samples: int) -> int:
+    """Counters for the scores of so many samples: about as many buckets, up to a core's cache, and one for what is no score."""
+    return (1 << min(max(n_samples.bit_length() - 1, 8), 17)) + 2
 
 
 @kernel
-def find_buckets(scores: Float64, n_places: int, buckets: Array) -> None:
-    """The bucket of each score, of places for buckets and for what is no score.
+def find_buckets(scores: Float64, n: int, buckets: Array) -> None:
+    """The counter of each score among n; the last one is for what is no score.
 
-    Buckets are equally wide in the fourth root of a score: most scores are small, most pivots are not, and both need some.
+    Buckets are equally wide in the fourth root of a score: most scores are small, most breakpoints are not, and both need some.
     """
-    width, nowhere = np.float32(n_places - 2), np.int32(n_places - 1)
+    width, no_score = np.float32(n - 2), np.int32(n - 1)
     for c in range(scores.shape[0]):
         root = np.sqrt(np.sqrt(np.float32(scores[c])))
-        buckets[c] = np.int32(root * width) if (scores[c] >= 0.0) & (scores[c] <= 1.0) else nowhere
+        buckets[c] = np.int32(root * width) if (scores[c] >= 0.0) & (scores[c] <= 1.0) else no_score
 
 
 @kernel
-def count_row(row: Array, label: int, weight: float, scores: Float64, buckets: Array, counts: Float64) -> None:
-    """Count the scores of a row, but for its true class and masked ones."""
-    nowhere = counts.shape[0] - 1
+def count_scores(row: Array, label: int, weight: float, scores: Float64, buckets: Array, counts: Float64) -> None:
+    """Count the scores of one sample, without its true class and masked ones."""
+    no_score = counts.shape[0] - 1
     find_buckets(scores, counts.shape[0], buckets)
     for c in range(scores.shape[0]):
-        buckets[c] = buckets[c] if row[c] > -np.inf else nowhere
-    buckets[label] = nowhere
+        buckets[c] = buckets[c] if row[c] > -np.inf else no_score
+    buckets[label] = no_score
     for c in range(scores.shape[0]):
         counts[buckets[c]] += weight
 
 
-def narrow(pivots: Float64, weights: Weights, counts: Float64) -> Narrowed:
-    """Narrow the pivots of one curve, the last one infinite, by what was counted of the other scores."""
-    buckets = np.empty(len(pivots), np.int64)
-    find_buckets(pivots, len(counts), buckets)
+def prune(breakpoints: Float64, weights: Weights, counts: Float64) -> Pruned:
+    """Prune the breakpoints of one curve, the last one infinite, by the counts of the other scores."""
+    buckets = np.empty(len(breakpoints), np.int64)
+    find_buckets(breakpoints, len(counts), buckets)
     is_open = _open_buckets(counts, _sums(buckets[:-1], weights[:-1], len(counts)))
     kept = is_open[buckets]
     kept[0] = kept[-1] = True
     left = np.flatnonzero(kept)
     closed = np.flatnonzero(~is_open[:-1])
     counted = _sums(np.searchsorted(buckets[left], closed), counts[closed], len(left))
-    return Narrowed(pivots[left], np.add.reduceat(weights, left), counted, is_open)
+    return Pruned(breakpoints[left], np.add.reduceat(weights, left), counted, is_open)
 
 
-def _sums(places: Array, weights: Weights, n: int) -> Float64:
-    return np.bincount(places, weights, n).astype(np.float64, copy=False)  # integers of no places
+def _sums(indices: Array, weights: Weights, n: int) -> Float64:
+    return np.bincount(indices, weights, n).astype(np.float64, copy=False)  # without any index they are integers
 
 
 @kernel
@@ -98,7 +98,7 @@ def _open_buckets(others: Float64, true: Float64) -> Array:
         ends = up[b + 1] - margin <= _height(right[b + 1], k, right, up, corners)
         is_open[b] = begins or within or ends
         begins = ends
-    # Before the first true class all is zero, and only the greatest of these scores is of interest.
+    # Before the first true class the curve is 0, and of these scores only the greatest matters.
     last = n
     for b in range(n):
         if true[b] > 0:
@@ -127,7 +127,7 @@ def _minorant(x: Float64, y: Float64) -> Array:
 
 @kernel
 def _piece_at(x: float, k: int, xs: Float64, corners: Array) -> int:
-    """The piece of the minorant above x, from piece k on."""
+    """The piece of the minorant at x, from piece k on."""
     while k + 2 < corners.shape[0] and xs[corners[k + 1]] < x:
         k += 1
     return k

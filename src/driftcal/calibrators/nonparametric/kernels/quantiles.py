@@ -1,4 +1,4 @@
-"""Order statistics of scores without sorting them all, and what lies at or below each: a few passes over cached memory."""
+"""Order statistics of scores without sorting all of them, and count and sum at or below each: a few passes over cached memory."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def order_statistics(scores: Float64, ranks: Labels) -> Float64:
     >>> order_statistics(np.array([0.4, 0.1, 0.9, 0.2]), np.array([0, 2]))
     array([0.1, 0.4])
     """
-    candidates, places = _near(scores, ranks)
-    chosen: Float64 = np.sort(candidates)[places]
+    candidates, candidate_ranks = _candidates(scores, ranks)
+    chosen: Float64 = np.sort(candidates)[candidate_ranks]
     return chosen
 
 
 @kernel
-def _near(scores: Float64, ranks: Labels) -> tuple[Float64, Labels]:
+def _candidates(scores: Float64, ranks: Labels) -> tuple[Float64, Labels]:
     """Scores among which those of the given ranks lie, and their ranks there.
 
-    The bits of floats from 0 up are whole numbers in the same order: their leading digits between the least and the most
-    put each score in a bucket, and only the buckets that hold a wanted rank are kept.
+    The bits of floats from 0 up are whole numbers in the same order. Their leading digits between the least and the greatest
+    put each score in a bucket, and only the buckets that hold one of the ranks are kept.
     """
     n = scores.shape[0]
     least = most = bits_of_float(scores[0])
@@ -40,23 +40,23 @@ def _near(scores: Float64, ranks: Labels) -> tuple[Float64, Labels]:
     counts = np.zeros(_BUCKETS, np.int64)
     for i in range(n):
         counts[(bits_of_float(scores[i]) - least) >> shift] += 1
-    wanted = np.zeros(_BUCKETS, np.bool_)
-    places = np.empty_like(ranks)
+    is_kept = np.zeros(_BUCKETS, np.bool_)
+    candidate_ranks = np.empty_like(ranks)
     bucket = before = kept = 0
     for k in range(ranks.shape[0]):
         while before + counts[bucket] <= ranks[k]:
             before += counts[bucket]
-            if wanted[bucket]:
+            if is_kept[bucket]:
                 kept += counts[bucket]
             bucket += 1
-        wanted[bucket] = True
-        places[k] = kept + ranks[k] - before
+        is_kept[bucket] = True
+        candidate_ranks[k] = kept + ranks[k] - before
     candidates = np.empty(n)
-    found = 0
+    n_candidates = 0
     for i in range(n):
-        candidates[found] = scores[i]  # written in any case, counted where wanted: no branch to guess
-        found += wanted[(bits_of_float(scores[i]) - least) >> shift]
-    return candidates[:found], places
+        candidates[n_candidates] = scores[i]  # always written, counted only if kept: no branch to predict
+        n_candidates += is_kept[(bits_of_float(scores[i]) - least) >> shift]
+    return candidates[:n_candidates], candidate_ranks
 
 
 @kernel

@@ -1,0 +1,92 @@
+"""The map of a fitted calibrator: scores, then perhaps a table that replaces each score, then perhaps a normalisation.
+
+A calibrator builds its map in `export_map`. The torch module and the ONNX graph are both made from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from driftcal.calibrators.export_maps.lookup import Table
+from driftcal.calibrators.export_maps.sample_temperatures import SampleTemperatures
+from driftcal.types import Float64
+
+#: What happens to the values at the end: nothing; masked classes get 0; masked classes get 0 and samples sum to 1.
+LastStep: TypeAlias = Literal["nothing", "mask", "normalise"]
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """softmax(scale·z)"""
+
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Blended:
+    """weights[0]·softmax(scale·z) + weights[1]·softmax(z) + weights[2]/(classes that are not masked)"""
+
+    scale: float
+    weights: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class ScaledPerClass:
+    """softmax(slope·log p + intercept), class by class, with p = softmax(scale·z)"""
+
+    scale: float
+    slopes: Float64
+    intercepts: Float64
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """softmax(log p · matrix + intercept) with p = softmax(z); log p is at least `least`."""
+
+    matrix: Float64
+    intercepts: Float64
+    least: float
+
+
+@dataclass(frozen=True)
+class Sigmoids:
+    """σ(slope·log-odds + intercept), class by class."""
+
+    slopes: Float64
+    intercepts: Float64
+
+
+@dataclass(frozen=True)
+class BetaCurves:
+    """σ(a·log p − b·log(1 − p) + c), class by class, with p = softmax(z)"""
+
+    a: Float64
+    b: Float64
+    c: Float64
+
+
+@dataclass(frozen=True)
+class TopCurve:
+    """The top class gets the curve's value at its log-odds, at least a little more than the second; the others share the rest."""
+
+    curve: Table
+
+
+Scores: TypeAlias = Scaled | SampleTemperatures | Blended | ScaledPerClass | Mixed | Sigmoids | BetaCurves | TopCurve
+
+
+@dataclass(frozen=True)
+class ExportMap:
+    """Scores, table and last step of one calibrator.
+
+    `layer_widths` are the widths of the layers whose features it reads beside logits. `n_classes` and `keeps_accuracy` are the
+    calibrator's; the export fills them in.
+    """
+
+    scores: Scores = Scaled()
+    table: Table | None = None
+    last_step: LastStep = "nothing"
+    layer_widths: tuple[int, ...] = ()
+    n_classes: int = 0
+    keeps_accuracy: bool = True

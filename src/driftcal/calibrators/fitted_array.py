@@ -1,0 +1,74 @@
+"""What the fitted attributes of a calibrator must be: declared by the class, checked when a file is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+#: The length that stands for the number of classes.
+CLASSES = "classes"
+
+
+@dataclass(frozen=True)
+class FittedArray:
+    """Shape, dtype and range of a fitted attribute; without arguments a finite float.
+
+    Parameters
+    ----------
+    *shape
+        A length per axis: a number, "classes" for the number of classes, or any name; lengths of one name must agree.
+        No lengths: a single number. A last length that ends in "?" may be missing.
+    dtype
+        float64 unless said otherwise.
+    positive
+        Whether all values must be above 0.
+    may_be_empty
+        Whether a named length may be 0.
+
+    >>> FittedArray("classes", "bins")
+    FittedArray('classes', 'bins')
+    """
+
+    shape: tuple[int | str, ...]
+    dtype: Any = np.float64
+    positive: bool = False
+    may_be_empty: bool = False
+
+    def __init__(
+        self, *shape: int | str, dtype: Any = np.float64, positive: bool = False, may_be_empty: bool = False
+    ) -> None:
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "dtype", dtype)
+        object.__setattr__(self, "positive", positive)
+        object.__setattr__(self, "may_be_empty", may_be_empty)
+
+    def __repr__(self) -> str:
+        return f"FittedArray({', '.join(map(repr, self.shape))})"
+
+
+def check_arrays(values: Mapping[str, Any], declared: Mapping[str, FittedArray], n_classes: int) -> None:
+    """Raise `ValueError` for arrays that are not as declared: kernels trust shapes and ranges.
+
+    >>> check_arrays({"slopes_": np.ones(3)}, {"slopes_": FittedArray("classes")}, 3)
+    """
+    lengths = {CLASSES: n_classes}
+    for name, spec in declared.items():
+        value = np.asarray(values[name])
+        if value.dtype != spec.dtype or not np.isfinite(value).all():
+            raise ValueError(f"{name} must hold finite {np.dtype(spec.dtype).name} numbers")
+        if spec.positive and not (value > 0).all():
+            raise ValueError(f"{name} must be positive")
+        shape = spec.shape
+        if shape and str(shape[-1]).endswith("?"):
+            shape = (*shape[:-1], str(shape[-1])[:-1]) if value.ndim == len(shape) else shape[:-1]
+        if value.ndim != len(shape):
+            raise ValueError(f"{name} must have {len(shape)} axes; it has {value.ndim}")
+        for length, axis in zip(value.shape, shape, strict=True):
+            expected = lengths.setdefault(axis, length) if isinstance(axis, str) else axis
+            if length != expected:
+                raise ValueError(f"{name} must have length {expected} for {axis!r}; it has {length}")
+            if length == 0 and not spec.may_be_empty:
+                raise ValueError(f"{name} must not be empty")

@@ -1,1 +1,0 @@
-"""Compiled passes and solvers that several calibrators share."""

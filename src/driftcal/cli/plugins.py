@@ -1,0 +1,13 @@
+"""Calibrators of other installed packages, known to every command."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+
+def register_plugins() -> None:
+    """Register the calibrators that installed packages declare. Without any, nothing slow is imported."""
+    if entry_points(group="driftcal.calibrators"):
+        from driftcal.calibrators import register_entry_points
+
+        register_entry_points()

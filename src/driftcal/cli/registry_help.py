@@ -1,0 +1,35 @@
+"""Help texts that list what the registries hold, filled in when help is printed: importing them takes a second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperCommand
+
+
+class RegistryHelpCommand(TyperCommand):
+    """A command whose help may say ``{methods}``, ``{tuning_shifts}``, ``{suites}``, ``{estimators}`` or ``{formats}``."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Fill in the lists, then print the options."""
+        for option in self.params:
+            text = getattr(option, "help", None)
+            if isinstance(text, str) and "{" in text:
+                option.help = text.format(**_lists())  # type: ignore[attr-defined]
+        super().format_options(ctx, formatter)
+
+
+def _lists() -> dict[str, str]:
+    from driftcal.calibrators import CALIBRATORS
+    from driftcal.drift.estimators import ESTIMATORS
+    from driftcal.report.table import FORMATS
+    from driftcal.shifts import SHIFTS, SUITES
+
+    registries = {
+        "methods": CALIBRATORS,
+        "tuning_shifts": [name for name, shift in SHIFTS.items() if shift.levels is None],
+        "suites": SUITES,
+        "estimators": ESTIMATORS,
+        "formats": FORMATS,
+    }
+    return {key: ", ".join(names) for key, names in registries.items()}

@@ -1,0 +1,38 @@
+"""The export map of a calibrator, or the reason why it has none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from driftcal.calibrators import Calibrator, WindowedCalibrator
+from driftcal.calibrators.export_maps.export_map import ExportMap
+from driftcal.errors import InputError, NotFittedError
+
+
+def export_map_of(calibrator: Calibrator) -> ExportMap:
+    """The map of a fitted calibrator, with its number of classes and whether it keeps the accuracy."""
+    if not isinstance(calibrator, Calibrator):
+        raise InputError(
+            f"only a calibrator can be exported; this is a {type(calibrator).__name__}. Pass the calibrator of a "
+            "CalibratedModel, or the path of a saved one to append_to_onnx."
+        )
+    if not calibrator.__sklearn_is_fitted__():
+        raise NotFittedError("only a fitted calibrator can be exported; this one is not. Call fit(logits, y) first.")
+    name = type(calibrator).__name__
+    if isinstance(calibrator, WindowedCalibrator):
+        raise InputError(
+            f"an exported calibrator maps each sample alone; {name} follows a window. Export calibrator.per_sample(), or "
+            "calibrator.adapt(window) for data like a window of logits."
+        )
+    if calibrator.score_type_ != "logits":
+        raise InputError(
+            f"an exported calibrator takes logits; this {name} was fitted with score_type={calibrator.score_type_!r}. "
+            "Fit it on numpy.log(probabilities), one column per class."
+        )
+    export_map = calibrator.export_map()
+    if export_map is None:
+        raise InputError(
+            f"{name} has no export as torch module or ONNX graph. Define its export_map, use it in Python, or tune a method that has "
+            "one, such as irm or ts."
+        )
+    return replace(export_map, n_classes=calibrator.n_features_in_, keeps_accuracy=calibrator.keeps_accuracy)

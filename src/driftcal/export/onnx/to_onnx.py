@@ -1,0 +1,116 @@
+"""A calibrator alone as an ONNX model."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from driftcal._version import __version__
+from driftcal.calibrators import Calibrator, name_of
+from driftcal.errors import InputError, need
+from driftcal.export.checked_map import export_map_of
+from driftcal.export.onnx.calibration import OUTPUTS, add_calibration
+from driftcal.export.onnx.layer_pooling import add_split
+from driftcal.export.onnx.nodes import DOUBLE, FLOAT, Nodes
+from driftcal.export.onnx.verification import TOLERANCE, open_session, probe_features, probe_logits, verify
+from driftcal.io.atomic import write_atomic
+
+#: Opset and file version of a graph of its own: what onnxruntime has read since 2022.
+OPSET, IR_VERSION = 17, 8
+
+FloatName = Literal["float16", "float32", "float64"]
+_TYPES = {"float16": 10, "float32": FLOAT, "float64": DOUBLE}  # numbers of TensorProto
+_INT64 = 7
+
+
+@dataclass(frozen=True)
+class OnnxExport:
+    """An exported graph, and the largest difference from the calibrator's probabilities on `n_samples` probe samples.
+
+    `outputs` are the names of probabilities, label and confidence in the graph; `path` is where it was written, if it was.
+    """
+
+    model: Any
+    difference: float
+    n_samples: int
+    outputs: tuple[str, str, str] = OUTPUTS
+    path: Path | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "path": None if self.path is None else str(self.path),
+            "outputs": dict(zip(OUTPUTS, self.outputs, strict=True)),
+            "max_difference": self.difference,
+            "tolerance": TOLERANCE,
+            "n_samples": self.n_samples,
+        }
+
+
+def to_onnx(
+    calibrator: Calibrator, path: str | os.PathLike[str] | None = None, *, logits: FloatName = "float32"
+) -> OnnxExport:
+    """`calibrator` as an ONNX model from (n, classes) logits to `probabilities`, `label` and `confidence`.
+
+    The graph computes in float64; `logits` is the type of its input. The label is a column number: the argmax of the logits where
+    the calibrator keeps the accuracy. A calibrator that reads layer features has a second input, `features`: float32 (n, F),
+    layers side by side in the order of the fit, pooled to one vector each; their lengths do not matter. The graph is run on
+    probe samples. If it differs by more than 1e-6 from the calibrator, nothing is written.
+
+    >>> from driftcal import TemperatureScaling
+    >>> ts = TemperatureScaling().fit([[2.0, 0.0], [0.0, 1.0], [2.0, 1.0]], [0, 1, 1])
+    >>> to_onnx(ts).difference < 1e-9
+    True
+    """
+    onnx = need("onnx", "onnx")
+    export_map = export_map_of(calibrator)
+    if logits not in _TYPES:
+        raise InputError(f"logits must be one of {', '.join(_TYPES)}; it is {logits!r}.")
+    nodes = Nodes("driftcal/", OPSET)
+    info = onnx.helper.make_tensor_value_info
+    wide = nodes("Cast", "logits", to=DOUBLE)
+    inputs, layers = [info("logits", _TYPES[logits], ["n", export_map.n_classes])], []
+    if export_map.layer_widths:
+        inputs.append(info("features", FLOAT, ["n", sum(export_map.layer_widths)]))
+        layers = add_split(nodes, nodes("Cast", "features", to=DOUBLE), export_map.layer_widths)
+    add_calibration(nodes, export_map, wide, features=layers)
+    declared = output_infos(OUTPUTS, export_map.n_classes)
+    graph = onnx.helper.make_graph(nodes.nodes, "driftcal", inputs, declared, nodes.initializers)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    write_metadata(model, calibrator)
+    onnx.checker.check_model(model)
+    content = model.SerializeToString()
+    probe = probe_logits(export_map.n_classes).astype(logits)
+    features = probe_features(export_map, len(probe))
+    feed = {"logits": probe, **({"features": np.concatenate(features, axis=1)} if features else {})}
+    difference = verify(calibrator, probe, open_session(content).run(list(OUTPUTS), feed), features)
+    written = None if path is None else write_atomic(path, content)
+    return OnnxExport(model, difference, len(probe), path=written)
+
+
+def output_infos(names: tuple[str, str, str], n_classes: int, batch: str | int = "n") -> list[Any]:
+    """The declared types of probabilities, label and confidence."""
+    info = need("onnx", "onnx").helper.make_tensor_value_info
+    probabilities, label, confidence = names
+    return [
+        info(probabilities, DOUBLE, [batch, n_classes]),
+        info(label, _INT64, [batch]),
+        info(confidence, DOUBLE, [batch]),
+    ]
+
+
+def write_metadata(model: Any, calibrator: Calibrator) -> None:
+    """Write into the model which calibrator it holds, in which form, and the class of each column."""
+    metadata = {
+        "driftcal.version": __version__,
+        "driftcal.calibrator": name_of(calibrator),
+        "driftcal.form": "per-sample",
+        "driftcal.classes": json.dumps(calibrator.classes_.tolist(), ensure_ascii=False),
+    }
+    others = {entry.key: entry.value for entry in model.metadata_props if not entry.key.startswith("driftcal.")}
+    need("onnx", "onnx").helper.set_model_props(model, {**others, **metadata})

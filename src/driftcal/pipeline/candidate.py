@@ -1,0 +1,54 @@
+"""A fitted calibrator under the name it has in tables: what an evaluation compares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from driftcal.calibrators import Calibrator, make_calibrator
+from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
+from driftcal.pipeline.results import CLEAN_SAMPLES, NOTHING, PER_SAMPLE, WINDOWED, CalibratorInfo
+from driftcal.types import Array, Logits, Probs
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A fitted calibrator, its name in tables (``irm-p``), its form, and what it was tuned on.
+
+    `window_size` makes it windowed: it then follows the last samples of each condition. Otherwise it looks at each sample alone.
+    """
+
+    name: str
+    method: str
+    calibrator: Calibrator
+    tuned_on: str = CLEAN_SAMPLES
+    warnings: Sequence[str] = field(default=())
+    window_size: int | None = None
+
+    def predict_proba(self, logits: Logits, features: Mapping[str, Array] | None = None) -> Probs:
+        """Calibrated probabilities of the samples of one condition, in their order."""
+        if self.window_size is not None and isinstance(self.calibrator, WindowedCalibrator):
+            return self.calibrator.windowed(self.window_size).predict_proba(logits)
+        return self.calibrator.predict_proba(logits, features=features if self.calibrator.needs_features else None)
+
+    @property
+    def info(self) -> CalibratorInfo:
+        """How it is listed beside the results."""
+        return CalibratorInfo(
+            name=self.name,
+            label=self.name.upper() if self.name != "base" else "Base",
+            method=self.method,
+            tuned_on=self.tuned_on,
+            keeps_accuracy=self.calibrator.keeps_accuracy,
+            temperature=getattr(self.calibrator, "temperature_", None),
+            warnings=[*self.warnings, *self.calibrator.fit_report_.warnings],
+            form=PER_SAMPLE if self.window_size is None else WINDOWED,
+            window_size=self.window_size,
+        )
+
+
+def uncalibrated(n_classes: int) -> Candidate:
+    """The uncalibrated model."""
+    return Candidate("base", "base", make_calibrator("base").fit(np.zeros((1, n_classes)), [0]), NOTHING)

@@ -1,0 +1,137 @@
+"""What a file or folder of driftcal's holds, in plain values and as lines of text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from driftcal.cache import LogitCache
+from driftcal.calibrators import name_of
+from driftcal.calibrators.serialization import load_file
+from driftcal.errors import ArtefactError
+from driftcal.pipeline.results import Results
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """A calibrator file, a run (its folder or its results.json) or a cache, after checking it; ``kind`` says which."""
+    target = Path(path)
+    if target.name == "results.json" or (target / "results.json").is_file():
+        return _run(Results.load(target))
+    if (target / "store.json").is_file():
+        return {"kind": "cache", "conditions": LogitCache(target).metadata()}
+    if target.is_dir():
+        raise ArtefactError(
+            f"{str(target)!r} must be a calibrator file, a run folder with results.json or a cache with store.json; it is another folder."
+        )
+    return _calibrator(target)
+
+
+def _calibrator(path: Path) -> dict[str, Any]:
+    file = load_file(path)
+    metadata, description = dict(file.metadata), file.description
+    return {
+        "kind": "calibrator",
+        "calibrator": description["calibrator"],
+        "classes": len(file.calibrator.classes_),
+        "keeps_accuracy": file.calibrator.keeps_accuracy,
+        "temperature": getattr(file.calibrator, "temperature_", None),
+        "params": description["params"],
+        "fit": description["fit_report"],
+        "others": {name: name_of(other) for name, other in file.others.items()},
+        "explanation": metadata.pop("explanation", ""),
+        "model": metadata.pop("model", None),
+        "perturbation": metadata.pop("perturbation", None),
+        "class_names": metadata.pop("class_names", []),
+        "library": description["library"],
+        "format_version": description["version"],
+        "metadata": metadata,
+    }
+
+
+def _run(results: Results) -> dict[str, Any]:
+    return {
+        "kind": "run",
+        "suite": results.suite,
+        "shifts": [shift.name for shift in results.shifts],
+        "calibrators": [info.name for info in results.calibrators],
+        "groups": results.groups,
+        "rows": len(results.rows),
+        "bins": results.n_bins,
+        "perturbation": results.perturbation,
+        "metadata": dict(results.metadata),
+    }
+
+
+def lines_of(description: Mapping[str, Any]) -> list[str]:
+    """The same for a reader: one fact per line."""
+    describe_kind = {"calibrator": _calibrator_facts, "run": _run_facts, "cache": _cache_facts}[description["kind"]]
+    facts = describe_kind(description)
+    width = max(len(name) for name in facts)
+    return [f"{name:<{width}}  {value}" for name, value in facts.items() if value not in (None, "")]
+
+
+def _calibrator_facts(found: Mapping[str, Any]) -> dict[str, Any]:
+    model, metadata = found["model"] or {}, found["metadata"]
+    perturbation, steps = found["perturbation"], model.get("preprocessing") or {}
+    temperature = found["temperature"]
+    set_steps = ", ".join(f"{name} {value}" for name, value in steps.items() if value not in (None, [], 1.0, "RGB"))
+    levels = (
+        "clean samples" if perturbation is None else f"{len(perturbation['levels'])} levels of {perturbation['shift']}"
+    )
+    return {
+        "calibrator": found["calibrator"].upper(),
+        "tuned on": (metadata.get("tuned_on") if metadata.get("tuned_on") == "clean samples" else levels)
+        if model
+        else None,
+        "windowed": found["others"].get("windowed", "").upper(),
+        "why": found["explanation"],
+        "temperature": None if temperature is None else f"{temperature:.4g}",
+        "keeps accuracy": "yes" if found["keeps_accuracy"] else "no",
+        "classes": ", ".join(found["class_names"]) or found["classes"],
+        "model": f"{model['name']} ({model['framework']}, gives {model['outputs']})" if model else None,
+        "preprocessing": set_steps if model else None,
+        "model fingerprint": model.get("fingerprint"),
+        "validation data": _data(metadata.get("validation")),
+        "random state": metadata.get("random_state"),
+        "written by": f"driftcal {found['library']}",
+    }
+
+
+def _run_facts(found: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = found["metadata"]
+    data = metadata.get("data", {})
+    return {
+        "suite": f"{found['suite']}: {', '.join(found['shifts'])}",
+        "calibrators": ", ".join(found["calibrators"]),
+        "groups": ", ".join(found["groups"]),
+        "rows": found["rows"],
+        "bins": found["bins"],
+        "model": metadata.get("model", {}).get("name"),
+        "validation data": _data(data.get("validation")),
+        "test data": _data(data.get("test")),
+        "random state": metadata.get("random_state"),
+        "command": metadata.get("command"),
+    }
+
+
+def _cache_facts(found: Mapping[str, Any]) -> dict[str, Any]:
+    conditions = found["conditions"]
+    facts: dict[str, Any] = {
+        "conditions": len(conditions),
+        "models": len({entry["model"] for entry in conditions}),
+        "data sets": len({entry["source"] for entry in conditions}),
+        "bytes": f"{sum(entry['bytes'] for entry in conditions):,}",
+    }
+    for shift in sorted({entry["shift"] for entry in conditions}):
+        levels = sorted(entry["level"] for entry in conditions if entry["shift"] == shift)
+        facts[f"  {shift}"] = ", ".join(f"{level:.4g}" for level in levels)
+    return facts
+
+
+def _data(data: Mapping[str, Any] | None) -> str | None:
+    if not data:
+        return None
+    n_samples = data.get("samples", data.get("rows", 0))
+    return f"{data['name']}, {n_samples:,} samples, fingerprint {data['fingerprint'][:12]}…"

@@ -1,0 +1,54 @@
+"""What a caller passes as data: as a source of labelled inputs, and as the array that a model runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from driftcal.data import Source, open_source
+from driftcal.errors import InputError
+from driftcal.models import Model
+from driftcal.types import AnyArray, Array
+
+
+def labelled_source(
+    X: Any, y: AnyArray = None, *, class_names: Sequence[str] = (), categorical: Sequence[int] = (), **options: Any
+) -> Source:
+    """The labelled samples of arrays, a path, a name or a source.
+
+    `class_names` are the classes in the order of the outputs; labels that are text need them. `categorical` are the columns of
+    features that hold categories, where the data do not say so themselves. `options` are those of the data's format.
+    """
+    names = list(class_names) or None
+    if y is not None:
+        source = open_source((X, y), class_names=names)
+    else:
+        numbered = names is None or names == [str(column) for column in range(len(names))]
+        source = open_source(X, class_names=None if numbered else names, **options)
+    if len(categorical) and not source.categorical and source.kind == "features":
+        source = source.with_categorical(categorical)
+    return source.labelled()
+
+
+def check_classes(model: Model, source: Source) -> None:
+    """Refuse data whose classes are not the outputs of a prepared model."""
+    if source.has_class_names and source.n_classes != model.n_classes:
+        raise InputError(
+            f"the data must name all {model.n_classes} classes of the model, in the order of its outputs; {source.name} names "
+            f"{source.n_classes}: {', '.join(source.class_names[:5])} …. Pass open_model(model, class_names=[...]) (--classes)."
+        )
+    if source.labels.max() >= model.n_classes:
+        raise InputError(
+            f"labels must be 0..{model.n_classes - 1} for a model with {model.n_classes} outputs; {source.name} holds "
+            f"{source.labels.max()}. Do the model and the data belong together?"
+        )
+
+
+def as_inputs(X: AnyArray) -> Array:
+    """Inputs as a model wants them: uint8 images as numbers in [0, 1], grey ones with a channel."""
+    array = np.asarray(X)
+    if array.dtype == np.uint8 and array.ndim >= 3:
+        array = array / np.float32(255)
+    return array[..., None] if array.ndim == 3 else array

@@ -1,0 +1,91 @@
+"""Fitting what a calibrated model consists of, from the logits of clean and perturbed samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from driftcal.calibrators import Calibrator, make_calibrator, name_of
+from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
+from driftcal.pipeline.fit import Fit, fit_on_clean, fit_on_levels
+from driftcal.pipeline.layer_features import CollectedFeatures
+from driftcal.pipeline.perturbation import PerturbedLogits
+from driftcal.pipeline.results import CLEAN_SAMPLES
+from driftcal.pipeline.select import CLEAN_ONLY, Choice, Selection, Variant, choose
+from driftcal.types import Labels
+
+#: The names of the baselines of a calibrated model: temperature scaling, and its own method, each tuned on clean samples only.
+TS_BASELINE, CLEAN_BASELINE = "ts", "clean-tuned"
+
+
+@dataclass(frozen=True, eq=False)
+class TunedCalibrators:
+    """The per-sample calibrator, the windowed one if there is one, the clean-tuned baselines, and why they were chosen.
+
+    `tuned_on` is "clean samples" or the name of the shift. `clean_weight` is what the per-sample calibrator was tuned with.
+    """
+
+    method: str
+    calibrator: Calibrator
+    tuned_on: str
+    clean_weight: float | None = None
+    windowed: WindowedCalibrator | None = None
+    baselines: Mapping[str, Calibrator] = field(default_factory=dict)
+    explanation: str = ""
+
+
+def tune_calibrators(
+    method: Calibrator | None,
+    selection: Selection,
+    perturbed: PerturbedLogits,
+    labels: Labels,
+    *,
+    clean_weight: float | None = None,
+    features: CollectedFeatures | None = None,
+) -> TunedCalibrators:
+    """Fit `method`, or what `selection` chooses where it is None, and the baselines to compare it with."""
+    collected = features or CollectedFeatures()
+    choice: Choice | None = None
+    if method is None:
+        choice = choose(selection, perturbed, labels, clean_weight=clean_weight, features=collected)
+        variant, windowed_variant = choice.per_sample, choice.windowed
+        method = make_calibrator(variant.method)
+    else:
+        variant = Variant(name_of(method), CLEAN_ONLY if perturbed.record is None else clean_weight)
+        windowed_variant = None
+    windowed: WindowedCalibrator | None = None
+    if windowed_variant is not None:
+        fitted = fit_on_levels(make_calibrator(windowed_variant.method), perturbed, labels)
+        windowed = fitted.calibrator if isinstance(fitted.calibrator, WindowedCalibrator) else None
+    clean = fit_on_clean(method, perturbed, labels, features=collected.clean.for_method(method))
+    tuned = clean
+    if variant.clean_weight != CLEAN_ONLY:
+        tuned = fit_on_levels(
+            method, perturbed, labels, clean_weight=variant.clean_weight, features=collected.for_method(method)
+        )
+    calibrator = tuned.calibrator
+    if isinstance(calibrator, WindowedCalibrator):  # a windowed method was asked for by name
+        windowed, calibrator = calibrator, calibrator.per_sample()
+    ts = clean if variant.method == "ts" else fit_on_clean(make_calibrator("ts"), perturbed, labels)
+    notes = [] if perturbed.record is None else [f"{n[0].upper()}{n[1:]}." for n in perturbed.record["notes"]]
+    sentences = [choice.explanation if choice else "", tuned.warning, *notes]
+    on_clean = variant.clean_weight == CLEAN_ONLY or perturbed.record is None
+    return TunedCalibrators(
+        method="base" if tuned.warning else variant.method,
+        calibrator=calibrator,
+        tuned_on=CLEAN_SAMPLES if on_clean or perturbed.record is None else str(perturbed.record["shift"]),
+        clean_weight=None if on_clean else variant.clean_weight,
+        windowed=windowed,
+        baselines=_baselines(
+            ts, None if on_clean or tuned.warning or (windowed is not None and choice is None) else clean
+        ),
+        explanation=" ".join(sentence for sentence in sentences if sentence),
+    )
+
+
+def _baselines(ts: Fit, clean: Fit | None) -> dict[str, Calibrator]:
+    """Temperature scaling, and the same method on clean samples where that is another calibrator."""
+    baselines = {} if ts.warning else {TS_BASELINE: ts.calibrator}
+    if clean is not None and not clean.warning and clean is not ts:
+        baselines[CLEAN_BASELINE] = clean.calibrator
+    return baselines

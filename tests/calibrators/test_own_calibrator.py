@@ -1,0 +1,174 @@
+"""A calibrator from outside, as docs/own-calibrator.md writes it, goes through everything that the built-in ones do."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import driftcal
+from driftcal.calibrators import CALIBRATORS
+from driftcal.errors import ArtefactError, InputError
+from driftcal.testing import check_calibrator
+
+PAGE = Path(__file__).parents[2] / "docs" / "own-calibrator.md"
+CODE = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+
+RNG = np.random.default_rng(0)
+Z = 4 * RNG.normal(size=(300, 4))
+Y = np.where(RNG.random(300) < 0.6, Z.argmax(axis=1), RNG.integers(0, 4, 300))
+
+
+@pytest.fixture
+def own():
+    names: dict[str, object] = {}
+    exec(CODE, names)
+    yield names["UniformMixture"]
+    del CALIBRATORS["uniform-mixture"]
+
+
+def test_the_example_is_about_thirty_lines():
+    class_body = CODE[CODE.index("class ") : CODE.index("driftcal.register_calibrator")]
+    assert len([line for line in class_body.splitlines() if line.strip()]) <= 30
+
+
+def test_it_is_tuned_saved_loaded_and_exported(own, tmp_path):
+    model = driftcal.open_model(lambda x: x, name="identity")
+    tuned = driftcal.tune(model, Z.astype(np.float32), Y, method="uniform-mixture", n_levels=3)
+    assert isinstance(tuned.calibrator, own)
+    again = driftcal.CalibratedModel.load(tuned.save(tmp_path / "cal.safetensors"), model)
+    np.testing.assert_array_equal(again.predict_proba(Z), tuned.predict_proba(Z))
+    results = driftcal.evaluate(again, Z.astype(np.float32), Y, n_resamples=0)
+    assert "uniform-mixture-p" in {info.name for info in results.calibrators}
+    assert driftcal.export.to_onnx(tuned.calibrator).difference < 1e-6
+    chosen = driftcal.tune(
+        model, Z.astype(np.float32), Y, method=driftcal.Selection(candidates=["uniform-mixture"]), n_levels=3
+    )
+    assert chosen.method in ("ts", "uniform-mixture")
+
+
+def test_a_file_of_a_calibrator_that_is_not_registered_is_refused(own, tmp_path):
+    path = own().fit(Z, Y).save(tmp_path / "cal.safetensors")
+    kind = CALIBRATORS.pop("uniform-mixture")
+    with pytest.raises(ArtefactError, match=r"'uniform-mixture', which is not known here.*register_calibrator"):
+        driftcal.load(path)
+    CALIBRATORS["uniform-mixture"] = kind
+    assert driftcal.load(path).weight_ == own().fit(Z, Y).weight_
+
+
+def test_the_command_line_sees_an_entry_point(tmp_path):
+    """An installed package that declares its calibrator: a module and the metadata that pip would write."""
+    (tmp_path / "my_package.py").write_text(CODE.split("driftcal.register_calibrator")[0])
+    (tmp_path / "nets.py").write_text("def make():\n    return lambda x: 4 * x\n")
+    info = tmp_path / "my_package-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[driftcal.calibrators]\nuniform-mixture = my_package:UniformMixture\n")
+    np.savez(tmp_path / "val.npz", x=(Z / 4).astype(np.float32), y=Y)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+
+    def run(*words):
+        command = [sys.executable, "-m", "driftcal", *words]
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True).stdout
+
+    run("tune", "nets:make", "val.npz", "--method", "uniform-mixture", "--n-levels", "3", "-o", "cal.safetensors")
+    assert "UNIFORM-MIXTURE" in run("inspect", "cal.safetensors")
+    assert "uniform-mixture" in re.sub(r"\s+", " ", run("tune", "--help"))
+
+
+class Whole(driftcal.TemperatureScaling):
+    """Not broken: the baseline of the cases below."""
+
+
+class ChangesClass(driftcal.TemperatureScaling):
+    def _proba_into(self, logits, out):
+        super()._proba_into(logits, out)
+        unmasked = np.isfinite(logits).all(axis=1)
+        out[unmasked] = out[unmasked, ::-1]
+
+    _log_proba_into = driftcal.LogitCalibrator._log_proba_into
+
+
+class LooksAround(driftcal.TemperatureScaling):
+    def _proba_into(self, logits, out):
+        driftcal.TemperatureScaling._proba_into(self, logits / (1 + len(logits) / 1000), out)
+
+    _log_proba_into = driftcal.LogitCalibrator._log_proba_into
+
+
+class IgnoresWeights(driftcal.TemperatureScaling):
+    def _fit(self, data):
+        logits, labels, _ = data.arrays()
+        return super()._fit(type(data)(logits, labels))
+
+
+class ForgetsANumber(driftcal.TemperatureScaling):
+    fitted = {}
+
+
+class WrongExport(driftcal.TemperatureScaling):
+    def export_map(self):
+        return driftcal.export.ExportMap(driftcal.export.Scaled(0.5))
+
+
+class DoesNotSumTo1(driftcal.TemperatureScaling):
+    def _proba_into(self, logits, out):
+        super()._proba_into(logits, out)
+        out *= 0.99
+
+    _log_proba_into = driftcal.LogitCalibrator._log_proba_into
+
+
+@pytest.mark.parametrize(
+    ("kind", "law"),
+    [
+        (ChangesClass, "predicted class"),
+        (LooksAround, "alone"),
+        (IgnoresWeights, "Whole weights"),
+        (ForgetsANumber, "file"),
+        (WrongExport, "exported graph must agree"),
+        (DoesNotSumTo1, "do not sum to 1"),
+    ],
+)
+def test_a_broken_calibrator_is_found(kind, law):
+    assert len(check_calibrator(Whole)) == 12
+    with pytest.raises(AssertionError, match=law):
+        check_calibrator(kind)
+
+
+@pytest.mark.parametrize("name", [n for n, kind in CALIBRATORS.items() if not kind.needs_features])
+def test_the_built_in_calibrators_pass(name):
+    tolerance = 1e-6 if name == "pts" else 1e-9  # training a network amplifies the last digit of its sums
+    assert len(check_calibrator(CALIBRATORS[name], tolerance=tolerance)) >= 11
+
+
+def test_what_cannot_be_registered_is_refused():
+    class Unfinished(driftcal.LogitCalibrator):
+        keeps_accuracy = True
+
+    class NeedsArgument(driftcal.TemperatureScaling):
+        def __init__(self, power, *, classes=None):
+            self.power, self.classes = power, classes
+
+    class Silent(driftcal.LogitCalibrator):
+        def _fit(self, data):
+            raise NotImplementedError
+
+        def _proba_into(self, logits, out):
+            raise NotImplementedError
+
+    for name, kind, words in (
+        ("Mine", Whole, "lower-case"),
+        ("auto", Whole, "lower-case"),
+        ("ts", Whole, "is taken by TemperatureScaling"),
+        ("mine", Unfinished, "lacks _fit, _proba_into"),
+        ("mine", int, "is no such class"),
+        ("mine", NeedsArgument, "'power' has none"),
+        ("mine", Silent, "must declare keeps_accuracy"),
+    ):
+        with pytest.raises(InputError, match=words):
+            driftcal.register_calibrator(name, kind)
+    assert "mine" not in CALIBRATORS

@@ -1,0 +1,178 @@
+"""A calibrated model: what it predicts, what it is compared with, what it keeps in its file."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import driftcal
+from driftcal.calibrators.serialization import load_file
+from driftcal.errors import InputError
+from driftcal.pipeline import calibrated_model
+
+N, C = 600, 4
+
+
+@pytest.fixture(scope="module")
+def task():
+    """Inputs that are logits of an over-confident model themselves."""
+    rng = np.random.default_rng(0)
+    y = np.arange(N) % C
+    x = rng.normal(size=(N, C)) * 1.5
+    x[np.arange(N), y] += 3.0
+    return (lambda inputs: 3 * inputs.reshape(len(inputs), -1)), x.astype(np.float32), y
+
+
+@pytest.fixture(scope="module")
+def tuned(task):
+    model, x, y = task
+    return driftcal.tune(driftcal.open_model(model, name="tripled"), x[:400], y[:400], n_levels=4)
+
+
+def test_predict_proba_looks_at_each_input_alone(task, tuned):
+    x = task[1][400:]
+    together = tuned.predict_proba(x)
+    np.testing.assert_array_equal(together[:3], tuned.predict_proba(x[:3]))
+    np.testing.assert_array_equal(together[7:8], tuned.predict_proba(x[7:8]))
+    np.testing.assert_allclose(np.exp(tuned.predict_log_proba(x)), together)
+
+
+def test_the_windowed_form_is_an_object_of_its_own(task, tuned):
+    x = task[1][400:]
+    before = tuned.predict_proba(x[:50])
+    live = tuned.windowed(100)
+    live.predict_proba(0.2 * x[:100])
+    p = live.predict_proba(0.2 * x[100:101])
+    window = tuned.logits(0.2 * x[1:101])
+    expected = tuned.windowed_calibrator.adapt(window).predict_proba(tuned.logits(0.2 * x[100:101]))
+    np.testing.assert_array_equal(p, expected)
+    assert live.window_size == 100
+    np.testing.assert_array_equal(tuned.predict_proba(x[:50]), before)
+    np.testing.assert_array_equal(live.predict(x[:5]), tuned.predict(x[:5]))
+
+
+def test_adapt_freezes_the_calibrator_for_data_like_a_window(task, tuned, tmp_path):
+    x = task[1][400:]
+    frozen = tuned.adapt(0.2 * x)
+    expected = tuned.windowed_calibrator.adapt(tuned.logits(0.2 * x)).predict_proba(tuned.logits(x))
+    np.testing.assert_array_equal(frozen.predict_proba(x), expected)
+    with pytest.raises(InputError, match="a windowed calibrator is needed"):
+        frozen.windowed(100)
+    again = driftcal.load(frozen.save(tmp_path / "frozen.safetensors"))
+    np.testing.assert_array_equal(again.predict_proba(tuned.logits(x)), expected)
+
+
+def test_the_file_keeps_both_forms_and_the_baselines(task, tuned, tmp_path):
+    path = tuned.save(tmp_path / "cal.safetensors")
+    again = driftcal.CalibratedModel.load(path, driftcal.open_model(task[0], name="tripled"))
+    x = task[1][400:]
+    np.testing.assert_array_equal(again.predict_proba(x), tuned.predict_proba(x))
+    np.testing.assert_array_equal(again.windowed(50).predict_proba(x), tuned.windowed(50).predict_proba(x))
+    assert set(again.baselines) == set(tuned.baselines)
+    assert (again.explanation, again.perturbation, again.method) == (
+        tuned.explanation,
+        tuned.perturbation,
+        tuned.method,
+    )
+    assert not load_file(path).calibrator.needs_window
+    assert again.save(tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("method", ["auto", "irm", "base", "level-ts", driftcal.TemperatureScaling(t_max=5)])
+@pytest.mark.parametrize("shift", ["gaussian", None])
+def test_plain_temperature_scaling_is_always_compared(task, method, shift):
+    model, x, y = task
+    if method == "level-ts" and shift is None:
+        return  # fitted without levels it is temperature scaling itself
+    opened = driftcal.open_model(model, name="tripled")
+    tuned = driftcal.tune(opened, x[:400], y[:400], method=method, shift=shift, n_levels=3)
+    results = driftcal.evaluate(tuned, x[400:], y[400:], n_resamples=0)
+    infos = {info.name: info for info in results.calibrators}
+    assert {"base", "ts", tuned.name} <= set(infos)
+    assert infos["ts"].tuned_on == "clean samples"
+    ts = driftcal.TemperatureScaling().fit(3 * x[:400], y[:400])
+    assert infos["ts"].temperature == pytest.approx(ts.temperature_)
+    windowed = [info for info in infos.values() if info.form == "windowed"]
+    assert [info.window_size for info in windowed] == [100] * (tuned.windowed_calibrator is not None)
+
+
+def test_what_is_evaluated_is_what_predicts(task, tuned):
+    """The in-domain figures of both forms are those of predict_proba and of windowed(100).predict_proba."""
+    x, y = task[1][400:], task[2][400:]
+    results = driftcal.evaluate(tuned, x, y, n_resamples=0)
+    ece = driftcal.expected_calibration_error
+    shift = results.shifts[0].name
+    assert results.row(tuned.name, shift, 0).ece == pytest.approx(ece(y, tuned.predict_proba(x)), abs=1e-9)
+    windowed = tuned.windowed_candidate().name
+    live = tuned.windowed(100).predict_proba(x)
+    assert results.row(windowed, shift, 0).ece == pytest.approx(ece(y, live), abs=1e-9)
+
+
+def test_the_clean_tuned_baseline_is_saved(task, tmp_path):
+    model, x, y = task
+    opened = driftcal.open_model(model, name="tripled")
+    tuned = driftcal.tune(opened, x[:400], y[:400], method="irm", n_levels=3)
+    assert [candidate.name for candidate in tuned.candidates] == ["base", "ts", "irm", "irm-p"]
+    again = driftcal.CalibratedModel.load(tuned.save(tmp_path / "cal.safetensors"), opened)
+    results = driftcal.evaluate(again, x[400:], y[400:], n_resamples=0)
+    assert [info.name for info in results.calibrators] == ["base", "ts", "irm", "irm-p"]
+
+
+def test_loading_and_evaluating_hash_the_weights_once(task, tuned, tmp_path, monkeypatch):
+    path = tuned.save(tmp_path / "cal.safetensors")
+    hashed, read = [], []
+    fingerprint = driftcal.Model.fingerprint.fget
+    monkeypatch.setattr(driftcal.Model, "fingerprint", property(lambda self: hashed.append(1) or fingerprint(self)))
+    original = calibrated_model.load_file
+    monkeypatch.setattr(calibrated_model, "load_file", lambda path: read.append(1) or original(path))
+    again = driftcal.CalibratedModel.load(path, driftcal.open_model(task[0], name="tripled"))
+    driftcal.evaluate(again, task[1][400:], task[2][400:], n_resamples=0, run=driftcal.Run(tmp_path / "cache"))
+    assert (len(hashed), len(read)) == (1, 1)
+
+
+def test_a_forced_model_is_cached_under_its_own_fingerprint(task, tuned, tmp_path):
+    path = tuned.save(tmp_path / "cal.safetensors")
+    run = driftcal.Run(tmp_path / "cache")
+    x, y = task[1][400:], task[2][400:]
+    driftcal.evaluate(tuned, x, y, n_resamples=0, run=run)
+    other = driftcal.CalibratedModel.load(path, driftcal.open_model(lambda z: -z, name="negated"), force=True)
+    results = driftcal.evaluate(other, x, y, n_resamples=0, run=run)
+    assert results.summary()[0].in_domain_accuracy == pytest.approx(np.mean((-x).argmax(axis=1) == y))
+
+
+def test_predict_gives_class_names_where_there_are_some(task):
+    model, x, y = task
+    names = ["owl", "cat", "dog", "ant"]
+    opened = driftcal.open_model(model, name="tripled", class_names=names)
+    tuned = driftcal.tune(opened, x[:400], np.array(names)[y[:400]], method="ts", n_levels=3)
+    assert set(tuned.predict(x[400:])) <= set(names)
+    assert np.mean(tuned.predict(x[400:]) == np.array(names)[y[400:]]) > 0.7
+    numbered = driftcal.tune(driftcal.open_model(model, name="tripled"), x[:400], y[:400], method="ts", n_levels=3)
+    assert numbered.predict(x[:3]).dtype.kind == "i"
+    classes = np.array([10, 20, 30, 40])
+    fitted = LogisticRegression().fit(x, classes[y])
+    of_sklearn = driftcal.tune(fitted, x[:400], classes[y[:400]], method="ts", n_levels=3)
+    assert set(of_sklearn.predict(x[400:])) <= set(classes)
+
+
+def test_text_labels_of_a_model_without_class_names_are_refused(task):
+    model, x, y = task
+    names = np.array(["owl", "cat", "dog", "ant"])[y]
+    with pytest.raises(InputError, match="class_names"):
+        driftcal.tune(driftcal.open_model(model, name="tripled"), x[:400], names[:400])
+    as_text = driftcal.tune(
+        driftcal.open_model(model, name="tripled"), x[:400], y[:400].astype(str), method="ts", n_levels=3
+    )
+    as_numbers = driftcal.tune(driftcal.open_model(model, name="tripled"), x[:400], y[:400], method="ts", n_levels=3)
+    assert as_text.calibrator.temperature_ == as_numbers.calibrator.temperature_
+
+
+def test_an_unknown_keyword_is_named_by_tune_itself(task):
+    with pytest.raises(TypeError, match=r"tune\(\).*metod"):
+        driftcal.tune(*task, metod="ts")
+    with pytest.raises(InputError, match="unfitted calibrator"):
+        driftcal.tune(*task, method=driftcal.TemperatureScaling().fit(3 * task[1], task[2]))
+
+
+def test_repr_is_short(tuned):
+    assert len(repr(tuned).splitlines()) < 10
+    assert "Validation accuracy" in repr(tuned)
