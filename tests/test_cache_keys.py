@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 import driftcal
 from driftcal.models import Preprocessing, open_model
-from driftcal.pipeline.collect import Collector
+from driftcal.pipeline.collecting.collect import Collector
 from driftcal.shifts import SUITES, get_shift
 
 FILE = Path(__file__).parent / "data" / "cache_keys.json"

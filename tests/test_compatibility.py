@@ -17,7 +17,9 @@ from driftcal.calibrators import CALIBRATORS
 from driftcal.calibrators.version_1 import REMOVED, RENAMED
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.errors import ArtefactError
-from driftcal.pipeline.results import Results
+from driftcal.pipeline.evaluating.results import Results
+
+pytestmark = pytest.mark.golden
 
 OLD = Path(__file__).parent / "data" / "compat" / "0.1"
 METHODS = sorted(path.stem for path in (OLD / "calibrators").glob("*.safetensors"))

@@ -60,7 +60,7 @@ def test_editors_and_the_interpreter_know_the_same_names():
 
 
 def test_every_method_name_is_offered_by_editors():
-    from driftcal.pipeline.tune import MethodName
+    from driftcal.pipeline.tuning.tune import MethodName
 
     assert set(get_args(MethodName)) == {"auto", *CALIBRATORS}
 

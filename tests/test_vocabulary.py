@@ -33,7 +33,7 @@ COINED = {
 LEGACY = {
     "src/driftcal/calibrators/version_1.py",
     "src/driftcal/drift/estimators.py",
-    "src/driftcal/pipeline/results.py",
+    "src/driftcal/pipeline/evaluating/results.py",
 }
 #: Pages that still hold past results under old names.
 PENDING = {"docs/research.md", "docs/results.md", "docs/results-imagenet.md"}

@@ -63,7 +63,7 @@ def main() -> None:
     network = Network("cnn", model, layers=stage_layers(net, model, SHAPE))
     shifts = get_suite("affine").shifts
     setup = Setup(network, "digits", validation, test, "affine", shifts, training=lambda: training)
-    result = all_calibrators(ExperimentContext([setup], cache=LogitCache(options.output / "store")))
+    result = all_calibrators(ExperimentContext([setup], cache=LogitCache(options.output / "cache")))
     for file in result.write(options.output):
         print(file)
 

@@ -16,10 +16,9 @@ import numpy as np
 
 import driftcal
 from benchmarks.measure import machine, table_head, table_row
-from driftcal.cache import LogitCache
 from driftcal.data import cifar10
 from driftcal.paper.networks.registry import open_cifar10_network
-from driftcal.pipeline.collect import Collector
+from driftcal.pipeline.collecting.collect import Collector
 from driftcal.shifts import get_shift
 from driftcal.shifts.levels.find_levels import PerturbationLevels, find_levels
 
@@ -34,11 +33,11 @@ def search(arguments: argparse.Namespace) -> dict[str, PerturbationLevels]:
     """The levels that each solver finds. Solvers share logits, but each counts all passes it asked for."""
     model = open_cifar10_network(f"resnet20={arguments.weights}", None).model
     validation = cifar10(arguments.cifar10).split(0.5, seed=0)[0].subset(np.arange(arguments.images))
-    cache = LogitCache(arguments.cache) if arguments.cache else None
-    collector, noise = Collector(model, validation, store=cache, seed=arguments.seed), get_shift("gaussian")
+    run, noise = driftcal.Run(cache=arguments.cache), get_shift("gaussian")
+    collector = Collector(model, validation, run=run, random_state=arguments.seed)
 
     def logits(level: float, samples: np.ndarray | None) -> np.ndarray:
-        return collector.logits(noise, level) if samples is None else collector.some(noise, level, samples)
+        return collector.logits(noise, level) if samples is None else collector.logits_of(noise, level, samples)
 
     levels = {}
     for name, options in SOLVERS.items():

@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--cifar10", required=True)
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--networks", help="names, separated by commas; all with weights if left out")
-    parser.add_argument("--store", default="runs/paper/store", help="folder of cached logits")
+    parser.add_argument("--cache", default="runs/paper/cache", help="folder of cached logits")
     parser.add_argument("--experiment", default="all", help="one experiment, or all of the paper's")
     parser.add_argument("--images", type=int, help="only so many validation and so many test images")
     parser.add_argument("--add", action="store_true", help="keep the other networks of the page")
@@ -60,7 +60,7 @@ def main() -> None:
     command += f" --images {arguments.images}" if arguments.images else ""
     options = SetupOptions({"cifar10": arguments.cifar10}, networks, arguments.weights, arguments.images)
     run = PaperRun.open(
-        arguments.experiment, options, output="runs/paper/cifar10", cache=arguments.store, command=command
+        arguments.experiment, options, output="runs/paper/cifar10", cache=arguments.cache, command=command
     )
     print(command, file=sys.stderr)
     experiments = [e for e in run.experiments if arguments.experiment != "all" or e.name not in OTHER_PAGES]

@@ -49,13 +49,16 @@ def errors(model: Any, outputs: str, validation: Any, test: Any) -> tuple[dict[s
     """ECE in domain and under shift of every column, and the method that auto chose."""
     by_column: dict[str, tuple[float, float]] = {}
     for method, weight in (("ts", None), ("ts", 0.9), ("irm", None), ("irm", 0.9), ("pts", None), ("auto", None)):
-        tuned = driftcal.tune(model, *validation, method=method, clean_weight=weight, outputs=outputs)
-        # a method's clean-tuned baseline comes before it, so that auto ends with the tuned one
-        for line in driftcal.evaluate(tuned, *test, intervals=False).summary():
-            suffix = "" if not line.calibrator.endswith("-p") else "-c" if weight else "-p"
-            column = "base" if line.calibrator == "base" else method if method == "auto" else method + suffix
-            by_column[column] = (line.in_domain_ece, line.mean_ece)
-    return by_column, tuned.method
+        opened = driftcal.open_model(model, outputs=outputs)
+        calibrated = driftcal.tune(opened, *validation, method=method, clean_weight=weight)
+        lines = {line.calibrator: line for line in driftcal.evaluate(calibrated, *test, n_resamples=0).summary()}
+        columns = {"base": "base", method: method, f"{method}-p": f"{method}-{'c' if weight else 'p'}"}
+        if method == "auto":
+            columns = {calibrated.name: "auto"}
+        for name, column in columns.items():
+            if name in lines:
+                by_column[column] = (lines[name].in_domain_ece, lines[name].mean_ece)
+    return by_column, calibrated.name
 
 
 def main() -> None:

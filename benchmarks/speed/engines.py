@@ -25,7 +25,8 @@ from driftcal.calibrators import make_calibrator
 from driftcal.data import from_arrays
 from driftcal.engines import Engine, open_engine
 from driftcal.engines.remote_passes import StoredLogits, stack
-from driftcal.pipeline.collect import Collector
+from driftcal.pipeline.collecting.collect import Collector
+from driftcal.pipeline.collecting.run import Run
 from driftcal.shifts import get_shift
 
 N_TASKS = 4
@@ -112,7 +113,8 @@ def images_per_second(folder: Path, engines: Mapping[str, Engine]) -> dict[str, 
     model = open_model("benchmarks.speed.engines:make_net", batch_size=32)
     cache, shift = LogitCache(folder), get_shift("gaussian")
     collectors = {
-        name: Collector(model, source, store=cache, seed=k, engine=e) for k, (name, e) in enumerate(engines.items())
+        name: Collector(model, source, run=Run(cache, engine), random_state=seed)
+        for seed, (name, engine) in enumerate(engines.items())
     }
     for collector in collectors.values():
         collector.gather([(shift, 0.5)])  # opens the model on every worker
@@ -165,7 +167,7 @@ def main() -> None:
     start_seconds = time.perf_counter() - start
     overheads = measure_overhead({"local": open_engine("local"), "ray": one})
     empty_task = seconds_per_empty_task(one)
-    rates = images_per_second(folder / "store", {"one": one, "two": two})
+    rates = images_per_second(folder / "cache", {"one": one, "two": two})
     fits = time_fits(folder / "fits", two)
     ray.shutdown()
 

@@ -40,9 +40,9 @@ def measure(arguments: argparse.Namespace) -> dict[str, float]:
     shifts = setup.shifts[: arguments.shifts]
     with tempfile.TemporaryDirectory() as folder:
         # the perturbation levels and the fits come before the evaluation
-        tuning = ExperimentContext([setup], SETTINGS, LogitCache(arguments.tuning_store or folder))
+        tuning = ExperimentContext([setup], SETTINGS, LogitCache(arguments.tuning_cache or folder))
         candidates = tuning.candidates(setup, PAPER_METHODS)
-        context = ExperimentContext([setup], SETTINGS, LogitCache(arguments.store or folder))
+        context = ExperimentContext([setup], SETTINGS, LogitCache(arguments.cache or folder))
         collector, model = context.collector(setup, setup.test), setup.model
         batches = [model.preprocessing(inputs) for inputs, _, _ in setup.test.batches(model.batch_size)]
 
@@ -88,8 +88,8 @@ def main() -> None:
     parser.add_argument("--cifar10", type=Path, required=True)
     parser.add_argument("--images", type=int, default=5000)
     parser.add_argument("--shifts", type=int, default=9)
-    parser.add_argument("--tuning-store", type=Path, help="a cache that may hold logits for tuning", metavar="DIR")
-    parser.add_argument("--store", type=Path, help="an empty folder for the logits of the evaluation", metavar="DIR")
+    parser.add_argument("--tuning-cache", type=Path, help="a cache that may hold logits for tuning", metavar="DIR")
+    parser.add_argument("--cache", type=Path, help="an empty folder for the logits of the evaluation", metavar="DIR")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent)
     arguments = parser.parse_args()
     timings = measure(arguments)

@@ -59,16 +59,18 @@ if TYPE_CHECKING:
     from driftcal.models import pooled_features as pooled_features
     from driftcal.monitor.monitor import Monitor as Monitor
     from driftcal.pipeline.calibrated_model import CalibratedModel as CalibratedModel
-    from driftcal.pipeline.candidate import Candidate as Candidate
-    from driftcal.pipeline.compare import compare_methods as compare_methods
-    from driftcal.pipeline.evaluate import evaluate as evaluate
-    from driftcal.pipeline.layer_features import LayerFeatures as LayerFeatures
+    from driftcal.pipeline.collecting.layer_features import LayerFeatures as LayerFeatures
+    from driftcal.pipeline.collecting.run import Run as Run
+    from driftcal.pipeline.evaluating.candidate import Candidate as Candidate
+    from driftcal.pipeline.evaluating.compare import compare_methods as compare_methods
+    from driftcal.pipeline.evaluating.evaluate import evaluate as evaluate
+    from driftcal.pipeline.evaluating.results import Results as Results
     from driftcal.pipeline.recalibrate import recalibrate as recalibrate
-    from driftcal.pipeline.results import Results as Results
-    from driftcal.pipeline.run import Run as Run
-    from driftcal.pipeline.select import Selection as Selection
-    from driftcal.pipeline.sklearn import DriftCalibratedClassifier as DriftCalibratedClassifier
-    from driftcal.pipeline.tune import tune as tune
+    from driftcal.pipeline.tuning.drift_calibrated_classifier import (
+        DriftCalibratedClassifier as DriftCalibratedClassifier,
+    )
+    from driftcal.pipeline.tuning.select import Selection as Selection
+    from driftcal.pipeline.tuning.tune import tune as tune
     from driftcal.pipeline.windowed_model import WindowedModel as WindowedModel
     from driftcal.report import write_report as write_report
     from driftcal.report.reliability_diagram import plot_reliability as plot_reliability
@@ -87,11 +89,11 @@ _PUBLIC: dict[str, str] = {
     "BetaCalibration": "driftcal.calibrators.scaling.beta",
     "CalibratedModel": "driftcal.pipeline.calibrated_model",
     "Calibrator": "driftcal.calibrators",
-    "Candidate": "driftcal.pipeline.candidate",
+    "Candidate": "driftcal.pipeline.evaluating.candidate",
     "DensityAwareCalibration": "driftcal.calibrators.samplewise.dac",
     "DensityAwareNetwork": "driftcal.calibrators.samplewise.dac_pts",
     "DirichletCalibration": "driftcal.calibrators.scaling.dirichlet",
-    "DriftCalibratedClassifier": "driftcal.pipeline.sklearn",
+    "DriftCalibratedClassifier": "driftcal.pipeline.tuning.drift_calibrated_classifier",
     "DriftReference": "driftcal.drift.reference",
     "EnsembleTemperatureScaling": "driftcal.calibrators.scaling.ensemble_temperature",
     "EntropyTemperatureScaling": "driftcal.calibrators.samplewise.hts",
@@ -101,7 +103,7 @@ _PUBLIC: dict[str, str] = {
     "HistogramBinning": "driftcal.calibrators.nonparametric.histogram",
     "IsotonicRegression": "driftcal.calibrators.nonparametric.isotonic",
     "IsotonicRegressionMulticlass": "driftcal.calibrators.nonparametric.isotonic",
-    "LayerFeatures": "driftcal.pipeline.layer_features",
+    "LayerFeatures": "driftcal.pipeline.collecting.layer_features",
     "LevelExpectationConsistency": "driftcal.calibrators.windowed.level_matching",
     "LevelIsotonicRegression": "driftcal.calibrators.windowed.level_matching",
     "LevelTemperatureScaling": "driftcal.calibrators.windowed.level_matching",
@@ -114,9 +116,9 @@ _PUBLIC: dict[str, str] = {
     "PlattBinning": "driftcal.calibrators.nonparametric.histogram",
     "PlattScaling": "driftcal.calibrators.scaling.platt",
     "Preprocessing": "driftcal.models",
-    "Results": "driftcal.pipeline.results",
-    "Run": "driftcal.pipeline.run",
-    "Selection": "driftcal.pipeline.select",
+    "Results": "driftcal.pipeline.evaluating.results",
+    "Run": "driftcal.pipeline.collecting.run",
+    "Selection": "driftcal.pipeline.tuning.select",
     "Source": "driftcal.data",
     "SplineCalibration": "driftcal.calibrators.nonparametric.spline",
     "StructuredVectorScaling": "driftcal.calibrators.scaling.vector",
@@ -127,8 +129,8 @@ _PUBLIC: dict[str, str] = {
     "VectorScaling": "driftcal.calibrators.scaling.vector",
     "WindowedCalibrator": "driftcal.calibrators",
     "WindowedModel": "driftcal.pipeline.windowed_model",
-    "compare_methods": "driftcal.pipeline.compare",
-    "evaluate": "driftcal.pipeline.evaluate",
+    "compare_methods": "driftcal.pipeline.evaluating.compare",
+    "evaluate": "driftcal.pipeline.evaluating.evaluate",
     "expected_calibration_error": "driftcal.metrics",
     "find_levels": "driftcal.shifts.levels.find_levels",
     "from_probabilities": "driftcal.core.validation",
@@ -144,7 +146,7 @@ _PUBLIC: dict[str, str] = {
     "recalibrate": "driftcal.pipeline.recalibrate",
     "register_calibrator": "driftcal.calibrators",
     "register_shift": "driftcal.shifts",
-    "tune": "driftcal.pipeline.tune",
+    "tune": "driftcal.pipeline.tuning.tune",
     "write_report": "driftcal.report",
 }
 

@@ -13,6 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from driftcal.calibrators import make_calibrator
 from driftcal.core.numerics import log_softmax, softmax
 
+pytestmark = pytest.mark.golden
+
 mpmath.mp.dps = 50
 PEERS = json.loads((Path(__file__).parents[1] / "data" / "golden" / "calibrators.json").read_text())
 

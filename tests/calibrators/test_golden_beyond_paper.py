@@ -8,6 +8,8 @@ from scipy.special import log_softmax, softmax
 from driftcal.calibrators import make_calibrator
 from driftcal.errors import DidNotConverge, InputError
 
+pytestmark = pytest.mark.golden
+
 
 @pytest.fixture(scope="module")
 def data():

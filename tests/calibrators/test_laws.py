@@ -10,6 +10,8 @@ from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
 from driftcal.core.numerics import log_softmax, softmax
 from driftcal.errors import DidNotConverge, NoFiniteOptimum
 
+pytestmark = pytest.mark.law
+
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if not kind.needs_features)
 KEEPERS = [name for name in NAMES if CALIBRATORS[name].keeps_accuracy]
 #: their tuning loss is never higher than that of the uncalibrated model

@@ -14,6 +14,8 @@ from driftcal.calibrators import CALIBRATORS
 from driftcal.errors import ArtefactError, InputError
 from driftcal.testing import check_calibrator
 
+pytestmark = pytest.mark.law
+
 PAGE = Path(__file__).parents[2] / "docs" / "own-calibrator.md"
 CODE = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
 

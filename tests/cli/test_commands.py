@@ -13,7 +13,7 @@ from tiny_model import make_data
 import driftcal
 from driftcal.calibrators import CALIBRATORS
 from driftcal.cli import app
-from driftcal.pipeline.results import Results
+from driftcal.pipeline.evaluating.results import Results
 
 EVALUATE = ("evaluate", "cli_net:make", "cal.safetensors", "test.npz", "--suite", "h-tuning")
 
@@ -112,7 +112,7 @@ def test_evaluate_dry_run_predicts_the_passes_exactly(tuned, run):
 
 def test_evaluate_dry_run_is_exact_after_a_partial_run(tuned, run):
     from driftcal.cache import LogitCache
-    from driftcal.pipeline.collect import Collector
+    from driftcal.pipeline.collecting.collect import Collector
     from driftcal.shifts import get_shift
 
     source = driftcal.open_source("test.npz").labelled()
@@ -374,4 +374,4 @@ def test_an_interruption_says_that_the_same_command_goes_on(run, monkeypatch):
     ran = run("shifts")
     assert (ran.code, ran.out) == (130, "")
     assert "interrupted" in ran.err
-    assert "the same command goes on" in ran.err
+    assert "the same command continues" in ran.err

@@ -7,7 +7,7 @@ import pytest
 
 import driftcal
 from driftcal.calibrators import PAPER_CALIBRATORS
-from driftcal.pipeline.results import Results
+from driftcal.pipeline.evaluating.results import Results
 
 
 @pytest.fixture

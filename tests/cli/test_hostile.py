@@ -7,7 +7,7 @@ import pytest
 from tiny_model import make_data, make_onnx
 
 from driftcal.cli.console import printable
-from driftcal.pipeline.results import Results
+from driftcal.pipeline.evaluating.results import Results
 
 NASTY = [
     "<img src=x onerror=alert(1)>",

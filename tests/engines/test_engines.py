@@ -24,7 +24,7 @@ from driftcal.engines import RetryPolicy, open_engine
 from driftcal.engines.ray import _connect
 from driftcal.engines.remote_passes import RemotePasses, Segment, StoredLogits, StoredSamples, stack
 from driftcal.errors import EngineError, InputError, UnknownName, WorkFailed
-from driftcal.pipeline.collect import Collector
+from driftcal.pipeline.collecting.collect import Collector
 from driftcal.shifts import get_shift
 
 HELPERS = Path(__file__).parents[1] / "helpers"

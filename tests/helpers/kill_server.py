@@ -13,7 +13,7 @@ import numpy as np
 
 import driftcal.cli
 import driftcal.models
-import driftcal.pipeline.collect
+import driftcal.pipeline.collecting.collect
 import driftcal.pipeline.plan
 
 WEIGHTS = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
@@ -35,7 +35,7 @@ def make_other():
 
 
 def serve(warm_up):
-    driftcal.pipeline.collect._PART_SECONDS = (
+    driftcal.pipeline.collecting.collect._PART_SECONDS = (
         0.0  # every batch is a part on disk: a kill finds all the states there are
     )
     try:

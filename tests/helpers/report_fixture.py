@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from driftcal.calibrators import make_calibrator
 from driftcal.metrics import evaluate
-from driftcal.pipeline.results import CLEAN_SAMPLES, POOLED, CalibratorInfo, ResultRow, Results, ShiftInfo
+from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES, POOLED, CalibratorInfo, ResultRow, Results, ShiftInfo
 from driftcal.shifts import get_shift
 
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -12,6 +12,8 @@ from sklearn import metrics as sk
 from driftcal import metrics
 from driftcal.core.numerics import softmax
 
+pytestmark = pytest.mark.golden
+
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden" / "metrics.json").read_text())
 CASES = [(np.array(c["logits"]), np.array(c["labels"]), c["peers"]) for c in GOLDEN["cases"]]
 

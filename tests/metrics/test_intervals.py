@@ -13,9 +13,9 @@ from driftcal.errors import InputError, MissingExtra, UnknownName
 from driftcal.metrics.all_metrics import NAMES, AllMetrics
 from driftcal.metrics.bootstrap import image_numbers, resample_counts
 from driftcal.metrics.classwise import ClassProbabilities
-from driftcal.metrics.inputs import check_probabilities
 from driftcal.metrics.intervals import bootstrap_interval
 from driftcal.metrics.sample_scores import SampleScores
+from driftcal.metrics.scores_and_labels import check_probabilities
 
 
 def make(n=300, n_classes=5, seed=0):

@@ -121,6 +121,15 @@ def test_a_sample_with_an_unknown_label_stays_pending(scenario):
     assert monitor.rejected == {"unknown label": 3, "label without a sample": 1}
 
 
+def test_calibrators_of_probabilities_are_refused(scenario):
+    logits, y = scenario.sample(200)
+    p = scenario.calibrator.predict_proba(logits)
+    calibrator = driftcal.TemperatureScaling().fit(p, y, score_type="probabilities")
+    with pytest.raises(InputError, match=r"a monitored calibrator takes logits.*driftcal\.from_probabilities"):
+        Monitor(calibrator)
+    Monitor(driftcal.TemperatureScaling().fit(driftcal.from_probabilities(p), y), score_type="probabilities").update(p)
+
+
 def test_calibrators_with_layer_features_are_refused():
     rng = np.random.default_rng(0)
     y = rng.integers(3, size=200)

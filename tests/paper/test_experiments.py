@@ -13,7 +13,7 @@ from PIL import Image
 from driftcal.cli.app import main
 from driftcal.cli.paper import paper
 from driftcal.errors import InputError
-from driftcal.metrics.statistics import Statistics
+from driftcal.metrics.additive_statistics import Statistics
 from driftcal.paper.experiments import EXPERIMENTS
 from driftcal.paper.paper_run import PaperRun
 from driftcal.paper.setups import SetupOptions, open_setups

@@ -13,6 +13,8 @@ import pytest
 from driftcal.calibrators import make_calibrator
 from driftcal.metrics import expected_calibration_error
 
+pytestmark = pytest.mark.golden
+
 DATA = Path(__file__).parents[1] / "data" / "golden"
 WHOLE = Path(__file__).parents[2].parent / "shared" / "golden"
 SUBSET = json.loads((DATA / "paper_subset.json").read_text())["figures"]

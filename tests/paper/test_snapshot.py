@@ -14,9 +14,11 @@ from driftcal.paper.paper_run import PaperRun
 from driftcal.paper.paper_settings import AS_PUBLISHED, OURS
 from driftcal.paper.setups import SetupOptions
 from driftcal.paper.setups.digits_network import open_digits_network, split_digits
-from driftcal.pipeline.collect import Collector
-from driftcal.pipeline.fit import fit_on_levels
-from driftcal.pipeline.perturbation import perturb
+from driftcal.pipeline.collecting.collect import Collector
+from driftcal.pipeline.collecting.perturbation import perturb
+from driftcal.pipeline.tuning.fit import fit_on_levels
+
+pytestmark = pytest.mark.golden
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "paper-digits"
 

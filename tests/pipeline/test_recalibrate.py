@@ -119,23 +119,24 @@ def test_calibrators_are_compared_on_samples_that_were_not_fitted():
 def test_the_old_file_is_kept_and_no_file_is_replaced(tmp_path):
     path = fit("ts").save(tmp_path / "cal.safetensors", metadata={"method": "ts", "model": None})
     old, new = path.read_bytes(), samples(200, 3, 3, 2)
-    _, second, kept = recalibrate_file(path, *new)
-    assert (second.name, kept) == ("cal-2.safetensors", path)
-    assert recalibrate_file(path, *new)[1].name == "cal-3.safetensors"
+    written = recalibrate_file(path, *new)
+    second = written.path
+    assert (second.name, written.old_path) == ("cal-2.safetensors", path)
+    assert recalibrate_file(path, *new).path.name == "cal-3.safetensors"
     assert path.read_bytes() == old
     assert second.read_bytes() == (tmp_path / "cal-3.safetensors").read_bytes()
     with pytest.raises(InputError, match=r"cal-2\.safetensors' exists"):
         recalibrate_file(path, *new, second)
-    _, target, kept = recalibrate_file(path, *new, path)
-    assert (target, kept.name) == (path, "cal-4.safetensors")
-    assert kept.read_bytes() == old
+    written = recalibrate_file(path, *new, path)
+    assert (written.path, written.old_path.name) == (path, "cal-4.safetensors")
+    assert written.old_path.read_bytes() == old
     assert path.read_bytes() == second.read_bytes()
 
 
 def test_the_new_file_records_the_digest_of_the_old_one(tmp_path):
     path = fit("ts").save(tmp_path / "cal.safetensors", metadata={"method": "ts", "class_names": ["a", "b", "c"]})
-    first = recalibrate_file(path, *samples(200, 3, 3, 2))[1]
-    again = recalibrate_file(first, *samples(200, 3, 4, 3))[1]
+    first = recalibrate_file(path, *samples(200, 3, 3, 2)).path
+    again = recalibrate_file(first, *samples(200, 3, 4, 3)).path
     metadata = load_file(again).metadata
     assert metadata["class_names"] == ["a", "b", "c"]
     assert [record["n_samples"] for record in metadata["recalibrations"]] == [200, 200]
@@ -243,6 +244,10 @@ def test_bad_calls_are_refused():
         with pytest.raises(LogitsError, match=r"logits must be unnorm.*from_probabilities"):
             recalibrate(old, new, y, old=old_samples)
     recalibrate(old, driftcal.from_probabilities(p), y)
+    with pytest.raises(
+        InputError, match=r"takes logits; this TemperatureScaling was fitted with score_type='probabilities'"
+    ):
+        recalibrate(driftcal.TemperatureScaling().fit(p, y, score_type="probabilities"), p, y)
     with pytest.raises(NotFittedError):
         recalibrate(driftcal.TemperatureScaling(), logits, y)
     with pytest.raises(InputError, match="nothing to refit"):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from report_fixture import digits_results
 
-from driftcal.pipeline.results import PER_SAMPLE, WINDOWED, CalibratorInfo
+from driftcal.pipeline.evaluating.results import PER_SAMPLE, WINDOWED, CalibratorInfo
 from driftcal.report.comparison import (
     best_p_line,
     clean_tuned_line,
@@ -19,11 +19,11 @@ from driftcal.report.comparison import (
 
 def test_the_featured_calibrator_is_the_tuned_one_or_the_best_under_shift():
     lines = compare_calibrators(digits_results())
-    assert featured_line(lines, "ts").info.name == "ts-p"
-    assert featured_line(lines, "TS-P").info.name == "ts-p"
+    assert featured_line(lines, {"method": "ts"}).info.name == "ts-p"
+    assert featured_line(lines, {"calibrator": "TS-P"}).info.name == "ts-p"
     best = min((line for line in lines if line.info.name.endswith("-p")), key=lambda line: line.summary.mean_ece)
     assert featured_line(lines) is best
-    assert featured_line(lines, "unknown") is best
+    assert featured_line(lines, {"calibrator": "unknown"}) is best
     assert best_p_line(lines) is best
     assert clean_tuned_line(lines, best).info.name == best.info.name.removesuffix("-p")
     assert featured_line([]) is None
@@ -31,8 +31,8 @@ def test_the_featured_calibrator_is_the_tuned_one_or_the_best_under_shift():
 
 def test_the_main_lines_are_the_baselines_and_the_featured_calibrator():
     lines = compare_calibrators(digits_results())
-    assert [line.info.name for line in main_lines(lines, "irm-p")] == ["base", "ts", "irm", "irm-p"]
-    assert [line.info.name for line in main_lines(lines, "ts-p")] == ["base", "ts", "ts-p"]
+    assert [line.info.name for line in main_lines(lines, {"calibrator": "irm-p"})] == ["base", "ts", "irm", "irm-p"]
+    assert [line.info.name for line in main_lines(lines, {"calibrator": "ts-p"})] == ["base", "ts", "ts-p"]
     assert main_lines([]) == []
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from report_fixture import digits_results
 
-from driftcal.pipeline.results import POOLED, WINDOWED, Results
+from driftcal.pipeline.evaluating.results import POOLED, WINDOWED, Results
 from driftcal.report.headline import GLOSSARY, report_text
 
 

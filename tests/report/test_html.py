@@ -15,7 +15,7 @@ from report_fixture import BREAKOUT, HOSTILE, digits_results, hostile_results
 
 import driftcal
 from driftcal.errors import ArtefactError
-from driftcal.pipeline.results import METRICS, Results
+from driftcal.pipeline.evaluating.results import METRICS, Results
 from driftcal.report import write_html
 from driftcal.report.html import json_block, to_html
 from driftcal.report.page_data import page_data

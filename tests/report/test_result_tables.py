@@ -10,7 +10,7 @@ import pytest
 from report_fixture import digits_results, hostile_results
 
 from driftcal.errors import UnknownName
-from driftcal.pipeline.results import CalibratorInfo
+from driftcal.pipeline.evaluating.results import CalibratorInfo
 from driftcal.report import result_table
 from driftcal.report.comparison import compare_calibrators
 from driftcal.report.result_tables import headline_table, headline_title

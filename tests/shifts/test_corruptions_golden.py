@@ -11,6 +11,8 @@ from corruption_photographs import patches, statistics
 
 from driftcal.shifts import get_shift
 
+pytestmark = pytest.mark.golden
+
 DATA = Path(__file__).parents[1] / "data" / "golden"
 IMAGES = np.load(DATA / "corruption_images.npz")
 STATISTICS = json.loads((DATA / "corruption_statistics.json").read_text())["statistics"]

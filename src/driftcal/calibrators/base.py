@@ -260,6 +260,15 @@ class LogitCalibrator(Calibrator):
         return map_blocks(self._log_proba_into if log else self._proba_into, logits, logits.shape[1])
 
 
+def check_takes_logits(calibrator: Calibrator, subject: str) -> None:
+    """Raise where a calibrator was fitted on probabilities and `subject`, such as "a monitored calibrator", needs logits."""
+    if calibrator.score_type_ != "logits":
+        raise InputError(
+            f"{subject} takes logits; this {type(calibrator).__name__} was fitted with score_type={calibrator.score_type_!r}. "
+            "Fit it on driftcal.from_probabilities(probabilities)."
+        )
+
+
 def refuse_features(calibrator: Calibrator, *given: AnyArray) -> None:
     """Raise where layer features were given to a calibrator that reads logits only."""
     if any(value is not None for value in given):

@@ -60,7 +60,7 @@ def _root(
       driftcal evaluate model.onnx cal.safetensors test.npz -o run
       driftcal report run -o report.html
 
-    Every command has --json (data on stdout), --quiet (only errors on stderr) and --dry-run (what would be done).
+    Every command has --json (data on stdout), --quiet (only errors on stderr) and --dry-run (print what would be done).
     Exit code: 0 done, 1 failed, 2 misused, 130 interrupted.
     """
 
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except SystemExit as end:
         if end.code == INTERRUPTED:
             print(
-                "driftcal: interrupted. Cached logits stay: the same command goes on from them.",
+                "driftcal: interrupted. Cached logits are kept: the same command continues from them.",
                 file=sys.stderr,
             )
         raise

@@ -45,7 +45,7 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="DIR or URL",
-            help="Keep the model's logits here: a killed run goes on where it was.",
+            help="Keep the model's logits here: a killed run continues from there.",
             show_default="OUTPUT/cache",
         ),
     ] = None,
@@ -76,8 +76,8 @@ def evaluate(
     import driftcal
     from driftcal.calibrators import PAPER_CALIBRATORS
     from driftcal.cli.tables import plan_lines, summary_table
-    from driftcal.pipeline.compare import compare_methods, validation_source
-    from driftcal.pipeline.labelled_logits import open_with_data
+    from driftcal.pipeline.collecting.labelled_logits import open_with_data
+    from driftcal.pipeline.evaluating.compare import compare_methods, validation_source
     from driftcal.pipeline.plan import plan_evaluation
     from driftcal.report.headline import report_text
     from driftcal.report.result_tables import headline_title

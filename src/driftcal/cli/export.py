@@ -61,7 +61,7 @@ def export(
       driftcal export model.onnx cal.safetensors --inputs inputs.npy
     """
     from driftcal.export import append_to_onnx
-    from driftcal.pipeline.labelled_logits import read_inputs
+    from driftcal.pipeline.collecting.labelled_logits import read_inputs
 
     console = Console(as_json, quiet)
     if dry_run:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 Json = Annotated[bool, typer.Option("--json", help="Print data as JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No messages and no progress on stderr, only errors.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do none of it.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
 RandomState = Annotated[int, typer.Option(min=0, help="Seed of noise, shifts and resampling.")]
 Bins = Annotated[int, typer.Option("--n-bins", min=1, help="Equal-width bins of the ECE.")]
 Cache = Annotated[
     str | None,
-    typer.Option(metavar="DIR or URL", help="Keep the model's logits here: a killed run goes on where it was."),
+    typer.Option(metavar="DIR or URL", help="Keep the model's logits here: a killed run continues from there."),
 ]
 WindowSize = Annotated[int, typer.Option(min=20, help="Samples in a window of the windowed form.")]
 
@@ -93,8 +93,8 @@ def _model_options(
         bool, typer.Option("--trust", help="Open a TorchScript file, which can run code while it is loaded.")
     ] = False,
 ) -> dict[str, Any]:
-    """Options of `driftcal.open_model`; only those that were given."""
-    given: dict[str, Any] = {
+    """Options of `driftcal.open_model`, without those that were left out."""
+    options: dict[str, Any] = {
         "outputs": outputs, "weights": weights, "batch_size": batch_size, "threads": threads,
         "device": None if device == "auto" else device, "trust": trust or None,
     }  # fmt: skip
@@ -104,8 +104,8 @@ def _model_options(
     }  # fmt: skip
     steps = {name: value for name, value in steps.items() if value is not None}
     if steps:
-        given["preprocessing"] = steps
-    return {name: value for name, value in given.items() if value is not None}
+        options["preprocessing"] = steps
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _engine_options(
@@ -134,17 +134,17 @@ def _engine_options(
 def _with(shared_options: Callable[..., Any], name: str, command: Callable[..., None]) -> Callable[..., None]:
     """Add shared options to a command; it gets them together as `name`. In its help they come after its own."""
     shared = inspect.signature(shared_options, eval_str=True).parameters
-    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != name]
+    parameters = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != name]
 
     @functools.wraps(command)
     def run(**arguments: Any) -> None:
         values = {key: arguments.pop(key) for key in shared}
         command(**arguments, **{name: shared_options(**values)})
 
-    # options that a further decorator adds come last
-    inner = [p for p in own if p.kind is not p.KEYWORD_ONLY]
-    rest = [p for p in own if p.kind is p.KEYWORD_ONLY]
-    run.__signature__ = inspect.Signature([*inner, *shared.values(), *rest])  # type: ignore[attr-defined]
+    # keyword-only parameters belong to a further decorator, whose options come last
+    options = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    keyword_only = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    run.__signature__ = inspect.Signature([*options, *shared.values(), *keyword_only])  # type: ignore[attr-defined]
     run.__annotations__ = {}
     del run.__wrapped__
     return run

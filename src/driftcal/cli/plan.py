@@ -28,7 +28,7 @@ def plan(
     fits: Annotated[
         int | None, typer.Option(min=0, help="Calibrators to fit.", show_default="1 for tune, 0 for evaluate")
     ] = None,
-    price: Annotated[float, typer.Option(min=0, help="Of one worker for an hour.")] = 0.0,
+    price: Annotated[float, typer.Option(min=0, help="Price of one worker for an hour.")] = 0.0,
     storage: Annotated[float, typer.Option(min=1, help="MB/s that all workers together get from storage.")] = 1000.0,
     start: Annotated[float, typer.Option(min=0, help="Seconds until a worker is ready.")] = 20.0,
     random_state: options.RandomState = 0,
@@ -38,10 +38,10 @@ def plan(
     *,
     model_options: dict[str, Any],
 ) -> None:
-    """Estimate time and cost on any number of workers, and where more of them stop helping.
+    """Estimate time and cost on any number of workers, and from which number on more help little.
 
-    A few batches are run here to measure the model, the shifts and a pass of a fit. The rest is estimated: tasks are shared
-    evenly, storage is shared by all, one process merges statistics. docs/scale.md has the formula and how it compares with
+    A few batches are run to measure the model, the shifts and a pass of a fit. The rest is estimated: tasks are shared evenly,
+    storage is shared by all workers, one process merges statistics. docs/scale.md has the formula and compares it with
     measurements. With --dry-run nothing is run, and only the work is counted.
 
     \b
@@ -51,17 +51,17 @@ def plan(
     ImageNet-C on fifty thousand images, estimated from a few of them:
       driftcal plan model.onnx some.npz --n-samples 50000 --suite imagenet-c
     """
-    from driftcal.cli.tables import scaling_table
+    from driftcal.cli.tables import workers_table
     from driftcal.core.parallel import limited_threads
     from driftcal.data import open_source
     from driftcal.models import open_model
-    from driftcal.pipeline.collect import Collector
-    from driftcal.pipeline.evaluate import suite_for
-    from driftcal.pipeline.perturbation import tuning_shift
-    from driftcal.pipeline.scaling import Assumptions, Probe, Workload, scaling
+    from driftcal.pipeline.cluster_estimate import Assumptions, MeasuredSpeed, Workload, estimate_cluster
+    from driftcal.pipeline.collecting.collect import Collector
+    from driftcal.pipeline.collecting.perturbation import tuning_shift
+    from driftcal.pipeline.evaluating.evaluate import suite_for
 
     console = Console(as_json, quiet)
-    counts = [int(k) for k in options.numbers(workers, "--workers")]
+    counts = [int(count) for count in options.numbers(workers, "--workers")]
     if not counts or min(counts) < 1:
         raise typer.BadParameter(
             f"must be whole numbers from 1, such as 1,8,64; it is {workers!r}.", param_hint="--workers"
@@ -71,44 +71,46 @@ def plan(
     collector = Collector(opened, source, random_state=random_state)
     if suite is None:
         shift = tuning_shift("gaussian", source)
-        conditions = [(shift, 0.0), *((shift, 0.01 * k) for k in range(1, n_levels))]
+        conditions = [(shift, 0.0), *((shift, 0.01 * level) for level in range(1, n_levels))]
     else:
         conditions = [(shift, float(level)) for shift, level in suite_for(suite, source)]
-    distinct = len({collector.key(shift, level).digest for shift, level in conditions})
     work = Workload(
         n_samples or len(source),
-        distinct,
+        len({collector.key(shift, level).digest for shift, level in conditions}),
         opened.n_classes,
         opened.batch_size,
-        (suite is None) if fits is None else fits,
+        int(suite is None) if fits is None else fits,
     )
     counted = {
-        "inputs": work.inputs, "conditions": distinct, "rows": work.rows, "classes": work.classes,
-        "bytes_stored": 4 * work.scores,
+        "inputs": work.n_inputs, "n_samples": work.n_samples, "n_conditions": work.n_conditions,
+        "n_classes": work.n_classes, "logit_bytes": work.logit_bytes,
     }  # fmt: skip
-    lines = [f"{work.inputs:,} inputs through the model: {work.rows:,} rows under {distinct} conditions",
-             f"{4 * work.scores / 1e9:,.2f} GB of logits in the store"]  # fmt: skip
+    lines = [
+        f"{work.n_inputs:,} model inputs: {work.n_samples:,} samples under {work.n_conditions} conditions",
+        f"{work.logit_bytes / 1e9:,.2f} GB of logits in the cache",
+    ]
     if dry_run:
         console.output(counted, *lines)
         return
-    given = Assumptions(storage=storage * 1e6, price=price, start=start)
+    assumptions = Assumptions(storage_rate=storage * 1e6, price=price, start_seconds=start)
     with limited_threads(model_options.get("threads", 1)):
-        probe = Probe.of(collector, conditions)
-    found, most, reason = scaling(work, probe, counts, given)
+        speed = MeasuredSpeed.of(collector, conditions)
+    cluster = estimate_cluster(work, speed, counts, assumptions)
+    shortest = min(estimate.seconds for estimate in cluster.estimates)
     console.output(
         {
             **counted,
-            "probe": vars(probe),
-            "assumptions": vars(given),
-            "estimates": [line.to_dict() for line in found],
-            "scales_to": most,
-            "because": reason,
+            "measured": vars(speed),
+            "assumptions": vars(assumptions),
+            "estimates": [estimate.to_dict() for estimate in cluster.estimates],
+            "max_useful_workers": cluster.max_useful_workers,
+            "limit": cluster.limit,
         },
         *lines,
-        f"measured here: {1 / probe.seconds_per_input:,.0f} inputs/s, {probe.scores_per_second / 1e6:,.0f} million scores/s",
-        scaling_table(found, priced=price > 0),
+        f"measured here: {1 / speed.seconds_per_input:,.0f} inputs/s, {speed.scores_per_second / 1e6:,.0f} million scores/s",
+        workers_table(cluster.estimates, priced=price > 0),
         Sentences(
-            f"Beyond {most} workers less than half of each further one is used: {reason} "
-            f"({duration(min(line.seconds for line in found))} at best above)."
+            f"Up to {cluster.max_useful_workers} workers the speed-up is at least half of the ideal one. Then {cluster.limit}. "
+            f"The shortest time above is {duration(shortest)}."
         ),
     )

@@ -68,7 +68,7 @@ def recalibrate(
         --with val.npz --weight auto
     """
     from driftcal.cli.tables import change_table
-    from driftcal.pipeline.labelled_logits import collect_labelled, read_labelled
+    from driftcal.pipeline.collecting.labelled_logits import collect_labelled, read_labelled
     from driftcal.pipeline.recalibrate import next_name, recalibrate_file
     from driftcal.pipeline.recalibrate import recalibrate as refit
 
@@ -86,11 +86,11 @@ def recalibrate(
     if dry_run:
         result = refit(calibrator, new.logits, new.labels, **settings)
         target = output or next_name(calibrator)
-        verdict = f"would refuse: {', '.join(result.worse)}" if result.worse else f"would write {target}"
-        listed = [] if result.worse else [str(target)]
-        console.output({**result.to_dict(), "would_write": listed}, change_table(result), verdict)
+        line = f"would refuse: {', '.join(result.worse)}" if result.worse else f"would write {target}"
+        outputs = [] if result.worse else [str(target)]
+        console.output({**result.to_dict(), "would_write": outputs}, change_table(result), line)
         return
-    result, path, kept = recalibrate_file(
+    written = recalibrate_file(
         calibrator,
         new.logits,
         new.labels,
@@ -98,5 +98,6 @@ def recalibrate(
         on_compared=lambda result: console.show(change_table(result)),
         **settings,
     )
-    console.output({**result.to_dict(), "calibrator": str(path), "old_calibrator": str(kept)}, str(path))
-    console.message(f"The old calibrator is in {kept}.")
+    paths = {"calibrator": str(written.path), "old_calibrator": str(written.old_path)}
+    console.output({**written.result.to_dict(), **paths}, str(written.path))
+    console.message(f"The old calibrator is in {written.old_path}.")

@@ -46,7 +46,7 @@ def report(
       driftcal report run --format csv --table rows > rows.csv
     """
     from driftcal.io.atomic import write_atomic
-    from driftcal.pipeline.results import Results
+    from driftcal.pipeline.evaluating.results import Results
     from driftcal.report import FORMATS, result_table, write_figures, write_report
 
     console = Console(as_json, quiet)

@@ -1,4 +1,4 @@
-"""Tables and lines of the commands, for a terminal; `report.table` writes them, so that names are text and never markup."""
+"""Tables and lines of the commands for a terminal. `report.table` writes them: names are text, never markup."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from driftcal.cli.console import duration
+from driftcal.pipeline.cluster_estimate import Estimate
+from driftcal.pipeline.evaluating.results import Results
 from driftcal.pipeline.plan import Plan
 from driftcal.pipeline.recalibrate import Recalibration
-from driftcal.pipeline.results import Results
-from driftcal.pipeline.scaling import Estimate
 from driftcal.report.result_tables import headline_table
 from driftcal.report.table import Table, Value, to_terminal
 
@@ -36,14 +36,14 @@ def levels_table(perturbation: Mapping[str, Any]) -> Any:
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """A plan in words."""
+    """A plan as lines of text."""
     lines = [
         f"{part.data}: {part.n_samples:,} samples, {part.n_conditions} conditions, {part.passes:g} passes to make"
         for part in plan.parts
     ]
     if plan.at_most is not None:
         lines.append(
-            f"{plan.passes:g} model passes if the search for levels guesses right, usually up to twice as many, "
+            f"at least {plan.passes:g} model passes, usually up to twice as many, "
             f"at most {plan.at_most:g}; {duration(plan.seconds)} to {duration(2 * plan.seconds)}"
         )
     else:
@@ -65,16 +65,16 @@ def change_table(result: Recalibration) -> Any:
     return to_terminal(Table("change", "", columns, rows, intervals=True, digits=4))
 
 
-def scaling_table(estimates: Sequence[Estimate], *, priced: bool) -> Any:
+def workers_table(estimates: Sequence[Estimate], *, priced: bool) -> Any:
     """A row per number of workers: time, its parts, efficiency and cost."""
     columns = {
-        "workers": "workers", "seconds": "time", "compute": "model", "storage": "storage", "passes": "passes",
+        "n_workers": "workers", "seconds": "time", "compute": "model", "storage": "storage", "passes": "passes",
         "merge": "merge", "start": "start", "efficiency": "of ideal",
     }  # fmt: skip
     times = ("seconds", "compute", "storage", "passes", "merge", "start")
     rows: list[dict[str, Value]] = [
         {
-            "workers": estimate.workers,
+            "n_workers": estimate.n_workers,
             **{key: duration(getattr(estimate, key)) for key in times},
             "efficiency": estimate.efficiency,
             "cost": estimate.cost,
@@ -82,4 +82,4 @@ def scaling_table(estimates: Sequence[Estimate], *, priced: bool) -> Any:
         for estimate in estimates
     ]
     shown = {**columns, "cost": "cost"} if priced else columns
-    return to_terminal(Table("scaling", "", shown, rows, formats={"efficiency": ".0%", "cost": ",.2f"}))
+    return to_terminal(Table("workers", "", shown, rows, formats={"efficiency": ".0%", "cost": ",.2f"}))

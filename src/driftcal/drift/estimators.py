@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from driftcal.core import validation
+from driftcal.drift.label_free_statistics import as_window
 from driftcal.drift.level_scale import interpolate_levels
-from driftcal.drift.statistics import as_window
 from driftcal.errors import InputError, UnknownName
 from driftcal.types import AnyArray, Float64
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftcal.drift.statistics import as_window
+from driftcal.drift.label_free_statistics import as_window
 from driftcal.errors import InputError
 from driftcal.types import AnyArray, Array
 

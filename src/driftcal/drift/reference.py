@@ -25,8 +25,8 @@ from driftcal.drift.estimators import (
     atc_threshold,
     check_estimator,
 )
+from driftcal.drift.label_free_statistics import normalised_negative_entropy, sample_statistics
 from driftcal.drift.level_scale import LevelScale, interpolate_levels
-from driftcal.drift.statistics import normalised_negative_entropy, sample_statistics
 from driftcal.engines.remote_passes import StoredLogits, map_logits
 from driftcal.errors import ArtefactError, InputError
 from driftcal.types import AnyArray, Array, Float64, Logits, Probs

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from driftcal.calibrators import Calibrator, WindowedCalibrator
+from driftcal.calibrators.base import check_takes_logits
 from driftcal.calibrators.export_maps.export_map import ExportMap
 from driftcal.errors import InputError, NotFittedError
 
@@ -24,11 +25,7 @@ def export_map_of(calibrator: Calibrator) -> ExportMap:
             f"an exported calibrator maps each sample alone; {name} follows a window. Export calibrator.per_sample(), or "
             "calibrator.adapt(window) for data like a window of logits."
         )
-    if calibrator.score_type_ != "logits":
-        raise InputError(
-            f"an exported calibrator takes logits; this {name} was fitted with score_type={calibrator.score_type_!r}. "
-            "Fit it on numpy.log(probabilities), one column per class."
-        )
+    check_takes_logits(calibrator, "an exported calibrator")
     export_map = calibrator.export_map()
     if export_map is None:
         raise InputError(

@@ -8,29 +8,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from driftcal.metrics.evaluation import Evaluation, difference, evaluate
-from driftcal.metrics.functions import (
-    accuracy,
-    area_under_risk_coverage,
-    brier_decomposition,
-    brier_score,
+from driftcal.metrics.additive_statistics import BrierDecomposition, Statistics
+from driftcal.metrics.calibration_errors import (
     calibration_gap,
     classwise_calibration_error,
     debiased_calibration_error,
     equal_mass_calibration_error,
-    error_auroc,
     expected_calibration_error,
     ks_calibration_error,
     maximum_calibration_error,
-    negative_log_likelihood,
     null_ece,
-    predictive_entropy,
     smooth_calibration_error,
     sweep_calibration_error,
 )
+from driftcal.metrics.evaluation import Evaluation, difference, evaluate
 from driftcal.metrics.intervals import Interval
+from driftcal.metrics.proper_scores import (
+    accuracy,
+    area_under_risk_coverage,
+    brier_decomposition,
+    brier_score,
+    error_auroc,
+    negative_log_likelihood,
+    predictive_entropy,
+)
 from driftcal.metrics.reliability import Reliability, prepare_reliability
-from driftcal.metrics.statistics import BrierDecomposition, Statistics
 
 #: name in :class:`Evaluation` -> function of (y_true, probabilities, *, sample_weight) that computes it
 METRICS: dict[str, Callable[..., float]] = {

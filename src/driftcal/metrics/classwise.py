@@ -13,7 +13,7 @@ from driftcal.core.numerics import kernel, softmax, softmax_row
 from driftcal.core.parallel import map_in_threads
 from driftcal.metrics.bins import bin_edges, bin_index
 from driftcal.metrics.bootstrap import resample_weights
-from driftcal.metrics.inputs import LabelledProbabilities
+from driftcal.metrics.scores_and_labels import LabelledProbabilities
 from driftcal.metrics.sorted_samples import SortedSamples, debiased_squared_error, prefix_sums
 from driftcal.types import Array, Float64, Labels, Logits, Probs, Weights
 

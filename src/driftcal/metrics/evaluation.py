@@ -11,15 +11,15 @@ import numpy as np
 
 from driftcal.core.images import as_seed
 from driftcal.errors import InputError, UnknownName, need
+from driftcal.metrics.additive_statistics import Statistics
 from driftcal.metrics.all_metrics import CALIBRATION_ERRORS, DEBIASED_BINS, NAMES, RANGES, AllMetrics
 from driftcal.metrics.bins import bin_edges
 from driftcal.metrics.bootstrap import image_numbers
 from driftcal.metrics.classwise import ClassProbabilities
-from driftcal.metrics.inputs import LabelledProbabilities, check_scores
 from driftcal.metrics.intervals import INTERVAL_METHODS, Interval, bootstrap_interval, check_confidence_level
 from driftcal.metrics.null_simulation import null_ece_replicates
 from driftcal.metrics.sample_scores import SampleScores
-from driftcal.metrics.statistics import Statistics
+from driftcal.metrics.scores_and_labels import LabelledProbabilities, check_scores
 from driftcal.types import AnyArray, Float64
 
 # Simulations of the null ECE: its own error is then about one percent.

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from driftcal.core.images import as_seed
+from driftcal.metrics.additive_statistics import Statistics
 from driftcal.metrics.bins import bin_edges, bin_indices
 from driftcal.metrics.bootstrap import image_numbers, resample_weights
-from driftcal.metrics.inputs import check_probabilities
 from driftcal.metrics.intervals import check_confidence_level, wilson_interval
 from driftcal.metrics.null_simulation import null_ece_replicates
 from driftcal.metrics.sample_scores import SampleScores
+from driftcal.metrics.scores_and_labels import check_probabilities
 from driftcal.metrics.sorted_samples import SortedSamples, prefix_sums
-from driftcal.metrics.statistics import Statistics
 from driftcal.types import AnyArray, Array, Float64
 
 # Simulations of the null ECE: its own error is then below one percent.

@@ -14,7 +14,7 @@ import numpy as np
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, exp, kernel, log, row_argmax, row_max
 from driftcal.core.passes import map_blocks
-from driftcal.metrics.inputs import LabelledProbabilities
+from driftcal.metrics.scores_and_labels import LabelledProbabilities
 from driftcal.types import Array, Float64, Labels, Logits, Probs, Weights
 
 #: Probabilities of the true class are clipped here in the NLL, and clipped samples are counted.

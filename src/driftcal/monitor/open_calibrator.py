@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from driftcal.calibrators import Calibrator
+from driftcal.calibrators.base import check_takes_logits
 from driftcal.calibrators.serialization import load_file
 from driftcal.drift.reference import DriftReference
 from driftcal.errors import InputError
@@ -37,6 +38,7 @@ def open_calibrator(
             f"calibrator must calibrate logits alone to be monitored; {type(calibrator).__name__} also needs layer features, "
             'which a stream does not contain. Monitor a calibrator without them, such as method="ts".'
         )
+    check_takes_logits(calibrator, "a monitored calibrator")
     n_classes = len(calibrator.classes_)
     reference = opened.drift_reference if drift_reference is None else drift_reference
     if reference is not None and reference.n_classes != n_classes:

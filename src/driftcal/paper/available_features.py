@@ -11,7 +11,7 @@ from driftcal.errors import DataError
 from driftcal.models import pooled_features
 from driftcal.paper.experiment_context import ExperimentContext
 from driftcal.paper.setups.setup import Setup
-from driftcal.pipeline.layer_features import CollectedFeatures
+from driftcal.pipeline.collecting.layer_features import CollectedFeatures
 from driftcal.shifts.shift import Shift
 from driftcal.types import Array
 

@@ -15,12 +15,12 @@ from driftcal.models import Model, open_model
 from driftcal.paper.setups.digits_network import open_digits_network, split_digits
 from driftcal.paper.setups.open_setups import first_samples
 from driftcal.pipeline.calibrated_model import CalibratedModel
-from driftcal.pipeline.compare import compare_methods
-from driftcal.pipeline.evaluate import evaluate
+from driftcal.pipeline.collecting.run import OnProgress, Run
+from driftcal.pipeline.evaluating.compare import compare_methods
+from driftcal.pipeline.evaluating.evaluate import evaluate
+from driftcal.pipeline.evaluating.results import Results
 from driftcal.pipeline.plan import Part, Plan, plan_tuning
-from driftcal.pipeline.results import Results
-from driftcal.pipeline.run import OnProgress, Run
-from driftcal.pipeline.tune import tune
+from driftcal.pipeline.tuning.tune import tune
 from driftcal.report import write_report
 from driftcal.shifts import get_suite
 

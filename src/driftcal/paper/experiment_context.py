@@ -16,12 +16,12 @@ from driftcal.paper.calibrator_names import BASELINE_METHODS, PAPER_METHODS
 from driftcal.paper.paper_settings import AS_PUBLISHED, OURS, PaperSettings
 from driftcal.paper.setups.setup import Setup
 from driftcal.paper.suite_results import SuiteResults, evaluate_suite
-from driftcal.pipeline.candidate import Candidate, uncalibrated
-from driftcal.pipeline.collect import CLEAN, Collector
-from driftcal.pipeline.fit import fit_or_uncalibrated
-from driftcal.pipeline.perturbation import PerturbedLogits, perturb
-from driftcal.pipeline.results import CLEAN_SAMPLES
-from driftcal.pipeline.run import OnProgress, Run
+from driftcal.pipeline.collecting.collect import CLEAN, Collector
+from driftcal.pipeline.collecting.perturbation import PerturbedLogits, perturb
+from driftcal.pipeline.collecting.run import OnProgress, Run
+from driftcal.pipeline.evaluating.candidate import Candidate, uncalibrated
+from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES
+from driftcal.pipeline.tuning.fit import fit_or_uncalibrated
 from driftcal.shifts import get_suite
 from driftcal.types import Labels, Logits
 

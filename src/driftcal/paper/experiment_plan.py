@@ -9,9 +9,9 @@ from driftcal.data import Source
 from driftcal.paper.experiment_context import ExperimentContext
 from driftcal.paper.experiments import Experiment, Need
 from driftcal.paper.setups.setup import Setup
-from driftcal.pipeline.collect import CLEAN, Collector, Condition
+from driftcal.pipeline.collecting.collect import CLEAN, Collector, Condition
+from driftcal.pipeline.collecting.run import Run
 from driftcal.pipeline.plan import Part, Plan, plan_tuning
-from driftcal.pipeline.run import Run
 from driftcal.shifts import get_shift, get_suite
 from driftcal.shifts.shift import Shift
 

@@ -11,7 +11,7 @@ from driftcal.paper.figures.figure_data import Bars
 from driftcal.paper.published import published
 from driftcal.paper.setups.setup import Setup
 from driftcal.paper.suite_results import METRICS_WITH_INTERVALS, SuiteResults
-from driftcal.pipeline.results import ResultRow
+from driftcal.pipeline.evaluating.results import ResultRow
 from driftcal.report.table import Value
 
 #: What the suffix means in the tables of the paper.

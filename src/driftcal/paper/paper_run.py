@@ -17,9 +17,9 @@ from driftcal.paper.experiments import Experiment, select_experiments
 from driftcal.paper.paper_settings import OURS, PaperSettings
 from driftcal.paper.published import citation
 from driftcal.paper.setups import SetupOptions, open_setups
+from driftcal.pipeline.collecting.run import OnProgress
+from driftcal.pipeline.evaluating.versions import versions
 from driftcal.pipeline.plan import Plan
-from driftcal.pipeline.run import OnProgress
-from driftcal.pipeline.versions import versions
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from driftcal.metrics.intervals import bootstrap_interval
-from driftcal.pipeline.candidate import Candidate
-from driftcal.pipeline.collect import Collector
-from driftcal.pipeline.evaluate import evaluate_candidates
-from driftcal.pipeline.results import POOLED, ResultRow, Results
+from driftcal.pipeline.collecting.collect import Collector
+from driftcal.pipeline.evaluating.candidate import Candidate
+from driftcal.pipeline.evaluating.evaluate import evaluate_candidates
+from driftcal.pipeline.evaluating.results import POOLED, ResultRow, Results
 from driftcal.shifts.shift import Shift
 from driftcal.types import Float64
 

@@ -18,10 +18,10 @@ from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE, Windo
 from driftcal.data import Source
 from driftcal.errors import ArtefactError, InputError, ModelError
 from driftcal.models import Model, open_model, pooled_features
-from driftcal.pipeline.candidate import Candidate, uncalibrated
-from driftcal.pipeline.inputs import as_inputs, labelled_source
-from driftcal.pipeline.results import CLEAN_SAMPLES
-from driftcal.pipeline.tuning import CLEAN_BASELINE, TS_BASELINE
+from driftcal.pipeline.collecting.source_inputs import as_inputs, labelled_source
+from driftcal.pipeline.evaluating.candidate import Candidate, uncalibrated
+from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES
+from driftcal.pipeline.tuning.tune_calibrators import CLEAN_BASELINE, TS_BASELINE
 from driftcal.pipeline.windowed_model import WindowedModel
 from driftcal.types import AnyArray, Array, Logits, LogProbs, Probs
 

@@ -11,7 +11,7 @@ from driftcal.cache import LogitCache
 from driftcal.calibrators import name_of
 from driftcal.calibrators.serialization import load_file
 from driftcal.errors import ArtefactError
-from driftcal.pipeline.results import Results
+from driftcal.pipeline.evaluating.results import Results
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from driftcal.data import Source
 from driftcal.io.paths import as_path
 from driftcal.models import Model
 from driftcal.pipeline.calibrated_model import CalibratedModel
-from driftcal.pipeline.collect import CLEAN, Collector, Condition
-from driftcal.pipeline.evaluate import suite_for
-from driftcal.pipeline.layer_features import LayerFeatures
-from driftcal.pipeline.perturbation import recorded_conditions, tuning_shift
-from driftcal.pipeline.run import Run
+from driftcal.pipeline.collecting.collect import CLEAN, Collector, Condition
+from driftcal.pipeline.collecting.layer_features import LayerFeatures
+from driftcal.pipeline.collecting.perturbation import recorded_conditions, tuning_shift
+from driftcal.pipeline.collecting.run import Run
+from driftcal.pipeline.evaluating.evaluate import suite_for
 from driftcal.shifts import Suite
 from driftcal.shifts.shift import Shift
 

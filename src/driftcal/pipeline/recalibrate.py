@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators import Calibrator
+from driftcal.calibrators.base import check_takes_logits
 from driftcal.calibrators.scaling.uncalibrated import Uncalibrated
 from driftcal.calibrators.serialization import CalibratorFile, load_file, save
 from driftcal.core import validation
@@ -158,6 +159,15 @@ def recalibrate(
     return Recalibration(refitted, final, len(new), before, after, _worse(before, after), metadata)
 
 
+@dataclass(frozen=True, eq=False)
+class RecalibratedFile:
+    """The result of a recalibration, the path of the new file, and the path of the old calibrator."""
+
+    result: Recalibration
+    path: Path
+    old_path: Path
+
+
 def recalibrate_file(
     path: str | os.PathLike[str],
     logits: AnyArray,
@@ -166,8 +176,8 @@ def recalibrate_file(
     *,
     on_compared: Callable[[Recalibration], None] | None = None,
     **options: Any,
-) -> tuple[Recalibration, Path, Path]:
-    """Recalibrate the file `path`; the result, the path of the new file, and the path of the old calibrator.
+) -> RecalibratedFile:
+    """Recalibrate the file `path`, and write the new calibrator to a file.
 
     The new file is `output`, or ``cal-2.safetensors`` beside ``cal.safetensors`` (3, 4, … where that exists). If `output` is
     `path` itself, the old calibrator moves to the first free such name before. Nothing else that exists is replaced. The
@@ -189,8 +199,8 @@ def recalibrate_file(
     record = {"from": sha256_file(source), **result.to_dict()}
     metadata["recalibrations"] = [*metadata.get("recalibrations", []), record]
     baselines = {name: other for name, other in file.others.items() if not other.needs_window}
-    old = _keep(source) if in_place else source
-    return result, save(result.calibrator, target, metadata=metadata, others=baselines), old
+    old_path = _keep(source) if in_place else source
+    return RecalibratedFile(result, save(result.calibrator, target, metadata=metadata, others=baselines), old_path)
 
 
 def next_name(path: Path) -> Path:
@@ -236,6 +246,7 @@ def _refittable(calibrator: Any) -> Calibrator:
         raise InputError(
             f"{name} is fitted on layer features; labelled logits are not enough to refit it. Tune it again."
         )
+    check_takes_logits(calibrator, "a calibrator that is refitted")
     return calibrator
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from driftcal.pipeline.results import Results
+from driftcal.pipeline.evaluating.results import Results
 from driftcal.report.html import write_html
 from driftcal.report.result_figures import write_figures
 from driftcal.report.result_tables import result_table

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
-from driftcal.pipeline.results import (
+from driftcal.pipeline.evaluating.results import (
     CLEAN_SAMPLES,
     NOTHING,
     POOLED,
@@ -119,16 +120,21 @@ def _line_of(lines: Sequence[ComparisonLine], info: CalibratorInfo | None) -> Co
     return next((line for line in lines if line.info is info), None)
 
 
-def featured_line(lines: Sequence[ComparisonLine], method: Any = None) -> ComparisonLine | None:
-    """The line that the report is about: the calibrator that was tuned, otherwise the best one under shift.
+def featured_line(
+    lines: Sequence[ComparisonLine], metadata: Mapping[str, Any] = MappingProxyType({})
+) -> ComparisonLine | None:
+    """The line that the report is about: the per-sample calibrator that was tuned, otherwise the best one under shift.
 
-    Of several calibrators with the name or method `method`, one that was tuned on perturbed samples comes first.
+    `metadata` are those of the results: "calibrator" is its name. Results of version 0.1 have its "method" only; of several with
+    that method, one that was tuned on perturbed samples comes first.
     """
-    name = str(method).casefold() if method else ""
-    named = [line for line in lines if name == line.info.name.casefold()]
-    named += [line for line in lines if name == line.info.method.casefold()]
+    name, method = (str(metadata.get(key) or "").casefold() for key in ("calibrator", "method"))
+    named = [line for line in lines if name and name == line.info.name.casefold()]
     if named:
-        return next((line for line in named if is_tuned_on_shift(line.info)), named[0])
+        return named[0]
+    same_method = [line for line in lines if method in (line.info.name.casefold(), line.info.method.casefold())]
+    if same_method:
+        return next((line for line in same_method if is_tuned_on_shift(line.info)), same_method[0])
     tuned = [line for line in lines if is_tuned_on_shift(line.info)]
     fitted = [line for line in lines if not is_uncalibrated(line.info)]
     return min(tuned or fitted or list(lines), key=lambda line: line.summary.mean_ece, default=None)
@@ -142,9 +148,17 @@ def clean_tuned_line(lines: Sequence[ComparisonLine], featured: ComparisonLine) 
     return next((line for line in same_method if line.info.tuned_on == CLEAN_SAMPLES), None)
 
 
-def main_lines(lines: Sequence[ComparisonLine], method: Any = None) -> list[ComparisonLine]:
-    """The lines that are shown first: uncalibrated, temperature scaling, clean-tuned baseline, featured; each once."""
-    featured = featured_line(lines, method)
+def windowed_line(lines: Sequence[ComparisonLine]) -> ComparisonLine | None:
+    """The line of the windowed form with the lowest ECE under shift."""
+    windowed = [line for line in lines if line.info.form == WINDOWED]
+    return min(windowed, key=lambda line: line.summary.mean_ece, default=None)
+
+
+def main_lines(
+    lines: Sequence[ComparisonLine], metadata: Mapping[str, Any] = MappingProxyType({})
+) -> list[ComparisonLine]:
+    """The lines that are shown first: uncalibrated, temperature scaling, clean-tuned baseline, featured, windowed; each once."""
+    featured = featured_line(lines, metadata)
     if featured is None:
         return []
     chosen = (
@@ -152,6 +166,7 @@ def main_lines(lines: Sequence[ComparisonLine], method: Any = None) -> list[Comp
         temperature_scaling_line(lines),
         clean_tuned_line(lines, featured),
         featured,
+        windowed_line(lines),
     )
     return list({line.info.name: line for line in chosen if line is not None}.values())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from driftcal.pipeline.results import POOLED, WINDOWED, Results
+from driftcal.pipeline.evaluating.results import POOLED, WINDOWED, Results
 from driftcal.report.comparison import (
     ComparisonLine,
     best_p_line,
@@ -16,6 +16,7 @@ from driftcal.report.comparison import (
     main_lines,
     temperature_scaling_line,
     uncalibrated_line,
+    windowed_line,
 )
 
 GLOSSARY: dict[str, str] = {
@@ -50,8 +51,7 @@ class ReportText:
 def report_text(results: Results) -> ReportText:
     """The text of a report."""
     lines = compare_calibrators(results)
-    method = results.metadata.get("method")
-    featured = featured_line(lines, method)
+    featured = featured_line(lines, results.metadata)
     if featured is None:
         return ReportText("There are no results to report.", (), ())
     base = uncalibrated_line(lines)
@@ -62,27 +62,28 @@ def report_text(results: Results) -> ReportText:
         *_perturbation_note(lines),
         *_accuracy_note(base, featured),
     ]
-    return ReportText(_headline(lines, featured), tuple(notes), tuple(main_lines(lines, method)), featured)
+    return ReportText(_headline(lines, featured), tuple(notes), tuple(main_lines(lines, results.metadata)), featured)
 
 
 def _headline(lines: Sequence[ComparisonLine], featured: ComparisonLine) -> str:
-    """The ratios of the featured calibrator; its ECE if temperature scaling is not in the results."""
-    label, summary, ratios = featured.info.label, featured.summary, featured.ratios
-    scaling, best_p = temperature_scaling_line(lines), best_p_line(lines)
-    if scaling is None or scaling is featured or ratios.under_shift_to_ts is None or ratios.in_domain_to_ts is None:
-        sentences = [
-            f"The ECE of {label} is {summary.mean_ece:.3f} under shift and {summary.in_domain_ece:.3f} in domain."
-        ]
-    else:
-        sentences = [
-            f"The ECE of {label} is {ratios.under_shift_to_ts:.2f} × that of temperature scaling under shift "
-            f"and {ratios.in_domain_to_ts:.2f} × in domain."
-        ]
-    if best_p is not None and best_p is not featured and ratios.under_shift_to_best_p is not None:
-        sentences.append(
-            f"Under shift it is {ratios.under_shift_to_best_p:.2f} × that of the best -P, {best_p.info.label}."
-        )
+    """The ratios of the featured calibrator and of the windowed one; ECEs if temperature scaling is not in the results."""
+    scaling, best_p, windowed = temperature_scaling_line(lines), best_p_line(lines), windowed_line(lines)
+    sentences = [_ece_sentence(featured, scaling, f"The ECE of {featured.info.label} is")]
+    ratio = featured.ratios.under_shift_to_best_p
+    if best_p is not None and best_p is not featured and ratio is not None:
+        sentences.append(f"Under shift it is {ratio:.2f} × that of the best -P, {best_p.info.label}.")
+    if windowed is not None and windowed is not featured:
+        size = windowed.info.window_size
+        start = f"With windows of {size} samples, {windowed.info.label} has an ECE of"
+        sentences.append(_ece_sentence(windowed, scaling, start))
     return " ".join(sentences)
+
+
+def _ece_sentence(line: ComparisonLine, scaling: ComparisonLine | None, start: str) -> str:
+    under_shift, in_domain = line.ratios.under_shift_to_ts, line.ratios.in_domain_to_ts
+    if scaling is None or scaling is line or under_shift is None or in_domain is None:
+        return f"{start} {line.summary.mean_ece:.3f} under shift and {line.summary.in_domain_ece:.3f} in domain."
+    return f"{start} {under_shift:.2f} × that of temperature scaling under shift and {in_domain:.2f} × in domain."
 
 
 def _form_note(featured: ComparisonLine) -> list[str]:

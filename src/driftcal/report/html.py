@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from driftcal.io.atomic import write_atomic
-from driftcal.pipeline.results import Results
+from driftcal.pipeline.evaluating.results import Results
 from driftcal.report.comparison import ComparisonLine, form_text, is_tuned_on_shift, is_uncalibrated
 from driftcal.report.headline import GLOSSARY, ReportText, percent, report_text
 from driftcal.report.page_data import page_data

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from driftcal.pipeline.results import METRICS, CalibratorInfo, ResultRow, Results
+from driftcal.pipeline.evaluating.results import METRICS, CalibratorInfo, ResultRow, Results
 from driftcal.report.comparison import (
     ComparisonLine,
     compare_by_group,
@@ -34,8 +34,7 @@ def page_data(results: Results) -> dict[str, Any]:
     groups = {group: i for i, group in enumerate([None, *results.groups])}
     by_group = compare_by_group(results)
     lines = by_group[None] or next(iter(by_group.values()), [])
-    method = results.metadata.get("method")
-    featured = featured_line(lines, method)
+    featured = featured_line(lines, results.metadata)
     return {
         "metrics": list(METRICS),
         "bins": results.n_bins,
@@ -45,7 +44,7 @@ def page_data(results: Results) -> dict[str, Any]:
             for s in results.shifts
         ],
         "groups": list(groups),
-        "shown": [calibrators[line.info.name] for line in main_lines(lines, method)],
+        "shown": [calibrators[line.info.name] for line in main_lines(lines, results.metadata)],
         "featured": calibrators[featured.info.name] if featured else 0,
         "summary": [[_summary(line, calibrators) for line in by_group[group]] for group in groups],
         "rows": [

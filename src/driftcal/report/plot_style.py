@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from driftcal.pipeline.results import CalibratorInfo, Results
+from driftcal.pipeline.evaluating.results import CalibratorInfo, Results
 from driftcal.report.comparison import is_tuned_on_shift, is_uncalibrated
 
 if TYPE_CHECKING:

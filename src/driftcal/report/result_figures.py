@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from driftcal.errors import UnknownName
 from driftcal.io.atomic import write_atomic
 from driftcal.metrics.reliability import Reliability
-from driftcal.pipeline.results import POOLED, ResultRow, Results
+from driftcal.pipeline.evaluating.results import POOLED, ResultRow, Results
 from driftcal.report.comparison import ComparisonLine, compare_calibrators, featured_line, main_lines, uncalibrated_line
 from driftcal.report.plot_style import COLOURS, TEXT_COLOUR, draw_bar, new_figure, plot_style, series_style, shorten
 from driftcal.report.reliability_diagram import draw_reliability
@@ -126,7 +126,7 @@ def draw_shifts(results: Results, lines: Sequence[ComparisonLine]) -> Figure:
 def draw_reliability_diagrams(results: Results, lines: Sequence[ComparisonLine]) -> Figure | None:
     """Two rows of reliability diagrams: in domain above, the worst shift of the featured calibrator below."""
     chosen = _chosen(results, lines, max_curves=3)
-    featured = featured_line(lines, results.metadata.get("method")) or chosen[-1]
+    featured = featured_line(lines, results.metadata) or chosen[-1]
     shift = featured.summary.worst_shift
     from matplotlib.figure import Figure
 
@@ -191,7 +191,7 @@ def _chosen(results: Results, lines: Sequence[ComparisonLine], max_curves: int =
     """All calibrators if they are few; otherwise the first of the main ones and the featured one."""
     if len(lines) <= max_curves:
         return list(lines)
-    main = main_lines(lines, results.metadata.get("method"))
+    main = main_lines(lines, results.metadata)
     return main if len(main) <= max_curves else [*main[: max_curves - 1], main[-1]]
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from driftcal.errors import UnknownName
-from driftcal.pipeline.results import METRICS, ResultRow, Results
+from driftcal.pipeline.evaluating.results import METRICS, ResultRow, Results
 from driftcal.report.comparison import compare_by_group, form_text
 from driftcal.report.table import Table, Value
 

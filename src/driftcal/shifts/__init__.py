@@ -6,7 +6,7 @@ from driftcal.shifts.registry import SHIFTS, get_shift, image_shifts, register_s
 from driftcal.shifts.shift import Shift
 from driftcal.shifts.suites import SUITES, Suite, get_suite
 from driftcal.shifts.tabular.drifts import FeatureDrift
-from driftcal.shifts.tabular.noise import TabularNoise
+from driftcal.shifts.tabular.tabular_noise import TabularNoise
 
 __all__ = [
     "SHIFTS",

@@ -11,7 +11,7 @@ from driftcal.shifts.mixture import Mixture
 from driftcal.shifts.shift import Shift
 from driftcal.shifts.suites import SUITES
 from driftcal.shifts.tabular.drifts import FeatureDrift
-from driftcal.shifts.tabular.noise import TabularNoise
+from driftcal.shifts.tabular.tabular_noise import TabularNoise
 from driftcal.shifts.varied import Varied
 
 #: name of a built-in shift -> description

@@ -11,7 +11,7 @@ import numpy as np
 
 from driftcal.core.images import as_indices, as_step, as_strength
 from driftcal.errors import InputError
-from driftcal.shifts.tabular.table import is_frame
+from driftcal.shifts.tabular.columns import is_frame
 from driftcal.types import AnyArray
 
 

@@ -15,7 +15,7 @@ from driftcal.shifts.mixture import Mixture
 from driftcal.shifts.shift import Shift
 from driftcal.shifts.suites import H_TUNING
 from driftcal.shifts.tabular.drifts import DRIFTS, FeatureDrift
-from driftcal.shifts.tabular.noise import TabularNoise
+from driftcal.shifts.tabular.tabular_noise import TabularNoise
 from driftcal.shifts.varied import Varied
 
 #: name -> shift

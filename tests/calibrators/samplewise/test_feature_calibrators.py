@@ -10,10 +10,10 @@ import driftcal
 from driftcal.calibrators import CALIBRATORS, make_calibrator
 from driftcal.calibrators.samplewise.neighbours import kth_distances
 from driftcal.errors import ArtefactError, InputError, NoFiniteOptimum, UnknownName
-from driftcal.metrics.statistics import Statistics
-from driftcal.pipeline.layer_features import CollectedFeatures
-from driftcal.pipeline.perturbation import PerturbedLogits
-from driftcal.pipeline.select import Variant, choose
+from driftcal.metrics.additive_statistics import Statistics
+from driftcal.pipeline.collecting.layer_features import CollectedFeatures
+from driftcal.pipeline.collecting.perturbation import PerturbedLogits
+from driftcal.pipeline.tuning.select import Variant, choose
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if kind.needs_features)
 PARAMS = {"dac": {"k": 5}, "dac-pts": {"k": 5}}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from driftcal.calibrators.export_maps.lookup import Table
+from driftcal.calibrators.export_maps.lookup import LookupTable
 from driftcal.calibrators.export_maps.sample_temperatures import SampleTemperatures
 from driftcal.types import Float64
 
@@ -70,7 +70,7 @@ class BetaCurves:
 class TopCurve:
     """The top class gets the curve's value at its log-odds, at least a little more than the second; the others share the rest."""
 
-    curve: Table
+    curve: LookupTable
 
 
 Scores: TypeAlias = Scaled | SampleTemperatures | Blended | ScaledPerClass | Mixed | Sigmoids | BetaCurves | TopCurve
@@ -85,7 +85,7 @@ class ExportMap:
     """
 
     scores: Scores = Scaled()
-    table: Table | None = None
+    table: LookupTable | None = None
     last_step: LastStep = "nothing"
     layer_widths: tuple[int, ...] = ()
     n_classes: int = 0

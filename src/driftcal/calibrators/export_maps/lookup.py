@@ -68,7 +68,7 @@ SLOPE_UNIT = 2.0**60
 
 
 @dataclass(frozen=True)
-class Table:
+class LookupTable:
     """What replaces a score: value + slope·SLOPE_UNIT·(score − left), read where the search ends.
 
     Bins have only values: `line` is then None.
@@ -79,7 +79,7 @@ class Table:
     line: tuple[Float64, Float64] | None = None  # left, slope
 
 
-def curve_table(scores: Float64, values: Float64, starts: Array, added_slope: float = 0.0) -> Table:
+def curve_table(scores: Float64, values: Float64, starts: Array, added_slope: float = 0.0) -> LookupTable:
     """Piecewise linear curves, flat outside; curve c has the points starts[c]:starts[c + 1].
 
     Each curve has one segment more than points. Everywhere `added_slope`·score is added.
@@ -99,13 +99,13 @@ def curve_table(scores: Float64, values: Float64, starts: Array, added_slope: fl
     rise[inner] = (high - value)[inner]
     left[~inner] = 0
     slope = (rise / (width * SLOPE_UNIT)) + added_slope / SLOPE_UNIT
-    return Table(Search.among(scores, starts), value + added_slope * left, (left, slope))
+    return LookupTable(Search.among(scores, starts), value + added_slope * left, (left, slope))
 
 
-def bin_table(edges: Float64, values: Float64) -> Table:
+def bin_table(edges: Float64, values: Float64) -> LookupTable:
     """Bins (edge, next edge] for each class: inner edges (C, bins − 1) and values (C, bins)."""
     starts = np.arange(len(edges) + 1) * max(1, edges.shape[1])
     if edges.shape[1] == 0:  # a single bin: an edge that nothing reaches
-        return Table(Search.among(np.full(len(values), np.inf), starts), np.repeat(values, 2))
+        return LookupTable(Search.among(np.full(len(values), np.inf), starts), np.repeat(values, 2))
     moved = np.minimum(edges * (1 + EDGE_MARGIN), edges + (1 - edges) / 2)  # but not over the scores of 1 above it
-    return Table(Search.among(moved.reshape(-1), starts), values.reshape(-1))
+    return LookupTable(Search.among(moved.reshape(-1), starts), values.reshape(-1))

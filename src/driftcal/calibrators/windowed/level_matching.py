@@ -22,8 +22,8 @@ from driftcal.calibrators.scaling.temperature import fit_nll, min_beta, minimise
 from driftcal.calibrators.windowed.expectation_consistency import consistent_temperature
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.core.dataset import LabelledLogits
+from driftcal.drift.label_free_statistics import check_statistic, data_statistic, window_statistic
 from driftcal.drift.level_scale import LevelScale, interpolate_levels
-from driftcal.drift.statistics import check_statistic, data_statistic, window_statistic
 from driftcal.errors import NoFiniteOptimum
 from driftcal.types import Array, Float64, Logits
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftcal.calibrators.export_maps.lookup import SLOPE_UNIT, Search, Table
+from driftcal.calibrators.export_maps.lookup import SLOPE_UNIT, LookupTable, Search
 from driftcal.export.onnx.nodes import INT32, Nodes, number
 from driftcal.types import Array
 
@@ -12,7 +12,7 @@ from driftcal.types import Array
 _MAX_COMPARED = 16
 
 
-def add_look_up(nodes: Nodes, table: Table, scores: str, least: float = 0.0, name: str | None = None) -> str:
+def add_look_up(nodes: Nodes, table: LookupTable, scores: str, least: float = 0.0, name: str | None = None) -> str:
     """The values of a table, at least `least`; `name` is theirs where they are the probabilities already."""
     at = _locate(nodes, table.search, scores)
     values = nodes("Gather", np.maximum(table.value, least), at)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftcal.calibrators.export_maps.lookup import SLOPE_UNIT, Table
+from driftcal.calibrators.export_maps.lookup import SLOPE_UNIT, LookupTable
 from driftcal.export.torch.buffers import Buffers, Tensor, torch
 
 
 class TableModule(Buffers):
     """Values of a table for scores of any shape (…, classes)."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: LookupTable) -> None:
         super().__init__()
         search = table.search
         self.keep(sorted=search.sorted, start=search.start, above=search.above, below=search.below, value=table.value)

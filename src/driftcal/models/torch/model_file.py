@@ -9,8 +9,8 @@ from typing import Any
 
 from driftcal.errors import ModelError, need
 from driftcal.models.archive_size import check_archive_size
-from driftcal.models.torch.backend import TorchBackend
 from driftcal.models.torch.export_archive import load_exported
+from driftcal.models.torch.torch_backend import TorchBackend
 
 _REMEDY = "Save the network with torch.export.save (.pt2) or as ONNX."
 

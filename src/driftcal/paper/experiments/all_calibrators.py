@@ -16,10 +16,10 @@ from driftcal.paper.experiment_result import ExperimentResult
 from driftcal.paper.figures.figure_data import Points
 from driftcal.paper.setups.setup import Setup
 from driftcal.paper.suite_results import SuiteResults, evaluate_suite
-from driftcal.pipeline.candidate import Candidate
-from driftcal.pipeline.fit import fit_on_levels
-from driftcal.pipeline.layer_features import CollectedFeatures
-from driftcal.pipeline.perturbation import perturb
+from driftcal.pipeline.collecting.layer_features import CollectedFeatures
+from driftcal.pipeline.collecting.perturbation import perturb
+from driftcal.pipeline.evaluating.candidate import Candidate
+from driftcal.pipeline.tuning.fit import fit_on_levels
 from driftcal.report.table import Table, Value
 from driftcal.shifts import get_shift
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from driftcal.calibrators import Calibrator
+from driftcal.metrics.additive_statistics import Statistics
 from driftcal.metrics.sample_scores import SampleScores
-from driftcal.metrics.statistics import Statistics
 from driftcal.paper.calibrator_names import PAPER_COLUMNS, headings, label
 from driftcal.paper.captions import ECE_CAPTION, LINES_CAPTION, method_legend
 from driftcal.paper.experiment_context import ExperimentContext, capped
@@ -17,7 +17,7 @@ from driftcal.paper.experiment_result import ExperimentResult
 from driftcal.paper.figures.figure_data import Lines, Panel
 from driftcal.paper.setups.setup import Setup
 from driftcal.paper.suite_results import LEFT_OUT
-from driftcal.pipeline.fit import fit_or_uncalibrated
+from driftcal.pipeline.tuning.fit import fit_or_uncalibrated
 from driftcal.report.table import Table, Value
 from driftcal.types import Labels, Logits
 

@@ -14,7 +14,7 @@ from driftcal.paper.experiment_context import ExperimentContext
 from driftcal.paper.experiment_result import ExperimentResult
 from driftcal.paper.figures.figure_data import Histograms
 from driftcal.paper.setups.setup import Setup
-from driftcal.pipeline.candidate import Candidate
+from driftcal.pipeline.evaluating.candidate import Candidate
 from driftcal.report.table import Table, Value
 from driftcal.types import Float64, Logits
 

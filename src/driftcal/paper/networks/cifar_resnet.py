@@ -10,7 +10,7 @@ from torch.nn import functional
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-class _Block(nn.Module):
+class _ResidualBlock(nn.Module):
     """Two 3×3 convolutions with a parameter-free shortcut (He et al. 2016, option A): subsample, pad channels with zeros."""
 
     def __init__(self, channels: int, out: int, stride: int) -> None:
@@ -39,7 +39,8 @@ class CifarResNet(nn.Module):
         channels, stages = 16, []
         for number, width in enumerate((16, 32, 64), 1):
             stage = [
-                _Block(channels if i == 0 else width, width, 2 if i == 0 and number > 1 else 1) for i in range(blocks)
+                _ResidualBlock(channels if i == 0 else width, width, 2 if i == 0 and number > 1 else 1)
+                for i in range(blocks)
             ]
             stages.append(nn.Sequential(*stage))
             channels = width

@@ -34,7 +34,7 @@ def _norm(channels: int) -> nn.BatchNorm2d:
     return nn.BatchNorm2d(channels, eps=1e-3)
 
 
-class _Block(nn.Module):
+class _InvertedResidual(nn.Module):
     """1×1 expansion, depthwise convolution, 1×1 projection; the input is added where the shapes agree."""
 
     def __init__(self, channels: int, out: int, size: int, stride: int, expansion: int) -> None:
@@ -62,7 +62,7 @@ class EfficientNetLite0(nn.Module):
         channels, blocks = 32, []
         for repeats, size, stride, expansion, out in _STAGES:
             for repeat in range(repeats):
-                blocks.append(_Block(channels, out, size, 1 if repeat else stride, expansion))
+                blocks.append(_InvertedResidual(channels, out, size, 1 if repeat else stride, expansion))
                 channels = out
         self._blocks = nn.Sequential(*blocks)
         self._conv_head, self._bn1 = _conv(channels, 1280, 1), _norm(1280)

@@ -12,8 +12,8 @@ import numpy as np
 from driftcal.core.images import as_indices, as_step
 from driftcal.errors import NotFittedError
 from driftcal.shifts.shift import sample_keys
-from driftcal.shifts.tabular.noise import TabularNoise, check_width, uniforms
-from driftcal.shifts.tabular.table import categories_of, codes_of, open_table
+from driftcal.shifts.tabular.columns import categories_of, codes_of, open_table
+from driftcal.shifts.tabular.tabular_noise import TabularNoise, check_width, uniforms
 from driftcal.types import AnyArray, Array, Float64
 
 #: name -> what its levels 1 to 5 do: standard deviations, factors, or shares.

@@ -12,7 +12,7 @@ import numpy as np
 from driftcal.core.images import as_indices, as_strength
 from driftcal.errors import InputError, NotFittedError
 from driftcal.shifts.shift import sample_keys
-from driftcal.shifts.tabular.table import (
+from driftcal.shifts.tabular.columns import (
     FeatureTable,
     categorical_positions,
     categories_of,

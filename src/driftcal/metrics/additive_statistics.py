@@ -13,8 +13,8 @@ from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import kernel
 from driftcal.errors import InputError
 from driftcal.metrics.bins import bin_edges, bin_index
-from driftcal.metrics.inputs import check_scores
 from driftcal.metrics.sample_scores import WIDTH, WORST_NLL, SampleScores, score_sample
+from driftcal.metrics.scores_and_labels import check_scores
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
 
 # Sums over all samples and sums per bin, in the order of the fields of Statistics.

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from driftcal.metrics.additive_statistics import Statistics
 from driftcal.metrics.bins import bin_edges, bin_indices
 from driftcal.metrics.bootstrap import resample_counts
 from driftcal.metrics.intervals import bootstrap_interval
 from driftcal.metrics.sample_scores import WORST_NLL, SampleScores
-from driftcal.metrics.statistics import Statistics
 from driftcal.types import Float64
 
 #: Metrics that are means over images, so that a replicate of them is one matrix product.

@@ -9,7 +9,7 @@ from typing import Any
 
 from driftcal.data import Source
 from driftcal.engines.remote_passes import ConditionLogits
-from driftcal.pipeline.collect import CLEAN, Condition, LogitProvider
+from driftcal.pipeline.collecting.collect import CLEAN, Condition, LogitProvider
 from driftcal.shifts import TabularNoise, get_shift
 from driftcal.shifts.levels.find_levels import find_levels
 from driftcal.shifts.shift import Shift

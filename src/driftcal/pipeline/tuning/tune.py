@@ -11,15 +11,15 @@ from driftcal.drift.reference import MIN_SAMPLES, DriftReference
 from driftcal.errors import InputError
 from driftcal.models import Model, open_model
 from driftcal.pipeline.calibrated_model import CalibratedModel
-from driftcal.pipeline.collect import CLEAN, Collector
-from driftcal.pipeline.input_warnings import find_warnings, preprocessing_warning, warn
-from driftcal.pipeline.inputs import check_classes, labelled_source
-from driftcal.pipeline.layer_features import CollectedFeatures, LayerFeatures, check_features
-from driftcal.pipeline.perturbation import PerturbedLogits, perturb, recorded_conditions, tuning_shift
-from driftcal.pipeline.run import Run
-from driftcal.pipeline.select import Selection, method_calibrator
-from driftcal.pipeline.tuning import TS_BASELINE, TunedCalibrators, tune_calibrators
-from driftcal.pipeline.versions import versions
+from driftcal.pipeline.collecting.collect import CLEAN, Collector
+from driftcal.pipeline.collecting.input_warnings import find_warnings, preprocessing_warning, warn
+from driftcal.pipeline.collecting.layer_features import CollectedFeatures, LayerFeatures, check_features
+from driftcal.pipeline.collecting.perturbation import PerturbedLogits, perturb, recorded_conditions, tuning_shift
+from driftcal.pipeline.collecting.run import Run
+from driftcal.pipeline.collecting.source_inputs import check_classes, labelled_source
+from driftcal.pipeline.evaluating.versions import versions
+from driftcal.pipeline.tuning.select import Selection, method_calibrator
+from driftcal.pipeline.tuning.tune_calibrators import TS_BASELINE, TunedCalibrators, tune_calibrators
 from driftcal.shifts.shift import Shift
 from driftcal.types import AnyArray
 

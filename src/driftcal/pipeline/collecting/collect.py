@@ -20,14 +20,14 @@ from driftcal.engines.remote_passes import ConditionLogits, StoredLogits, stack
 from driftcal.errors import InputError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models import Model, pooled_features
-from driftcal.pipeline.run import OnProgress, Run
+from driftcal.pipeline.collecting.run import OnProgress, Run
 from driftcal.shifts.shift import Shift
 from driftcal.types import Array, Indices, Labels, Logits
 
 #: Seconds of work that a kill may cost.
 _PART_SECONDS = 2.0
 #: Tasks per worker where there are several: at the end the others then wait for a short time only.
-_TASKS_PER_WORKER = 4
+TASKS_PER_WORKER = 4
 
 #: A shift and its level. The clean samples are (None, 0).
 Condition: TypeAlias = tuple[Shift | None, float]
@@ -282,7 +282,7 @@ class Collector:
         size, n = self.model.batch_size, len(self.source)
         n_shards = self.n_shards or 1
         if self.n_shards is None and self.engine.workers > 1:
-            n_shards = math.ceil(_TASKS_PER_WORKER * self.engine.workers / n_conditions)
+            n_shards = math.ceil(TASKS_PER_WORKER * self.engine.workers / n_conditions)
         length = max(1, math.ceil(n / size / n_shards)) * size
         while low < high:
             stop = min(high, (low // length + 1) * length)

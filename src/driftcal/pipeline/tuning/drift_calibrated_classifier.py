@@ -18,9 +18,9 @@ from driftcal.core.validation import as_array
 from driftcal.errors import InputError, LabelsError, ModelError, UnknownName
 from driftcal.models.outputs import SMALLEST_PROBABILITY, log_probabilities
 from driftcal.models.sklearn import scores_classes
-from driftcal.pipeline.perturbation import perturb
-from driftcal.pipeline.select import Selection, method_calibrator
-from driftcal.pipeline.tuning import tune_calibrators
+from driftcal.pipeline.collecting.perturbation import perturb
+from driftcal.pipeline.tuning.select import Selection, method_calibrator
+from driftcal.pipeline.tuning.tune_calibrators import tune_calibrators
 from driftcal.shifts import TabularNoise, get_shift
 from driftcal.shifts.shift import Shift
 from driftcal.types import AnyArray, Array, Indices, Labels, Logits, LogProbs, Probs
@@ -173,7 +173,7 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
 class CrossFittedLogits:
     """The logits of samples under any shift, each sample by the estimator that was not fitted on it.
 
-    What :class:`driftcal.pipeline.collect.LogitProvider` asks for.
+    What :class:`driftcal.pipeline.collecting.collect.LogitProvider` asks for.
     """
 
     samples: Any

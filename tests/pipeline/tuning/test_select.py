@@ -5,9 +5,9 @@ import pytest
 
 from driftcal.calibrators import CALIBRATORS
 from driftcal.errors import InputError, UnknownName
-from driftcal.pipeline.layer_features import CollectedFeatures
-from driftcal.pipeline.perturbation import PerturbedLogits
-from driftcal.pipeline.select import CLEAN_ONLY, TS, Selection, Variant, _variants, choose
+from driftcal.pipeline.collecting.layer_features import CollectedFeatures
+from driftcal.pipeline.collecting.perturbation import PerturbedLogits
+from driftcal.pipeline.tuning.select import CLEAN_ONLY, TS, Selection, Variant, _variants, choose
 
 N, C = 800, 5
 

@@ -1,4 +1,4 @@
-"""The help of the command line as a page: ``python -m driftcal.cli.reference > docs/cli.md``. A test keeps it true."""
+"""The help of the command line as a page: ``python -m driftcal.cli.reference_page > docs/cli.md``. A test keeps it true."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from driftcal.cli.app import app, main
 _INTRODUCTION = """\
 # Command line
 
-Verbs in the order of the pipeline: `demo`, `tune`, `evaluate`, `report`; `shifts` and `inspect` answer questions. This page
-is what `--help` prints.
+Commands in the order of the pipeline: `demo`, `tune`, `evaluate`, `report`, `export`, `monitor`, `recalibrate`. `plan`, `shifts` and
+`inspect` print information. This page is what `--help` prints.
 
 - **stdout is data, stderr is messages.** `--json` makes the data JSON; `--quiet` leaves out the messages.
 - **`--dry-run`** says what would be done, how many passes of the model it takes, and about how long. For `evaluate` the
   number is exact, also after an interrupted run.
 - **Exit codes:** 0 done, 1 failed (the last line on stderr says why and what to do), 2 misused (unknown option, command or name), 130 interrupted (Ctrl-C).
-- **Interrupted?** Run the same command again. `evaluate` and `demo` keep the model's logits beside their results,
+- **Interrupted runs:** run the same command again. `evaluate` and `demo` keep the model's logits beside their results,
   `tune` where `--cache` says.
 - **Progress** appears on a terminal after two seconds, with rate and remaining time; elsewhere a line every 15 seconds.
 """

@@ -13,7 +13,7 @@ from driftcal.calibrators import Calibrator, make_calibrator
 from driftcal.calibrators.levels import level_weights
 from driftcal.engines.remote_passes import stack
 from driftcal.errors import NoFiniteOptimum
-from driftcal.pipeline.perturbation import PerturbedLogits
+from driftcal.pipeline.collecting.perturbation import PerturbedLogits
 from driftcal.types import AnyArray, Array, Labels
 
 

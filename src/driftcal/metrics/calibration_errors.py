@@ -1,4 +1,4 @@
-"""One function per metric, in scikit-learn's order of arguments: ``(y_true, probabilities)``.
+"""Calibration errors, one function each: the ECE and its relatives. Arguments are ``(y_true, probabilities)``.
 
 `probabilities` of shape (n, C) are judged by their top label. Probabilities of shape (n,) or (n, 1) are those of class 1, as
 in scikit-learn, and calibration is that of class 1. `sample_weight` weights samples; whole numbers act as repeated samples.
@@ -9,85 +9,19 @@ named like the classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 from driftcal.core.images import as_seed
 from driftcal.errors import InputError, UnknownName
 from driftcal.metrics.all_metrics import DEBIASED_BINS
 from driftcal.metrics.bins import bin_edges
 from driftcal.metrics.classwise import ClassProbabilities
-from driftcal.metrics.inputs import check_probabilities
+from driftcal.metrics.metric_inputs import Classes, samples_of, statistics_of
 from driftcal.metrics.null_simulation import null_ece_replicates
 from driftcal.metrics.sample_scores import SampleScores
+from driftcal.metrics.scores_and_labels import check_probabilities
 from driftcal.metrics.smooth_ece import SmoothedResiduals
 from driftcal.metrics.sorted_samples import SortedSamples
-from driftcal.metrics.statistics import BrierDecomposition, Statistics
 from driftcal.types import AnyArray
-
-Classes = Sequence[Any] | None
-
-
-def _samples(y_true: AnyArray, probabilities: AnyArray, sample_weight: AnyArray, classes: Classes) -> SampleScores:
-    data = check_probabilities(y_true, probabilities, sample_weight, classes)
-    return SampleScores.of(data, positive_class=data.positive_class)
-
-
-def _statistics(
-    y_true: AnyArray, probabilities: AnyArray, sample_weight: AnyArray, classes: Classes, n_bins: int = 15
-) -> Statistics:
-    return Statistics.of_samples(_samples(y_true, probabilities, sample_weight, classes), n_bins=n_bins)
-
-
-def accuracy(
-    y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
-) -> float:
-    """How often the most probable class is the label; the first one where several are most probable.
-
-    >>> accuracy([0, 1, 1], [[0.7, 0.3], [0.4, 0.6], [0.9, 0.1]])
-    0.6666666666666666
-    """
-    return _statistics(y_true, probabilities, sample_weight, classes).accuracy
-
-
-def negative_log_likelihood(
-    y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
-) -> float:
-    """Mean −log max(p[label], 1e-15), in nats.
-
-    Without the clip one error with confidence 1 makes it infinite; :class:`Statistics` counts the clipped samples.
-    A proper score: the true probabilities have the lowest expectation.  Good 1952.
-
-    >>> round(negative_log_likelihood([0, 1], [[0.5, 0.5], [0.75, 0.25]]), 4)
-    1.0397
-    """
-    return _statistics(y_true, probabilities, sample_weight, classes).nll
-
-
-def brier_score(
-    y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
-) -> float:
-    """Squared distance of the probabilities to the labels: mean Σ_c (p_c − [y = c])², in [0, 2].
-
-    For 1-D probabilities the usual binary score, mean (p − y)² in [0, 1], which is half as large.  Brier 1950.
-
-    >>> brier_score([0, 1], [[0.5, 0.5], [1.0, 0.0]])
-    1.25
-    >>> brier_score([0, 1], [0.5, 0.0])
-    0.625
-    """
-    return _statistics(y_true, probabilities, sample_weight, classes).brier
-
-
-def predictive_entropy(
-    y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
-) -> float:
-    """Mean entropy of the predicted distribution, −Σ_c p_c log p_c in nats, from 0 to log C. Labels are not used.
-
-    >>> round(predictive_entropy([0, 0], [[0.5, 0.5], [1.0, 0.0]]), 4)
-    0.3466
-    """
-    return _statistics(y_true, probabilities, sample_weight, classes).entropy
 
 
 def expected_calibration_error(
@@ -107,7 +41,7 @@ def expected_calibration_error(
     >>> round(expected_calibration_error([0, 1, 1], [[0.9, 0.1], [0.3, 0.7], [0.8, 0.2]]), 4)
     0.4
     """
-    return _statistics(y_true, probabilities, sample_weight, classes, n_bins).ece
+    return statistics_of(y_true, probabilities, sample_weight, classes, n_bins).ece
 
 
 def maximum_calibration_error(
@@ -125,7 +59,7 @@ def maximum_calibration_error(
     >>> round(maximum_calibration_error([0, 1, 1], [[0.9, 0.1], [0.3, 0.7], [0.8, 0.2]]), 4)
     0.8
     """
-    return _statistics(y_true, probabilities, sample_weight, classes, n_bins).mce
+    return statistics_of(y_true, probabilities, sample_weight, classes, n_bins).mce
 
 
 def calibration_gap(
@@ -136,27 +70,7 @@ def calibration_gap(
     >>> round(calibration_gap([0, 1], [[0.75, 0.25], [0.75, 0.25]]), 4)
     0.25
     """
-    return _statistics(y_true, probabilities, sample_weight, classes).calibration_gap
-
-
-def brier_decomposition(
-    y_true: AnyArray,
-    probabilities: AnyArray,
-    *,
-    n_bins: int = 15,
-    sample_weight: AnyArray = None,
-    classes: Classes = None,
-) -> BrierDecomposition:
-    """The squared error of the confidence in its parts: calibration, discrimination, difficulty.
-
-    (confidence − outcome)² = reliability − resolution + uncertainty + within-bin variance − 2 · within-bin covariance,
-    exactly.  Murphy 1973; Stephenson et al. 2008.
-
-    >>> parts = brier_decomposition([0, 1, 1, 0], [0.25, 0.75, 0.75, 0.75])
-    >>> round(parts.reliability - parts.resolution + parts.uncertainty, 6), round(parts.score, 6)
-    (0.1875, 0.1875)
-    """
-    return _statistics(y_true, probabilities, sample_weight, classes, n_bins).decomposition
+    return statistics_of(y_true, probabilities, sample_weight, classes).calibration_gap
 
 
 def equal_mass_calibration_error(
@@ -175,7 +89,7 @@ def equal_mass_calibration_error(
     0.15
     """
     bin_edges(n_bins)
-    samples = _samples(y_true, probabilities, sample_weight, classes)
+    samples = samples_of(y_true, probabilities, sample_weight, classes)
     return SortedSamples.by_confidence(samples).equal_mass(samples.weights, int(n_bins))
 
 
@@ -190,7 +104,7 @@ def sweep_calibration_error(
     >>> round(sweep_calibration_error([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9]), 4)
     0.15
     """
-    samples = _samples(y_true, probabilities, sample_weight, classes)
+    samples = samples_of(y_true, probabilities, sample_weight, classes)
     return SortedSamples.by_confidence(samples).sweep(samples.weights)[0]
 
 
@@ -262,7 +176,7 @@ def smooth_calibration_error(
         raise InputError(
             f"bandwidth must be above 0, a finite number; it is {bandwidth!r}. Leave it out to use the fixed point."
         )
-    samples = _samples(y_true, probabilities, sample_weight, classes)
+    samples = samples_of(y_true, probabilities, sample_weight, classes)
     return SmoothedResiduals.of(samples.confidence, samples.outcome).error(samples.weights, bandwidth)
 
 
@@ -276,37 +190,8 @@ def ks_calibration_error(
     >>> round(ks_calibration_error([1, 0, 1, 1], [0.5, 0.5, 0.9, 0.9]), 4)
     0.05
     """
-    samples = _samples(y_true, probabilities, sample_weight, classes)
+    samples = samples_of(y_true, probabilities, sample_weight, classes)
     return SortedSamples.by_confidence(samples).ks(samples.weights)
-
-
-def area_under_risk_coverage(
-    y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
-) -> float:
-    """The error rate among the most confident predictions, averaged over the share of predictions that is kept.
-
-    (1/W) ∫ errors(t)/t dt with samples in falling order of confidence; equal confidences share their errors evenly. This is
-    the area itself; the mean over ranks of Geifman & El-Yaniv 2017 differs from it by less than 1/n.
-
-    >>> area_under_risk_coverage([1, 1], [0.9, 0.8])
-    0.0
-    """
-    samples = _samples(y_true, probabilities, sample_weight, classes)
-    return SortedSamples.by_top_confidence(samples).selective(samples.weights)[0]
-
-
-def error_auroc(
-    y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
-) -> float:
-    """How well confidence separates correct from incorrect predictions: P(c correct > c incorrect), ties count half.
-
-    It is 0.5, the value of a random score, if all predictions are correct or all incorrect.  Hendrycks & Gimpel 2017.
-
-    >>> error_auroc([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
-    1.0
-    """
-    samples = _samples(y_true, probabilities, sample_weight, classes)
-    return SortedSamples.by_top_confidence(samples).selective(samples.weights)[1]
 
 
 def null_ece(
@@ -331,5 +216,5 @@ def null_ece(
     if n_resamples < 1:
         raise InputError(f"n_resamples must be at least 1; it is {n_resamples}. The usual choice is 1000.")
     seed = as_seed(random_state, "random_state")
-    samples = _samples(y_true, probabilities, sample_weight, classes)
+    samples = samples_of(y_true, probabilities, sample_weight, classes)
     return float(null_ece_replicates(samples, n_bins, n_resamples, seed).mean())

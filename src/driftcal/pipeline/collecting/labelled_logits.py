@@ -11,7 +11,7 @@ from driftcal.calibrators.serialization import load_file
 from driftcal.data import Source
 from driftcal.io.npz import INPUT_NAMES, LABEL_NAMES, LOGIT_NAMES, open_arrays
 from driftcal.pipeline.calibrated_model import CalibratedModel
-from driftcal.pipeline.inputs import labelled_source
+from driftcal.pipeline.collecting.source_inputs import labelled_source
 from driftcal.types import Array
 
 

@@ -10,12 +10,12 @@ from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE
 from driftcal.data import Source
 from driftcal.errors import InputError, UnknownName
 from driftcal.pipeline.calibrated_model import CalibratedModel
-from driftcal.pipeline.candidate import Candidate
-from driftcal.pipeline.collect import Collector
-from driftcal.pipeline.fit import fit_on_clean, fit_on_levels
-from driftcal.pipeline.perturbation import PerturbedLogits, recorded_conditions
-from driftcal.pipeline.results import CLEAN_SAMPLES
-from driftcal.pipeline.run import Run
+from driftcal.pipeline.collecting.collect import Collector
+from driftcal.pipeline.collecting.perturbation import PerturbedLogits, recorded_conditions
+from driftcal.pipeline.collecting.run import Run
+from driftcal.pipeline.evaluating.candidate import Candidate
+from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES
+from driftcal.pipeline.tuning.fit import fit_on_clean, fit_on_levels
 from driftcal.types import AnyArray
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from driftcal.calibrators import Calibrator, make_calibrator
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
-from driftcal.pipeline.results import CLEAN_SAMPLES, NOTHING, PER_SAMPLE, WINDOWED, CalibratorInfo
+from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES, NOTHING, PER_SAMPLE, WINDOWED, CalibratorInfo
 from driftcal.types import Array, Logits, Probs
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from driftcal.calibrators import Calibrator, make_calibrator, name_of
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
-from driftcal.pipeline.fit import Fit, fit_on_clean, fit_on_levels
-from driftcal.pipeline.layer_features import CollectedFeatures
-from driftcal.pipeline.perturbation import PerturbedLogits
-from driftcal.pipeline.results import CLEAN_SAMPLES
-from driftcal.pipeline.select import CLEAN_ONLY, Choice, Selection, Variant, choose
+from driftcal.pipeline.collecting.layer_features import CollectedFeatures
+from driftcal.pipeline.collecting.perturbation import PerturbedLogits
+from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES
+from driftcal.pipeline.tuning.fit import Fit, fit_on_clean, fit_on_levels
+from driftcal.pipeline.tuning.select import CLEAN_ONLY, Choice, Selection, Variant, choose
 from driftcal.types import Labels
 
 #: The names of the baselines of a calibrated model: temperature scaling, and its own method, each tuned on clean samples only.

@@ -45,8 +45,8 @@ def test_one_over_n_is_the_papers_and_more_moves_towards_the_clean_fit(task):
 def test_the_fit_is_that_of_weighted_samples(task):
     from driftcal.data import open_source
     from driftcal.models import open_model
-    from driftcal.pipeline.collect import Collector
-    from driftcal.pipeline.perturbation import perturb, tuning_shift
+    from driftcal.pipeline.collecting.collect import Collector
+    from driftcal.pipeline.collecting.perturbation import perturb, tuning_shift
 
     source = open_source(task[1:])
     by_level = perturb(Collector(open_model(task[0]), source), tuning_shift("gaussian", source), n_levels=5).by_level
@@ -82,8 +82,8 @@ def test_cached_levels_get_the_same_weights(task, tmp_path):
 
 
 def test_auto_tunes_its_candidates_with_it(task):
-    from driftcal.pipeline.perturbation import PerturbedLogits
-    from driftcal.pipeline.select import Selection, choose
+    from driftcal.pipeline.collecting.perturbation import PerturbedLogits
+    from driftcal.pipeline.tuning.select import Selection, choose
 
     rng = np.random.default_rng(0)
     y = np.arange(300) % 3

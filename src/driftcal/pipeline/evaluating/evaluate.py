@@ -12,17 +12,17 @@ from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE
 from driftcal.data import Source
 from driftcal.engines.remote_passes import map_logits
 from driftcal.errors import InputError
+from driftcal.metrics.additive_statistics import Statistics
 from driftcal.metrics.all_metrics import DEBIASED_BINS
 from driftcal.metrics.sample_scores import SampleScores
 from driftcal.metrics.sorted_samples import SortedSamples
-from driftcal.metrics.statistics import Statistics
 from driftcal.pipeline.calibrated_model import CalibratedModel
-from driftcal.pipeline.candidate import Candidate
-from driftcal.pipeline.collect import Collector
-from driftcal.pipeline.image_bootstrap import ImageBootstrap
-from driftcal.pipeline.results import POOLED, ResultRow, Results, ShiftInfo
-from driftcal.pipeline.run import Run
-from driftcal.pipeline.versions import versions
+from driftcal.pipeline.collecting.collect import Collector
+from driftcal.pipeline.collecting.run import Run
+from driftcal.pipeline.evaluating.candidate import Candidate
+from driftcal.pipeline.evaluating.image_bootstrap import ImageBootstrap
+from driftcal.pipeline.evaluating.results import POOLED, ResultRow, Results, ShiftInfo
+from driftcal.pipeline.evaluating.versions import versions
 from driftcal.shifts import SUITES, Suite, get_suite
 from driftcal.shifts.shift import Shift
 from driftcal.types import AnyArray, Array, Float64, Labels

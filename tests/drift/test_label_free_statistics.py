@@ -5,7 +5,7 @@ import pytest
 
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import softmax
-from driftcal.drift import statistics
+from driftcal.drift import label_free_statistics as statistics
 from driftcal.errors import InputError, UnknownName
 
 

@@ -6,7 +6,7 @@ import torch
 
 import driftcal
 from driftcal.errors import SuspiciousInputWarning
-from driftcal.pipeline.input_warnings import find_warnings
+from driftcal.pipeline.collecting.input_warnings import find_warnings
 
 RNG = np.random.default_rng(0)
 Y = np.arange(400) % 4

@@ -14,10 +14,10 @@ import pytest
 
 import driftcal
 from driftcal.cache import LogitCache
-from driftcal.pipeline.collect import Collector
+from driftcal.pipeline.collecting.collect import Collector
 from driftcal.shifts import get_shift
 
-HELPERS = Path(__file__).parents[1] / "helpers"
+HELPERS = Path(__file__).parents[2] / "helpers"
 KILLS = 20
 ONE_THREAD = dict.fromkeys(("DRIFTCAL_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 

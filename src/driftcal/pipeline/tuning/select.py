@@ -14,12 +14,12 @@ from driftcal.calibrators.levels import level_weights
 from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE
 from driftcal.engines.remote_passes import map_logits, stack
 from driftcal.errors import DidNotConverge, InputError
+from driftcal.metrics.additive_statistics import Statistics
 from driftcal.metrics.sample_scores import SampleScores
-from driftcal.metrics.statistics import Statistics
-from driftcal.pipeline.candidate import Candidate
-from driftcal.pipeline.image_bootstrap import ImageBootstrap
-from driftcal.pipeline.layer_features import CollectedFeatures
-from driftcal.pipeline.perturbation import PerturbedLogits
+from driftcal.pipeline.collecting.layer_features import CollectedFeatures
+from driftcal.pipeline.collecting.perturbation import PerturbedLogits
+from driftcal.pipeline.evaluating.candidate import Candidate
+from driftcal.pipeline.evaluating.image_bootstrap import ImageBootstrap
 from driftcal.types import Array, Float64, Labels, Logits
 
 #: Clean weights that every method is tried with: clean samples only, two shares, and the paper's 1/N (None).

@@ -1,0 +1,1 @@
+"""From inputs and a model to logits: clean, perturbed, cached."""

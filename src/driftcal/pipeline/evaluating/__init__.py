@@ -1,0 +1,1 @@
+"""From calibrators and shifted test data to results."""
