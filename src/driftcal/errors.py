@@ -4,27 +4,27 @@
 
     DriftcalError
     ├── InputError (ValueError)          an argument has the wrong shape, type or range
-    │   ├── LogitsError                  logits: NaN, +inf, a row of -inf, wrong shape or class count
+    │   ├── LogitsError                  logits: NaN, +inf, a sample of -inf only, wrong shape or class count
     │   ├── LabelsError                  labels: out of range, wrong length, unknown class, ambiguous
-    │   ├── ProbabilitiesError           probabilities: outside [0, 1], rows that do not sum to 1
+    │   ├── ProbabilitiesError           probabilities: outside [0, 1], samples that do not sum to 1
     │   ├── WeightsError                 sample weights: negative, NaN, all zero, wrong length
     │   ├── ImagesError                  images: outside [0, 1], NaN, wrong shape or dtype
-    │   └── UnknownName                  a name that no registry knows, with the nearest ones
+    │   └── UnknownName                  a name that is in no registry, with the nearest ones
     ├── NotFittedError (ValueError, AttributeError)   used before ``fit``
     ├── DidNotConverge (RuntimeError)    a fit without a certified optimum
     │   └── NoFiniteOptimum              the optimum lies at T -> 0 or T -> infinity
-    ├── WouldBeWorse (RuntimeError)      a recalibration that does not hold on held-out rows
+    ├── WouldBeWorse (RuntimeError)      a refitted calibrator that is worse on held-out samples
     ├── ArtefactError (ValueError)       a file that is foreign, truncated, altered or too new
     ├── CacheError (RuntimeError)        a cache of logits that cannot be read or written
-    ├── ModelError (RuntimeError)        a model that cannot be opened or answers with the wrong thing
+    ├── ModelError (RuntimeError)        a model that cannot be opened or returns the wrong outputs
     ├── DataError (RuntimeError)         a data set that is missing, damaged or cannot be fetched
-    ├── EngineError (RuntimeError)       workers that cannot be had
-    │   └── WorkFailed                   tasks that failed wherever they were tried, by name
+    ├── EngineError (RuntimeError)       workers that cannot be started, or that failed
+    │   └── WorkFailed                   tasks that failed on every worker that tried them, by name
     └── MissingExtra (ImportError)       a framework that is not installed, with its install line
 
     SuspiciousInputWarning (UserWarning)   validation data that look wrong, shown as a Python warning
 
-A message names the argument, the wish, the fact and the way out.
+A message names the argument, what it must be, what it is, and the way out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LabelsError(InputError):
 
 
 class ProbabilitiesError(InputError):
-    """Probabilities that are none."""
+    """Probabilities outside [0, 1], or samples that do not sum to 1."""
 
 
 class WeightsError(InputError):
@@ -64,18 +64,18 @@ class ImagesError(InputError):
 
 
 class UnknownName(InputError):
-    """A name that no registry knows."""
+    """A name that is in no registry."""
 
     @classmethod
-    def of(cls, kind: str, name: object, known: Iterable[str]) -> UnknownName:
-        """The error for `name`, with the nearest known names.
+    def of(cls, kind: str, name: object, registered: Iterable[str]) -> UnknownName:
+        """The error for `name`, with the nearest registered names.
 
         >>> print(UnknownName.of("calibrator", "tss", ["ts", "ets", "irm"]))
         there is no calibrator 'tss'; did you mean 'ts' or 'ets'? Known: ets, irm, ts.
         """
-        names = sorted(known)
-        near = difflib.get_close_matches(str(name), names, n=2)
-        hint = f"; did you mean {' or '.join(repr(n) for n in near)}?" if near else "."
+        names = sorted(registered)
+        nearest = difflib.get_close_matches(str(name), names, n=2)
+        hint = f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else "."
         return cls(f"there is no {kind} {name!r}{hint} Known: {', '.join(names)}.")
 
 
@@ -92,11 +92,11 @@ class DidNotConverge(DriftcalError, RuntimeError):
 
 
 class NoFiniteOptimum(DidNotConverge):
-    """The best temperature is 0 or infinite: the tuning rows are separable, or no better than chance."""
+    """The best temperature is 0 or infinite: the tuning samples are separable, or no better than chance."""
 
 
 class WouldBeWorse(DriftcalError, RuntimeError):
-    """A refitted calibrator is worse than the old one on held-out rows."""
+    """A refitted calibrator is worse than the old one on held-out samples."""
 
 
 class ArtefactError(DriftcalError, ValueError):
@@ -108,7 +108,7 @@ class CacheError(DriftcalError, RuntimeError):
 
 
 class ModelError(DriftcalError, RuntimeError):
-    """A model that cannot be opened, or that answers with the wrong thing."""
+    """A model that cannot be opened, or that returns the wrong outputs."""
 
 
 class DataError(DriftcalError, RuntimeError):
@@ -116,11 +116,11 @@ class DataError(DriftcalError, RuntimeError):
 
 
 class EngineError(DriftcalError, RuntimeError):
-    """Workers that cannot be had, or died."""
+    """Workers that cannot be started, or that failed."""
 
 
 class WorkFailed(EngineError):
-    """Tasks that failed wherever they were tried; the message names them."""
+    """Tasks that failed on every worker that tried them; the message names them."""
 
 
 class MissingExtra(DriftcalError, ImportError):
@@ -128,7 +128,7 @@ class MissingExtra(DriftcalError, ImportError):
 
 
 def need(module: str, extra: str) -> ModuleType:
-    """Import an optional `module`, or name the extra that brings it."""
+    """Import an optional `module`, or raise an error that names the extra to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Bad input raises the documented error; its message names the argument, what is wanted, what was found, and the way out."""
+"""Bad input raises the documented error. Its message names the argument, what it must be, what it is, and the way out."""
 
 import numpy as np
 import pandas as pd
@@ -36,7 +36,7 @@ class Source:
 
 
 class Changing(Source):
-    """The first reads find the number of columns and scan; every later one yields other samples."""
+    """The first reads get the number of columns and scan; every later one yields other samples."""
 
     reads = 0
 
@@ -47,7 +47,7 @@ class Changing(Source):
 
 HALVES = [(Z[:6], Y[:6]), (Z[6:], Y[6:])]
 
-#: case -> (call, error, the argument it names, what is wanted, what was found, the way out)
+#: case -> (call, error, then parts of the message: the argument, what it must be, what it is, the way out)
 CASES = {
     "NaN": (fit(changed(Z, (4, 1), np.nan)), e.LogitsError, "logits", "must be finite", "sample 4 holds NaN", "Drop such samples"),
     "+inf": (fit(changed(Z, (7, 0), np.inf)), e.LogitsError, "logits", "must be finite", "sample 7 holds +inf", "overflow"),
@@ -103,7 +103,7 @@ CASES = {
     "+inf at prediction": (lambda: TS.predict([[0.0, np.inf, 1.0]]), e.LogitsError, "logits", "must be finite", "sample 0 holds +inf", "overflow"),
     "-inf at prediction": (lambda: TS.predict_log_proba(np.full((1, 3), -np.inf)), e.LogitsError, "logits", "one per sample", "-inf in every column", "Drop"),
     "chunks at prediction": (lambda: TS.predict_proba(Source(*HALVES)), e.LogitsError, "logits", "an array", "a source of chunks", "one by one"),
-    "a generator": (lambda: driftcal.TemperatureScaling().fit(c for c in HALVES), e.LogitsError, "source of chunks", "more than once", "generator", "starts anew"),
+    "a generator": (lambda: driftcal.TemperatureScaling().fit(c for c in HALVES), e.LogitsError, "source of chunks", "more than once", "generator", "starts again"),
     "labels beside chunks": (lambda: driftcal.TemperatureScaling().fit(Source(*HALVES), Y), e.InputError, "y and sample_weight", "left out", "they were given", "each chunk"),
     "chunks without labels": (lambda: driftcal.TemperatureScaling().fit(Source(Z, Z)), e.LogitsError, "source", "must yield (logits, y)", "ndarray", "Yield tuples"),
     "no chunks": (lambda: driftcal.TemperatureScaling().fit(Source()), e.LogitsError, "logits", "at least one sample", "yields nothing", "Check the path"),
@@ -125,13 +125,13 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_bad_input_raises_an_error_with_the_way_out(case):
-    call, kind, *words = CASES[case]
+    call, error, *parts = CASES[case]
     with pytest.raises(e.DriftcalError) as raised:
         call()
-    assert isinstance(raised.value, kind)
-    text = str(raised.value)
-    assert [word for word in words if word not in text] == [], text
-    assert text.endswith((".", "?"))
+    assert isinstance(raised.value, error)
+    message = str(raised.value)
+    assert [part for part in parts if part not in message] == [], message
+    assert message.endswith((".", "?"))
 
 
 @pytest.mark.parametrize("name", ["ts", "ps", "hb", "irm"])
@@ -147,7 +147,7 @@ def test_all_calibrators_refuse_bad_logits(name):
 )
 def test_other_logits_in_a_later_pass_are_refused(name, other):
     source = Changing(HALVES, [(other, Y)])
-    source.reads = -1  # the pass that keeps something of each sample still reads the first samples
+    source.reads = -1  # the pass that stores numbers per sample still reads the first samples
     with pytest.raises(e.LogitsError, match="same order"):
         driftcal.make_calibrator(name).fit(source)
 
@@ -174,9 +174,9 @@ def test_a_source_that_shuffles_is_refused_or_makes_no_difference(name, constant
             order = rng.permutation(600)
             return iter([(logits[part], y[part]) for part in np.split(order, 4)])
 
-    keeps_samples = name in {"ir", "irm", "ts-ir", "ps", "hb", "pbmc", "beta"}
-    if keeps_samples:
-        with pytest.raises(e.LogitsError, match="neither shuffle nor augment"):
+    needs_order = name in {"ir", "irm", "ts-ir", "ps", "hb", "pbmc", "beta"}  # they store numbers per sample
+    if needs_order:
+        with pytest.raises(e.LogitsError, match="Remove shuffling and augmentation"):
             make_calibrator(name).fit(Shuffling())
     else:
         p = make_calibrator(name).fit(Shuffling()).predict_proba(logits)

@@ -1,4 +1,4 @@
-"""Labels mean the same columns in every spelling, and text is never sorted."""
+"""Every spelling of a label means the same column, and text is never sorted."""
 
 import numpy as np
 import pandas as pd
@@ -141,6 +141,20 @@ def test_numbers_are_columns_where_no_class_is_a_number():
     assert as_columns([5, 3], 3, 2, classes=[3, 5, 7])[0].tolist() == [1, 0]
     assert as_columns(["5", "3"], 3, 2, classes=[3, 5, 7])[0].tolist() == [1, 0]
     assert as_columns([2, 0], 3, 2, classes=["0", "1", "2"])[0].tolist() == [2, 0]
+
+
+def test_one_hot_samples_are_columns_where_classes_are_numbers():
+    one_hot = [[0, 1, 0], [0, 0, 1]]
+    for classes in (["1", "2", "3"], [10, 20, 30], ["cat", "dog", "eel"]):
+        assert as_columns(one_hot, 3, 2, classes=classes)[0].tolist() == [1, 2]
+
+
+def test_a_stream_reads_the_text_of_a_number_as_a_column_beside_names():
+    """An array refuses the mixture; a stream reads label by label, and a CSV file holds numbers as text."""
+    lookup = ClassLookup(["cat", "dog"])
+    assert lookup.columns(["dog", "0", "1.0", 1, "cow", "2", 2, "-1"]).tolist() == [1, 0, 1, 1, -1, -1, -1, -1]
+    with pytest.raises(LabelsError, match="sample 1 has '0'"):
+        as_columns(["dog", "0"], 2, 2, classes=["cat", "dog"])
 
 
 def test_large_class_numbers_are_not_rounded():

@@ -110,10 +110,8 @@ def test_ray_starts_a_second_copy_of_a_slow_task(ray, tmp_path):
 
 
 def test_ray_stops_a_task_after_the_timeout(ray, tmp_path):
-    policy, ray.retry_policy = (
-        ray.retry_policy,
-        RetryPolicy(timeout=4.0, straggler_seconds=1e9),
-    )  # long enough for a worker to start
+    policy = ray.retry_policy
+    ray.retry_policy = RetryPolicy(timeout=4.0, straggler_seconds=1e9)  # long enough for a worker to start
     try:
         assert sorted(ray.map(ray_tasks.straggling, [0, 1], ray.share(str(tmp_path)))) == [(0, 0), (1, 1)]
     finally:
@@ -341,7 +339,7 @@ def test_the_memory_of_the_caller_does_not_grow_with_the_logits(ray, tmp_path):
             with PeakMemory() as memory:
                 make_calibrator(method).fit(*stack(stored, labels))
             peaks[method, n] = memory.megabytes
-    # some megabytes belong to the interpreter; IRM keeps something of 20,000 samples, but not of 8 million scores
+    # some megabytes belong to the interpreter; IRM stores numbers for 20,000 samples, but not for 8 million scores
     for method, margin in (("ts", 8), ("ets", 8), ("irm", 12)):
         assert peaks[method, 5000] < peaks[method, 500] + margin, peaks
 

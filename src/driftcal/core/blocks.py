@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,17 +13,22 @@ from driftcal.types import Array, Labels, Logits, Weights
 #: Scores in a block: 1 MB of float32 stays in a core's cache.
 BLOCK_SCORES = 1 << 18
 
-#: Logits, labels and sample weights (None: all 1) of consecutive samples.
-Chunk: TypeAlias = tuple[Logits, Labels, Weights | None]
+
+class Chunk(NamedTuple):
+    """Consecutive samples as the caller's arrays hold them."""
+
+    logits: Logits
+    labels: Labels
+    weights: Weights | None  # None: all 1
 
 
 def block_length(n_classes: int) -> int:
-    """Samples in a block."""
+    """The number of samples in a block."""
     return max(1, BLOCK_SCORES // max(1, n_classes))
 
 
 def count_blocks(n_samples: int, n_classes: int) -> int:
-    """Blocks of a data set, about."""
+    """The approximate number of blocks of a data set."""
     return -(-n_samples * n_classes // BLOCK_SCORES)
 
 
@@ -36,14 +41,13 @@ class Block:
     labels: Labels
     weights: Weights
 
-    def of(self, per_sample: Array | None) -> tuple[Array, ...]:
-        """The part of an array with one entry per sample that belongs to this block; () without an array."""
+    def part_of(self, per_sample: Array | None) -> tuple[Array, ...]:
+        """This block's part of an array with one entry per sample, as a kernel's extra argument; () without an array."""
         return () if per_sample is None else (per_sample[self.start : self.start + len(self.labels)],)
 
 
 def cut(chunk: Chunk, low: int, high: int, offset: int) -> Block:
     """The samples [low, high) of a chunk that begins at sample `offset`."""
-    logits, labels, weights = chunk
-    scores = for_kernel(logits[low:high])
-    block_weights = np.ones(len(scores)) if weights is None else unlocked(weights[low:high])
-    return Block(offset + low, scores, unlocked(labels[low:high]), block_weights)
+    logits = for_kernel(chunk.logits[low:high])
+    weights = np.ones(len(logits)) if chunk.weights is None else unlocked(chunk.weights[low:high])
+    return Block(offset + low, logits, unlocked(chunk.labels[low:high]), weights)

@@ -1,4 +1,4 @@
-"""Labelled logits that every fit and every metric reads in passes: an array, a memory map, or chunks larger than memory."""
+"""Labelled logits that every fit and metric reads in passes: an array, a memory map, or chunks larger than memory."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LabelledLogits:
             scores, _ = validation.as_logits(to_logits(logits, self.score_type))
             labels, names = as_columns(y, scores.shape[1], len(scores), classes=classes)
             weights = validation.as_weights(sample_weight, len(scores))
-            self._start(LocalPasses(ArraySource((scores, labels, weights))), names)
+            self._start(LocalPasses(ArraySource(Chunk(scores, labels, weights))), names)
 
     @classmethod
     def from_passes(cls, passes: Passes, n_classes: int) -> LabelledLogits:
@@ -75,26 +75,25 @@ class LabelledLogits:
         return data
 
     def _start(self, passes: Passes, classes: Array) -> None:
-        """Read every sample once: refuse what cannot be used, keep what every fit needs first."""
+        """Read every sample once: refuse unusable samples, store the totals that every fit needs."""
         self._passes = passes
         self.classes, self.n_classes = classes, len(classes)
         totals = ScanTotals.merge(passes.scan())
         if totals.has_bad_samples:
             self._refuse(totals.first_bad)
-        n_samples, correct, weighted = totals.counts
-        if n_samples == 0:
+        if totals.n_samples == 0:
             raise LogitsError(
                 "logits must hold at least one sample; they are empty. Check the path or the filter that made them."
             )
-        if totals.maybe_probabilities and n_samples > 1:
+        if totals.maybe_probabilities and totals.n_samples > 1:
             raise validation.probabilities_as_logits("logits")
-        self.n_samples = int(n_samples)
+        self.n_samples = totals.n_samples
         #: Sum of the weights of each class.
         self.class_weights: Float64 = totals.class_weights
         self.total_weight = float(self.class_weights.sum())
-        #: How many samples the weights stand for: their sum, but no fewer than the samples with a weight. Weights that sum to 1
-        #: are shares, not few samples.
-        self.effective_n_samples = max(self.total_weight, float(weighted))
+        #: How many samples the weights stand for: their sum, but at least the number of samples with a positive weight.
+        #: Weights that sum to 1 are shares, not a single sample.
+        self.effective_n_samples = max(self.total_weight, totals.n_weighted)
         if self.total_weight == 0:
             raise WeightsError(
                 "sample_weight must have a positive sum; all weights are zero. Leave it out to weight all samples alike."
@@ -104,7 +103,7 @@ class LabelledLogits:
                 f"sample_weight must sum to a number between {1 / MAX_MAGNITUDE:g} and {MAX_MAGNITUDE:g}; it sums to "
                 f"{self.total_weight:g}, where products underflow or overflow. Multiply all weights by one factor."
             )
-        self.accuracy = float(correct) / self.total_weight
+        self.accuracy = totals.correct_weight / self.total_weight
 
     @property
     def is_local(self) -> bool:
@@ -117,18 +116,21 @@ class LabelledLogits:
         return self._passes.subsample_stride
 
     def arrays(self) -> Chunk:
-        """Logits, labels and weights (None: all 1) in memory; an array as it is, without a copy."""
+        """Logits, labels and weights (None: all 1) in memory; an array is not copied."""
         source = getattr(self._passes, "source", None)
         if isinstance(source, ArraySource):
             return source.arrays
         blocks = list(self.blocks())
-        logits, labels, weights = ([getattr(b, name) for b in blocks] for name in ("logits", "labels", "weights"))
-        return np.concatenate(logits), np.concatenate(labels), np.concatenate(weights)
+        return Chunk(
+            np.concatenate([block.logits for block in blocks]),
+            np.concatenate([block.labels for block in blocks]),
+            np.concatenate([block.weights for block in blocks]),
+        )
 
     def blocks(self, multiple: int = 1, *, ordered: bool = True) -> Iterator[Block]:
         """All samples in order, in blocks of about `BLOCK_SCORES` scores, or `multiple` times as many.
 
-        A caller that stores something per sample asks for `ordered` blocks: the same samples in every pass. Sums need no order.
+        `ordered` blocks hold the same samples in every pass. Callers need this when they store a value per sample.
         """
         return self._passes.blocks(multiple, ordered=ordered)
 
@@ -179,10 +181,16 @@ class LabelledLogits:
         self._passes.for_each_block(function)
 
     def _refuse(self, first_bad: Array) -> NoReturn:
+        """Raise the error for the first unusable sample of the data set."""
         kind = int(np.argmin(first_bad))
         sample = int(first_bad[kind])
         if kind == scan.BAD_LABEL:
             label = next(b.labels[sample - b.start] for b in self.blocks() if sample < b.start + len(b.labels))
             raise out_of_range(sample, int(label), self.n_classes)
-        facts = ("holds NaN", "holds +inf", "is -inf in every column", f"holds a number beyond ±{MAX_MAGNITUDE:g}")
-        raise validation.unusable_sample(sample, facts[kind])
+        problem = {
+            scan.NAN: "holds NaN",
+            scan.PLUS_INF: "holds +inf",
+            scan.ALL_MASKED: "is -inf in every column",
+            scan.TOO_LARGE: f"holds a number beyond ±{MAX_MAGNITUDE:g}",
+        }[kind]
+        raise validation.unusable_sample(sample, problem)

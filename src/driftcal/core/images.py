@@ -1,4 +1,4 @@
-"""Every check of images, levels, seeds and sample indices, and every message."""
+"""Checks of images, levels, seeds and sample indices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from driftcal.errors import ImagesError, InputError
 from driftcal.types import AnyArray, Array, Images, Indices
 
-#: Corruptions look at the neighbourhood of a pixel; below this there is none to speak of.
+#: Shortest side of an image: corruptions use the neighbours of a pixel, and a smaller image has too few.
 SMALLEST_SIDE = 8
 
 
@@ -25,7 +25,7 @@ def image_array(images: AnyArray) -> Array:
         )
     if array.ndim != 4 or array.shape[3] not in (1, 3):
         raise ImagesError(
-            f"images must have shape (n, height, width, channels) with 1 or 3 channels; got {array.shape}. {_reshape(array)}"
+            f"images must have shape (n, height, width, channels) with 1 or 3 channels; got {array.shape}. {_shape_hint(array)}"
         )
     if array.shape[0] and min(array.shape[1:3]) < SMALLEST_SIDE:
         raise ImagesError(
@@ -35,7 +35,8 @@ def image_array(images: AnyArray) -> Array:
     return array
 
 
-def _reshape(array: Array) -> str:
+def _shape_hint(array: Array) -> str:
+    """The way out for an array of the wrong shape."""
     if array.ndim == 4 and array.shape[1] in (1, 3):
         return "Channels first? Move them: np.moveaxis(images, 1, -1)."
     if array.ndim == 3 and array.shape[2] in (1, 3):
@@ -71,13 +72,12 @@ def check_pixels(images: Array, first: int = 0) -> None:
             "Repair or drop it."
         )
     low, high = float(image.min()), float(image.max())
-    remedy = (
-        "Values from 0 to 255: pass uint8, or divide by 255."
-        if low >= 0 and high > 2
-        else "Already normalised for a model? Undo that, and give open_model the preprocessing."
-        if low < -0.01 or high > 1.01
-        else "Clip them: np.clip(images, 0, 1)."
-    )
+    if low >= 0 and high > 2:
+        remedy = "Values from 0 to 255: pass uint8, or divide by 255."
+    elif low < -0.01 or high > 1.01:
+        remedy = "Already normalised for a model? Undo that, and give open_model the preprocessing."
+    else:
+        remedy = "Clip them: np.clip(images, 0, 1)."
     raise ImagesError(f"images must lie in [0, 1]; image {number} spans {low:.6g} to {high:.6g}. {remedy}")
 
 
@@ -89,7 +89,7 @@ def as_seed(seed: Any, name: str = "seed") -> int:
 
 
 def as_indices(indices: AnyArray | None, n: int) -> Indices:
-    """The position of each sample in its data set; 0 to n - 1 when nobody says."""
+    """The position of each sample in its data set; by default 0 to n - 1."""
     if indices is None:
         return np.arange(n)
     array = np.asarray(indices)
@@ -106,9 +106,8 @@ def as_indices(indices: AnyArray | None, n: int) -> Indices:
 
 
 def as_step(level: Any, levels: Sequence[int], name: str) -> int:
-    """A level of a shift with a table: the position in it."""
-    whole = isinstance(level, (int, np.integer, float, np.floating)) and not isinstance(level, bool)
-    if not whole or not math.isfinite(level) or int(level) != level or not levels[0] <= level <= levels[-1]:
+    """A level of a shift with a table: a position in that table."""
+    if not _is_finite(level) or int(level) != level or not levels[0] <= level <= levels[-1]:
         raise InputError(
             f"level of {name!r} must be a whole number from {levels[0]} (untouched) to {levels[-1]}; got {level!r}. "
             "A level is a position in the shift's table, not its parameter."
@@ -118,10 +117,15 @@ def as_step(level: Any, levels: Sequence[int], name: str) -> int:
 
 def as_strength(level: Any, name: str) -> float:
     """A level of a continuous shift: a finite number, 0 or more."""
-    number = isinstance(level, (int, np.integer, float, np.floating)) and not isinstance(level, bool)
-    if not number or not math.isfinite(level) or level < 0:
+    if not _is_finite(level) or level < 0:
         raise InputError(
             f"level of {name!r} must be a finite number, 0 (untouched) or more; got {level!r}. It is a variance: "
             "square a standard deviation."
         )
     return float(level)
+
+
+def _is_finite(level: Any) -> bool:
+    """Whether a level is a finite number; a truth value is none."""
+    is_number = isinstance(level, (int, np.integer, float, np.floating)) and not isinstance(level, bool)
+    return is_number and math.isfinite(level)

@@ -1,9 +1,27 @@
-"""Labels to columns: the only place that decides which column of the outputs a label stands for.
+"""Labels to columns: which column of the model's outputs a label stands for.
 
-Integers, whole floats and one-hot samples are columns; so are truth values where there are two classes. Text that spells
-columns ("0", "1", ..., "10") is read as numbers, never sorted. Any other text needs the classes in the order of the columns,
-because nothing else says which output belongs to which name. Where classes are numbers themselves (``classes=[10, 20]``),
-labels are matched by value.
+One rule holds for arrays (`as_columns`, `columns_and_names`) and for single labels of a stream (`ClassLookup`). It
+depends on the classes: none declared, names only (``["cat", "dog"]``), or some numbers (``[10, 20]``, ``["1", "2"]``).
+
+=================== ==================== ============================== ===========================
+label               no classes           classes are names              some classes are numbers
+=================== ==================== ============================== ===========================
+whole number 1, 1.0 column 1             column 1                       the class equal to 1
+True, False         column 1, 0 of two   column 1, 0 of two             the class equal to 1, 0
+text "1"            column 1             column 1, see below            the class equal to 1
+text "1.0", "01"    error                error, in a stream column 1    the class equal to 1
+text "cat"          error                the class "cat"                the class "cat"
+one-hot sample      column of its 1      column of its 1                column of its 1
+=================== ==================== ============================== ===========================
+
+A label that matches no class is an error in an array and -1 (`NO_CLASS`) in a stream. `columns_and_names` has no scores
+to compare shapes with, so it refuses one-hot samples.
+An array of text is read as columns only if every label spells one: "1" beside "cat" is an error. A stream decides label
+by label and cannot compare. It reads "1" and "1.0" as column 1, because CSV files hold numbers as text, and pandas
+writes 1.0 where other labels are missing.
+
+Text is never sorted: the order of names says nothing about the order of outputs. The exception is
+`DriftCalibratedClassifier`, which sorts the classes as scikit-learn does (``np.unique``) and then calls `as_columns`.
 """
 
 from __future__ import annotations
@@ -16,18 +34,23 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.core.validation import as_array, column_names
+from driftcal.core.validation import NUMBER_KINDS, as_array, column_names
 from driftcal.errors import InputError, LabelsError
 from driftcal.types import AnyArray, Array, Labels
 
 #: The label of a sample that belongs to none of the classes, in data sets that allow such samples.
 NO_CLASS = -1
 
-#: Largest number of classes that is read off the labels alone: a larger label is an identifier or a date.
+#: Largest number of classes that labels alone may imply: a larger label is an identifier or a date.
 MOST_CLASSES = 1_000_000
 
-_COLUMN = re.compile(r"0|[1-9][0-9]{0,8}")  # the canonical decimal of a column: "01" and "1.0" are names
+_COLUMN = re.compile(r"0|[1-9][0-9]{0,8}")  # the usual spelling of a column: "01" and "1.0" are names
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+# numpy's codes of dtypes, `dtype.kind`
+_TEXT, _BOOL, _FLOAT, _INTEGERS = "U", "b", "f", "iu"
+#: Python objects, bytes, and numpy's text of variable length.
+_OBJECTS = "OST"
 
 
 def as_columns(
@@ -55,33 +78,39 @@ def as_columns(
     """
     if y is None:
         raise LabelsError("y must hold a label per sample; it is missing. Pass fit(logits, y).")
-    frame: Any = y
-    names = list(getattr(frame, "columns", ()))
-    if classes is not None and names != list(classes) and sorted(map(str, names)) == sorted(map(str, classes)):
-        frame = frame[list(classes)]  # one-hot samples in a frame whose columns are in another order
-    array = as_array(frame, "y", LabelsError)
-    if array.ndim >= 2 and array.shape[-1] == n_classes and array.size == n_samples * n_classes:
-        array = _from_one_hot(array.reshape(n_samples, n_classes))
+    array = as_array(_in_order_of_classes(y, classes), "y", LabelsError)
+    is_one_hot = array.ndim >= 2 and array.shape[-1] == n_classes and array.size == n_samples * n_classes
+    if is_one_hot:
+        columns = _from_one_hot(array.reshape(n_samples, n_classes))
+        return columns, np.arange(n_classes) if classes is None else as_classes(classes, n_classes, argument)
     array = array.reshape(-1)
     if len(array) != n_samples:
         raise LabelsError(
             f"y must hold one label per sample; there are {n_samples} samples and {len(array)} labels. Were both cut from the same data?"
         )
     if classes is None:
-        return _without_classes(_plain(array), n_classes, argument), np.arange(n_classes)
+        return _read_columns(_normalised(array), n_classes, argument), np.arange(n_classes)
     checked = as_classes(classes, n_classes, argument)
-    return _with_classes(_plain(array), checked.tolist(), argument), checked
+    return _match_classes(_normalised(array), checked.tolist(), argument), checked
+
+
+def _in_order_of_classes(y: Any, classes: Sequence[Any] | None) -> Any:
+    """`y`, or, for one-hot samples in a frame with a column per class, its columns in the order of `classes`."""
+    names = list(getattr(y, "columns", ()))
+    if classes is not None and names != list(classes) and sorted(map(str, names)) == sorted(map(str, classes)):
+        return y[list(classes)]
+    return y
 
 
 def check_range(labels: Labels, n_classes: int) -> None:
-    """Refuse labels that are no columns."""
+    """Refuse labels outside 0..n_classes-1."""
     outside = np.flatnonzero((labels < 0) | (labels >= n_classes))
     if len(outside):
         raise out_of_range(int(outside[0]), int(labels[outside[0]]), n_classes)
 
 
 def out_of_range(sample: int, label: int, n_classes: int) -> LabelsError:
-    """The error for a label that is no column."""
+    """The error for a label outside 0..n_classes-1."""
     return LabelsError(
         f"labels must be 0..{n_classes - 1} for {n_classes} classes; sample {sample} has {label}. "
         "If your file counts from 1, subtract 1; leave out samples whose class is unknown."
@@ -91,9 +120,9 @@ def out_of_range(sample: int, label: int, n_classes: int) -> LabelsError:
 def columns_and_names(
     y: AnyArray, class_names: Sequence[Any] | None = None, *, argument: str = "class_names"
 ) -> tuple[Labels, tuple[str, ...]]:
-    """The column of each label, and the names of the classes, of data whose number of classes only the labels tell.
+    """The column of each label and the names of the classes, for data without scores.
 
-    Without `class_names` there are as many classes as the largest label says. -1 marks a sample of no class.
+    Without `class_names`, the number of classes is the largest label plus 1. -1 marks a sample of no class.
 
     >>> columns_and_names(["0", "2", "1"])
     (array([0, 2, 1]), ('0', '1', '2'))
@@ -109,8 +138,9 @@ def columns_and_names(
         )
     if class_names is not None:
         names = list(class_names)
-        return _with_classes(_plain(array), names, argument, allow_no_class=True), tuple(str(name) for name in names)
-    labels = _without_classes(_plain(array), None, argument)
+        columns = _match_classes(_normalised(array), names, argument, allow_no_class=True)
+        return columns, tuple(str(name) for name in names)
+    labels = _read_columns(_normalised(array), None, argument)
     n_classes = max(2, int(labels.max()) + 1)
     if n_classes > MOST_CLASSES:
         raise LabelsError(
@@ -134,7 +164,7 @@ def as_classes(classes: Sequence[Any], n_classes: int, argument: str = "classes"
 
 
 def declared_classes(scores: AnyArray, y: AnyArray, classes: Sequence[Any] | None) -> Sequence[Any] | None:
-    """The class of each column: `classes`, or the column names of a frame that match the labels; None if nothing says it."""
+    """The class of each column: `classes`, or the column names of a frame that match the labels, or None."""
     names = column_names(scores)
     if classes is None or not names:
         return _classes_of_frame(names, y) if classes is None else classes
@@ -151,17 +181,17 @@ def _classes_of_frame(names: list[str] | None, y: AnyArray) -> list[str] | None:
         return None
     if (label_names := column_names(y)) and sorted(label_names) == sorted(names):
         return names
-    with contextlib.suppress(TypeError, ValueError):  # as_columns refuses such labels and says why
+    with contextlib.suppress(TypeError, ValueError):  # labels that cannot be compared; as_columns refuses them
         if set(np.ravel(np.asarray(y, object)).tolist()) <= set(names):
             return names
     return None
 
 
 class ClassLookup:
-    """The column that a single label stands for.
+    """The column that a single label stands for, by the table of this module.
 
-    A label that spells a class comes first. 1, 1.0 and "1.0" are the class "1" as well. A whole number that is no class counts
-    columns from 0, but only where no class is a number: among the classes "1", "2" and "3" a 0 is a mistake.
+    Text is compared first: "1" is the class "1". Then numbers: 1, 1.0 and "1.0" are the class "1" too. If no class is a
+    number, numbers are columns. Among the classes "1", "2" and "3", a 0 is unknown.
 
     >>> ClassLookup(["cat", "dog"]).columns(["dog", "cow", 0]).tolist()
     [1, -1, 0]
@@ -170,10 +200,10 @@ class ClassLookup:
     """
 
     def __init__(self, classes: Sequence[Any]) -> None:
-        # reversed: of two classes of one name the first counts
+        # reversed: of two classes with the same name, the first is used
         self.by_text: dict[str, int] = {str(name): column for column, name in reversed(list(enumerate(classes)))}
         numbers = [_number(name) for name in classes]
-        #: Whether numbers are matched with classes by value, and not counted as columns.
+        #: Whether some class is a number. Labels that are numbers are then classes, not columns.
         self.has_numbers = any(number is not None for number in numbers)
         if not self.has_numbers:
             numbers = list(range(len(classes)))
@@ -190,7 +220,7 @@ class ClassLookup:
         return NO_CLASS if number is None else self.by_number.get(number, NO_CLASS)
 
     def columns(self, labels: Iterable[Any]) -> Labels:
-        """The column of each label, -1 where it is no class."""
+        """The column of each label, -1 if it is unknown."""
         return np.array([self.column(label) for label in labels], np.int64).reshape(-1)
 
 
@@ -206,7 +236,7 @@ def is_missing(label: Any) -> bool:
 
 
 def _from_one_hot(samples: Array) -> Labels:
-    if samples.dtype.kind not in "fiub" or not np.isin(samples, (0, 1)).all():
+    if samples.dtype.kind not in NUMBER_KINDS or not np.isin(samples, (0, 1)).all():
         raise LabelsError(
             f"y must be integers, names or one-hot samples of 0 and 1; its shape is {samples.shape} but it holds other values. "
             "Are the arguments swapped?"
@@ -221,18 +251,18 @@ def _from_one_hot(samples: Array) -> Labels:
     return labels
 
 
-def _plain(array: Array) -> Array:
-    """Labels as an array of text, whole numbers or truth values."""
-    if array.dtype.kind in "OST":
+def _normalised(array: Array) -> Array:
+    """Labels as an array of one dtype: text, integers or truth values."""
+    if array.dtype.kind in _OBJECTS:
         array = _from_objects(array)
-    if array.dtype.kind == "f":
+    if array.dtype.kind == _FLOAT:
         bad = np.flatnonzero(~((np.floor(array) == array) & (np.abs(array) < 2**53)))  # NaN is not equal to itself
         if len(bad):
             raise LabelsError(
                 f"y must hold whole numbers or class names; sample {bad[0]} has {array[bad[0]]}. Are the arguments swapped?"
             )
         return array.astype(np.int64)
-    if array.dtype.kind not in "iubU":
+    if array.dtype.kind not in _INTEGERS + _BOOL + _TEXT:
         raise LabelsError(
             f"y must hold integers, class names or one-hot samples; it has dtype {array.dtype}. Convert it first."
         )
@@ -252,51 +282,65 @@ def _from_objects(array: Array) -> Array:
     return np.array(values, str) if kinds == {"text"} else np.array(values)
 
 
-def _without_classes(array: Array, n_classes: int | None, argument: str) -> Labels:
-    """Labels that can only be columns: numbers, or text that spells them. Without `n_classes`, -1 is no class."""
-    if array.dtype.kind == "b":
-        return _from_truth_values(array, n_classes)
-    if array.dtype.kind == "U":
-        texts = set(array.tolist()) - ({str(NO_CLASS)} if n_classes is None else set())
+def _read_columns(labels: Array, n_classes: int | None, argument: str) -> Labels:
+    """Labels without declared classes: numbers, or text that spells them. Without `n_classes`, -1 is allowed."""
+    if labels.dtype.kind == _BOOL:
+        return _from_truth_values(labels, n_classes)
+    if labels.dtype.kind == _TEXT:
+        texts = set(labels.tolist()) - ({str(NO_CLASS)} if n_classes is None else set())
         if not all(_COLUMN.fullmatch(text) and (n_classes is None or int(text) < n_classes) for text in texts):
             raise _unknown_order(sorted(texts), n_classes, argument)
-    return array.astype(np.int64)
+    return labels.astype(np.int64)
 
 
-def _with_classes(array: Array, classes: list[Any], argument: str, *, allow_no_class: bool = False) -> Labels:
-    """Labels by class, and columns where no class is a number."""
+def _match_classes(labels: Array, classes: list[Any], argument: str, *, allow_no_class: bool = False) -> Labels:
+    """Labels with declared classes: classes, or columns if no class is a number."""
     lookup = ClassLookup(classes)
-    if not lookup.has_numbers:
-        if array.dtype.kind == "b":
-            return _from_truth_values(array, len(classes))
-        if array.dtype.kind != "U" or _spells_columns(array, lookup):
-            return array.astype(np.int64)
-    elif array.dtype.kind in "iu" and lookup.by_number == {k: k for k in range(len(classes))}:
-        return array.astype(np.int64)
-    values, first, inverse = np.unique(array, return_index=True, return_inverse=True)
-    find = lookup.column if lookup.has_numbers else lambda name: lookup.by_text.get(name, NO_CLASS)
-    columns = np.array([find(value) for value in values.tolist()], np.int64)
-    unknown = columns < 0
+    if labels.dtype.kind == _BOOL and not lookup.has_numbers:
+        return _from_truth_values(labels, len(classes))
+    if _are_columns(labels, lookup, len(classes)):
+        return labels.astype(np.int64)
+    values, first_sample, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    if lookup.has_numbers:
+        columns = lookup.columns(values.tolist())
+    else:  # here "1" is a name, because some other label does not spell a column
+        columns = np.array([lookup.by_text.get(name, NO_CLASS) for name in values.tolist()], np.int64)
+    is_unknown = columns == NO_CLASS
     if allow_no_class:
-        unknown &= values.astype(str) != str(NO_CLASS)
-    if unknown.any():
-        sample = int(first[unknown].min())
-        shown = ", ".join(map(repr, classes[:10])) + (", ..." if len(classes) > 10 else "")
-        raise LabelsError(
-            f"labels must be among {argument}, {shown}; sample {sample} has {array[sample].item()!r}. "
-            f"Correct it, or pass {argument}=[...] with every class in the order of the model's outputs."
-        )
-    twice = [name for name in values.tolist() if isinstance(name, str) and list(map(str, classes)).count(name) > 1]
-    if twice:
-        raise LabelsError(
-            f"{argument} must tell classes apart that labels name; {twice[0]!r} is the name of several columns. "
-            "Pass labels as column numbers, or rename the classes."
-        )
+        is_unknown &= values.astype(str) != str(NO_CLASS)
+    if is_unknown.any():
+        sample = int(first_sample[is_unknown].min())
+        raise _unknown_label(sample, labels[sample].item(), classes, argument)
+    _check_names_differ(values, classes, argument)
     return columns[inverse.reshape(-1)]
 
 
-def _spells_columns(array: Array, lookup: ClassLookup) -> bool:
-    return all(_COLUMN.fullmatch(text) and text not in lookup.by_text for text in set(array.tolist()))
+def _are_columns(labels: Array, lookup: ClassLookup, n_classes: int) -> bool:
+    """Whether labels are columns and not classes."""
+    if lookup.has_numbers:  # the classes 0, 1, 2, … are equal to their columns, so labels need no search
+        return labels.dtype.kind in _INTEGERS and lookup.by_number == {k: k for k in range(n_classes)}
+    if labels.dtype.kind != _TEXT:
+        return True
+    return all(_COLUMN.fullmatch(text) and text not in lookup.by_text for text in set(labels.tolist()))
+
+
+def _check_names_differ(labels: Array, classes: list[Any], argument: str) -> None:
+    """Refuse text labels that are the name of several classes."""
+    names = list(map(str, classes))
+    ambiguous = [label for label in labels.tolist() if isinstance(label, str) and names.count(label) > 1]
+    if ambiguous:
+        raise LabelsError(
+            f"{argument} must tell classes apart that labels name; {ambiguous[0]!r} is the name of several columns. "
+            "Pass labels as column numbers, or rename the classes."
+        )
+
+
+def _unknown_label(sample: int, label: Any, classes: list[Any], argument: str) -> LabelsError:
+    listed = ", ".join(map(repr, classes[:10])) + (", ..." if len(classes) > 10 else "")
+    return LabelsError(
+        f"labels must be among {argument}, {listed}; sample {sample} has {label!r}. "
+        f"Correct it, or pass {argument}=[...] with every class in the order of the model's outputs."
+    )
 
 
 def _from_truth_values(array: Array, n_classes: int | None) -> Labels:
@@ -309,11 +353,13 @@ def _from_truth_values(array: Array, n_classes: int | None) -> Labels:
 
 
 def _unknown_order(names: list[str], n_classes: int | None, argument: str) -> LabelsError:
-    few = names[: 5 if len(names) <= 5 else 3]
-    shown = ", ".join(map(repr, few)) + ("" if few == names else ", ...")
-    wish = shown if few != names or n_classes in (None, len(names)) else f"{shown}, ..."
+    """The error for text labels without declared classes."""
+    all_listed = len(names) <= 5
+    listed = ", ".join(map(repr, names if all_listed else names[:3])) + ("" if all_listed else ", ...")
+    # some classes may have no sample: their names are not among the labels
+    example = f"{listed}, ..." if all_listed and n_classes not in (None, len(names)) else listed
     return LabelsError(
-        f"labels are text ({shown}), and nothing says which output each name belongs to: pass {argument}=[{wish}] "
+        f"labels are text ({listed}), and nothing says which output each name belongs to: pass {argument}=[{example}] "
         "in the order of the model's outputs."
     )
 

@@ -1,8 +1,8 @@
 """The only place that exponentiates logits.
 
-``exp`` and ``log`` are written out so that the compiler turns a loop over classes into vector instructions: about
-three nanoseconds per class in float64, accurate to one unit in the last place, and the same bits on every run.
-Kernels elsewhere are compiled with :func:`kernel` and call these.
+``exp`` and ``log`` are written out so that the compiler turns a loop over classes into vector instructions. They take
+about three nanoseconds per class in float64, are accurate to one unit in the last place, and give the same bits on every
+run. Kernels in other files are compiled with :func:`kernel` and call these functions.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from driftcal.types import Array, Float64, Logits, LogProbs, Probs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Stands in for a difference of -inf, so that exp(MASKED) * MASKED**2 is 0 and not NaN.
+#: Replaces a difference of -inf, so that exp(MASKED) * MASKED**2 is 0 and not NaN.
 MASKED = -1e150
 
 
 def kernel(function: F) -> F:
-    """Compile `function` for use on threads: no interpreter lock, sums may be reordered, NaN and inf are respected."""
+    """Compile `function` for use on threads: no interpreter lock, sums may be reordered, NaN and inf stay correct."""
     return _compile(function, {"contract", "reassoc", "nsz"})
 
 
@@ -44,10 +44,11 @@ def _compile(function: F, fastmath: set[str]) -> F:
     options: Any = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
     try:
         return cast(F, numba.njit(cache=True, **options)(function))
-    except RuntimeError:  # nowhere to keep the compiled code, as on a read-only file system: compile in every process
+    except RuntimeError:  # compiled code cannot be stored, as on a read-only file system: compile in every process
         return cast(F, numba.njit(**options)(function))
 
 
+# numba has no function that reads the bits of a float, so these two emit the LLVM instruction "bitcast".
 def _make_float(typing_context: Any, bits: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], ir.DoubleType())
@@ -148,7 +149,7 @@ def row_argmax(row: Array) -> int:
 def softmax_row(row: Array, scale: float, out: Float64) -> float:
     """Write softmax(scale * row) into `out`; return the normaliser relative to the largest entry.
 
-    Fits and maps both come through here, so a score seen in a fit is the same to the bit when it is predicted.
+    Fits and predictions both call this function, so the same logits give the same bits in both.
     """
     top = row_max(row)
     for c in range(row.shape[0]):
@@ -172,7 +173,7 @@ def _sum(values: Float64) -> float:
 def log_odds_row(row: Array, out: Float64) -> None:
     """Write log p_c − log(1 − p_c) = z_c − log Σ_{k≠c} exp(z_k).
 
-    A masked class gets MASKED; the only one that is not masked gets −MASKED.
+    A masked class gets MASKED. If all classes but one are masked, that one gets −MASKED.
     """
     best, top, rest, odds = log_odds_of_top(row, out)
     for c in range(row.shape[0]):
@@ -182,7 +183,7 @@ def log_odds_row(row: Array, out: Float64) -> None:
 
 @kernel
 def log_odds_below(difference: float, power: float, rest: float) -> float:
-    """Log-odds of a class that lies `difference` below the top: the sum of the others holds the top's 1."""
+    """Log-odds of a class whose logit is `difference` relative to the top's; the top's 1 is part of the others' sum."""
     x = max(difference, MASKED) - log(max(rest + 1.0 - power, 1.0))
     return x if x > 0.5 * MASKED else MASKED
 
@@ -191,7 +192,7 @@ def log_odds_below(difference: float, power: float, rest: float) -> float:
 def log_odds_of_top(row: Array, out: Float64) -> tuple[int, float, float, float]:
     """The top class, its logit, the others' sum of exponentials relative to it, and its log-odds without cancellation.
 
-    Leaves the exponentials in `out`, with 0 for the top class.
+    The exponentials are written into `out`, with 0 for the top class.
     """
     best = row_argmax(row)
     top = np.float64(row[best])
@@ -201,7 +202,8 @@ def log_odds_of_top(row: Array, out: Float64) -> tuple[int, float, float, float]
     rest = _sum(out)
     if rest > 1e-290:
         return best, top, rest, -math.log(rest)
-    second = -np.inf  # the others are so far below that their exponentials vanish: sum them relative to the second
+    # the other logits are so far below that their exponentials are 0: sum them relative to the second largest
+    second = -np.inf
     for c in range(row.shape[0]):
         if c != best:
             second = max(second, np.float64(row[c]))
@@ -214,14 +216,14 @@ def log_odds_of_top(row: Array, out: Float64) -> tuple[int, float, float, float]
 
 @kernel
 def softmax_kernel(logits: Logits, scale: float, out: Float64) -> None:
-    """Rows of softmax(scale * logits) into `out`."""
+    """Write softmax(scale * logits) of each sample into `out`."""
     for i in range(logits.shape[0]):
         softmax_row(logits[i], scale, out[i])
 
 
 @kernel
 def log_softmax_kernel(logits: Logits, scale: float, out: Float64) -> None:
-    """Rows of log softmax(scale * logits) into `out`; a masked class stays at -inf."""
+    """Write log softmax(scale * logits) of each sample into `out`; a masked class stays at -inf."""
     for i in range(logits.shape[0]):
         row = logits[i]
         log_total = math.log(softmax_row(row, scale, out[i]))
@@ -231,7 +233,7 @@ def log_softmax_kernel(logits: Logits, scale: float, out: Float64) -> None:
 
 
 def softmax(logits: Logits, scale: float = 1.0) -> Probs:
-    """softmax(scale * logits) of one block of rows, in float64.
+    """softmax(scale * logits) of one block of samples, in float64.
 
     >>> softmax(np.array([[0.0, 0.0], [1e4, -np.inf]]))
     array([[0.5, 0.5],
@@ -243,7 +245,7 @@ def softmax(logits: Logits, scale: float = 1.0) -> Probs:
 
 
 def log_softmax(logits: Logits, scale: float = 1.0) -> LogProbs:
-    """log softmax(scale * logits) of one block of rows, in float64.
+    """log softmax(scale * logits) of one block of samples, in float64.
 
     >>> log_softmax(np.array([[0.0, -1e4]]))
     array([[     0., -10000.]])

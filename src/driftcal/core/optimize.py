@@ -1,4 +1,4 @@
-"""Minimising smooth functions down to the last digits: of few variables by Newton's method, of many by L-BFGS."""
+"""Exact minimisation of smooth functions: Newton's method for few variables, L-BFGS for many."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.linalg import eigh
@@ -17,17 +17,18 @@ from threadpoolctl import ThreadpoolController
 from driftcal.errors import DidNotConverge
 from driftcal.types import Float64
 
-#: A step that promises to lower the function by less than this share of its value cannot be judged by the value: it is rounded.
+#: Rounding hides a decrease below this share of the value, so smaller steps are judged by the gradient.
 VALUE_DIGITS = 1e-11
-#: Newton's method ends when a step promises a decrease below this share: variables are then exact to about its root, 1e-11.
+#: Newton's method ends when the expected decrease is below this share of the value. Variables are then exact to about
+#: the root of it, 1e-11.
 NEWTON_TOL = 1e-22
 #: The same for L-BFGS: directions of little curvature converge last.
 LBFGS_TOL = 1e-25
-#: A function this close to 0 counts as this large: there is nothing left to gain.
+#: Shares are taken of at least this value, because a loss this close to 0 cannot be improved.
 LEAST_VALUE = 1e-9
-#: Steps that L-BFGS remembers.
+#: Number of steps that L-BFGS stores.
 MEMORY = 30
-#: A line search near the minimum that takes more steps than this follows rounding.
+#: A line search near the minimum that takes more tries than this follows rounding errors.
 MAX_LINE_SEARCH = 20
 
 #: Value, gradient and curvature at a point.
@@ -49,9 +50,10 @@ class Minimum:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """BLAS on one thread: passes use all cores themselves, and the products between them are small.
+    """BLAS on one thread.
 
-    Threads that wait for these in a loop take longer than one thread, and keep the cores from the passes.
+    Passes use all cores themselves, and the products between passes are small. BLAS threads would be slower than one
+    thread, and while they wait for work they take the cores from the passes.
     """
     with _pools().limit(limits=1, user_api="blas"):
         yield
@@ -61,31 +63,31 @@ def _one_thread() -> Iterator[None]:
 def minimise_newton(loss: Loss, start: Float64, name: str, *, tol: float = NEWTON_TOL, max_calls: int = 500) -> Minimum:
     """A minimum of `loss`, never higher than `start`.
 
-    Newton's method with the damping of Levenberg and Marquardt. Far from the minimum a step must lower the value; where rounding
-    hides that, it must shorten the gradient in the metric of the curvature. It ends where a step promises to lower the
-    value by less than the share `tol`. Raises `DidNotConverge` that says `name`.
+    Newton's method with the damping of Levenberg and Marquardt. Far from the minimum a step must lower the value. Where
+    rounding hides the decrease, a step must shorten the gradient in the metric of the curvature. The search ends where the
+    expected decrease is below the share `tol` of the value. Raises `DidNotConverge` with `name`.
     """
-    x, damping, growth, least = start, 1e-2, 2.0, math.inf
+    x, damping, growth, least_decrease = start, 1e-2, 2.0, math.inf
     value, gradient, curvature = loss(x)
     axes = _principal_axes(gradient, curvature)
     for n_calls in range(1, max_calls):
-        curvatures, along, back = axes
-        expected = 0.5 * float((along**2 / curvatures).sum())  # the decrease that the undamped step promises
+        undamped_decrease = 0.5 * float((axes.gradient**2 / axes.curvatures).sum())
         size = max(abs(value), LEAST_VALUE)
-        rounded = expected <= VALUE_DIGITS * size
-        # a gradient that is all rounding no longer gets shorter
-        if not expected > tol * size or (rounded and damping < 1e-6 and expected > 0.5 * least):
+        is_rounded = undamped_decrease <= VALUE_DIGITS * size
+        # a gradient of rounding errors only does not get shorter
+        is_stalled = is_rounded and damping < 1e-6 and undamped_decrease > 0.5 * least_decrease
+        if not undamped_decrease > tol * size or is_stalled:
             return Minimum(x, value, n_calls)
-        step = -back @ (along / (curvatures + damping))
-        promised = float(-gradient @ step - 0.5 * step @ curvature @ step)
-        new = loss(x + step)
-        gain = (value - new[0]) / promised
-        if gain > 1e-3 or (rounded and new[0] <= value + 1e-13 * size):
-            least = expected if rounded and damping < 1e-6 else least
-            x, (value, gradient, curvature) = x + step, new
+        step = -axes.to_variables @ (axes.gradient / (axes.curvatures + damping))
+        damped_decrease = float(-gradient @ step - 0.5 * step @ curvature @ step)
+        new_value, new_gradient, new_curvature = loss(x + step)
+        gain = (value - new_value) / damped_decrease
+        if gain > 1e-3 or (is_rounded and new_value <= value + 1e-13 * size):
+            least_decrease = undamped_decrease if is_rounded and damping < 1e-6 else least_decrease
+            x, value, gradient, curvature = x + step, new_value, new_gradient, new_curvature
             axes = _principal_axes(gradient, curvature)
             # Nielsen's rule: the better the quadratic model predicted, the less damping
-            damping *= 0.1 if rounded else max(0.2, 1 - (2 * gain - 1) ** 3)
+            damping *= 0.1 if is_rounded else max(0.2, 1 - (2 * gain - 1) ** 3)
             growth = 2.0
         else:
             damping, growth = max(damping, 1e-9) * growth, 2 * growth
@@ -94,16 +96,25 @@ def minimise_newton(loss: Loss, start: Float64, name: str, *, tol: float = NEWTO
     raise _did_not_converge(name, max_calls, value)
 
 
-def _principal_axes(gradient: Float64, curvature: Float64) -> tuple[Float64, Float64, Float64]:
-    """The curvatures along the principal axes, the gradient along them, and the matrix back from them.
+class PrincipalAxes(NamedTuple):
+    """The principal axes of the curvature: the coordinates in which it is diagonal."""
 
-    Variables are scaled by their own curvature. Negative curvature counts by its size, so that steps go downhill there too, and
-    directions whose curvature is rounding are held fixed.
+    curvatures: Float64
+    gradient: Float64
+    #: (variables, axes): turns a step along the axes into a step of the variables.
+    to_variables: Float64
+
+
+def _principal_axes(gradient: Float64, curvature: Float64) -> PrincipalAxes:
+    """The principal axes of `curvature`, of variables scaled to a curvature of 1.
+
+    Negative curvature counts by its size, so that steps go downhill there too. Directions whose curvature is a rounding
+    error get a small positive one.
     """
     scale = np.sqrt(np.maximum(np.abs(np.diag(curvature)), 1e-300))
     values, vectors = eigh(curvature / np.outer(scale, scale), check_finite=False)
     values = np.abs(values) + 1e-14 * max(1.0, float(np.abs(values).max()))
-    return values, vectors.T @ (gradient / scale), vectors / scale[:, None]
+    return PrincipalAxes(values, vectors.T @ (gradient / scale), vectors / scale[:, None])
 
 
 @_one_thread()
@@ -118,62 +129,81 @@ def minimise_lbfgs(
 ) -> Minimum:
     """The minimum of a convex function of many variables, never higher than `start`.
 
-    L-BFGS (Nocedal 1980) in units of `curvature`, a guess at the diagonal of the second derivative. A step is judged by the
-    gradient along it, which for a convex function tells as much as the value and has more digits near the minimum; scipy's
-    judges by the value and stops at 1e-8. Raises `DidNotConverge` that says `name`.
+    L-BFGS (Nocedal 1980) in units of `curvature`, an estimate of the diagonal of the second derivative. A step is judged by
+    the derivative along it. For a convex function this is as informative as the value, and it has more digits near the
+    minimum; scipy's L-BFGS uses the value and stops at 1e-8. Raises `DidNotConverge` with `name`.
     """
     x, unit = start, np.sqrt(np.maximum(curvature, 1e-300))
     value, gradient = loss(x)
     pairs: deque[tuple[Float64, Float64]] = deque(maxlen=MEMORY)
-    least, stalled, n_calls = math.inf, 0, 1
+    least_decrease, n_stalled, n_calls = math.inf, 0, 1
     while n_calls < max_calls:
         step = -_two_loops(gradient / unit, pairs) / unit
-        expected = -0.5 * float(gradient @ step)
+        decrease = -0.5 * float(gradient @ step)  # what the quadratic model predicts
         size = max(abs(value), LEAST_VALUE)
-        rounded = expected < VALUE_DIGITS * 1e-5 * size
-        stalled = 0 if expected < 0.5 * least else stalled + 1
-        least = min(least, expected)
-        if not expected > tol * size or (rounded and stalled > MEMORY):
+        is_rounded = decrease < VALUE_DIGITS * 1e-5 * size
+        n_stalled = 0 if decrease < 0.5 * least_decrease else n_stalled + 1
+        least_decrease = min(least_decrease, decrease)
+        if not decrease > tol * size or (is_rounded and n_stalled > MEMORY):
             return Minimum(x, value, n_calls)
-        low, low_slope, high, high_slope, length, n_tries = 0.0, -2 * expected, math.inf, math.inf, 1.0, 0
+        bracket, length, n_tries = _Bracket(0.0, -2 * decrease), 1.0, 0
         while n_calls < max_calls:
-            new = loss(x + length * step)
+            new_value, new_gradient = loss(x + length * step)
             n_calls, n_tries = n_calls + 1, n_tries + 1
-            slope = float(new[1] @ step)
-            if abs(slope) <= expected and (slope <= 0 or new[0] <= value + 1e-13 * size):
+            derivative = float(new_gradient @ step)
+            if abs(derivative) <= decrease and (derivative <= 0 or new_value <= value + 1e-13 * size):
                 break
-            if rounded and n_tries > MAX_LINE_SEARCH:
-                return Minimum(x, value, n_calls)  # the gradient along the step is rounding
-            second = (slope - low_slope) / max(length - low, 1e-300)
-            if slope < 0:
-                low, low_slope = length, slope
-            else:
-                high, high_slope = length, slope
-            if high == math.inf:  # as far as the slope, as a straight line, says; within limits
-                length = low + min(max(-slope / second if second > 0 else math.inf, low), 9 * low)
-            else:
-                share = -low_slope / (high_slope - low_slope)
-                length = low + (high - low) * min(max(share, 0.1), 0.9)
-                if not high - low > 1e-14 * high:
-                    break
-        moved, turned = length * step * unit, (new[1] - gradient) / unit
-        if float(moved @ turned) > 0:
-            pairs.append((moved, turned))
-        x, (value, gradient) = x + length * step, new
+            if is_rounded and n_tries > MAX_LINE_SEARCH:
+                return Minimum(x, value, n_calls)  # the derivative along the step is a rounding error
+            length = bracket.next_length(length, derivative)
+            if bracket.is_empty:
+                break
+        move, gradient_change = length * step * unit, (new_gradient - gradient) / unit
+        if float(move @ gradient_change) > 0:
+            pairs.append((move, gradient_change))
+        x, value, gradient = x + length * step, new_value, new_gradient
     raise _did_not_converge(name, max_calls, value)
 
 
+@dataclass
+class _Bracket:
+    """The step lengths between which the minimum lies: the derivative is negative at `low` and positive at `high`."""
+
+    low: float
+    low_derivative: float
+    high: float = math.inf
+    high_derivative: float = math.inf
+
+    def next_length(self, length: float, derivative: float) -> float:
+        """The length to try after `length`, where the derivative is `derivative`."""
+        second_derivative = (derivative - self.low_derivative) / max(length - self.low, 1e-300)
+        if derivative < 0:
+            self.low, self.low_derivative = length, derivative
+        else:
+            self.high, self.high_derivative = length, derivative
+        if self.high == math.inf:  # where a straight line through the derivatives is 0; from 2 to 10 times as long
+            further = -derivative / second_derivative if second_derivative > 0 else math.inf
+            return self.low + min(max(further, self.low), 9 * self.low)
+        share = -self.low_derivative / (self.high_derivative - self.low_derivative)
+        return self.low + (self.high - self.low) * min(max(share, 0.1), 0.9)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether both ends are the same number, up to rounding."""
+        return self.high < math.inf and not self.high - self.low > 1e-14 * self.high
+
+
 def _two_loops(gradient: Float64, pairs: deque[tuple[Float64, Float64]]) -> Float64:
-    """The inverse curvature that the remembered steps imply, applied to `gradient`."""
+    """The inverse curvature that `pairs` of (move, change of the gradient) imply, times `gradient`."""
     out, shares = gradient.copy(), []
-    for moved, turned in reversed(pairs):
-        shares.append(float(moved @ out) / float(moved @ turned))
-        out -= shares[-1] * turned
+    for move, gradient_change in reversed(pairs):
+        shares.append(float(move @ out) / float(move @ gradient_change))
+        out -= shares[-1] * gradient_change
     if pairs:
-        moved, turned = pairs[-1]
-        out *= float(moved @ turned) / float(turned @ turned)
-    for (moved, turned), share in zip(pairs, reversed(shares), strict=True):
-        out += (share - float(turned @ out) / float(moved @ turned)) * moved
+        move, gradient_change = pairs[-1]
+        out *= float(move @ gradient_change) / float(gradient_change @ gradient_change)
+    for (move, gradient_change), share in zip(pairs, reversed(shares), strict=True):
+        out += (share - float(gradient_change @ out) / float(move @ gradient_change)) * move
     return out
 
 

@@ -1,4 +1,4 @@
-"""Threads: how many driftcal uses, and the one pool that they come from."""
+"""Threads: how many driftcal uses, and the pool that they belong to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _VARIABLE = "DRIFTCAL_THREADS"
-#: Other libraries read these when they start.
+#: Environment variables that other libraries read when they start.
 _LIBRARY_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 _this_thread = threading.local()
@@ -61,7 +61,7 @@ def run_in_threads(function: Callable[[S], None], items: Sequence[S]) -> None:
 
 @cache
 def _pool(size: int, process: int) -> ThreadPoolExecutor:
-    """The pool of this process; a forked process has a new number and makes its own."""
+    """The pool of this process; a forked process has another number, so it gets a new pool."""
     return ThreadPoolExecutor(size, thread_name_prefix="driftcal", initializer=_mark_thread)
 
 
@@ -70,7 +70,7 @@ def _mark_thread() -> None:
 
 
 def limit_threads(number: int) -> None:
-    """Make this process, and the libraries in it, use `number` threads: a worker that shares its machine."""
+    """Make this process, and the libraries in it, use `number` threads: for a worker that shares its machine."""
     from threadpoolctl import threadpool_limits
 
     for name in (_VARIABLE, *_LIBRARY_VARIABLES):
@@ -83,13 +83,13 @@ def limited_threads(number: int) -> Iterator[None]:
     """Use `number` threads inside a ``with`` block."""
     from threadpoolctl import threadpool_limits
 
-    before = os.environ.get(_VARIABLE)
+    previous = os.environ.get(_VARIABLE)
     os.environ[_VARIABLE] = str(number)
     try:
         with threadpool_limits(number):
             yield
     finally:
-        if before is None:
+        if previous is None:
             del os.environ[_VARIABLE]
         else:
-            os.environ[_VARIABLE] = before
+            os.environ[_VARIABLE] = previous

@@ -1,8 +1,8 @@
 """Passes: a compiled kernel over all blocks of a data set, with the same bits for any number of threads.
 
-A pass hands blocks of fixed size to a kernel on all cores. The kernel adds to one of `N_ACCUMULATORS` accumulators. Which
-block goes to which accumulator is fixed, and accumulators merge in order, so neither the number of threads nor their timing
-changes a bit of the result.
+A pass runs a kernel on blocks of fixed size, on all cores. Each call of the kernel adds to one of `N_ACCUMULATORS`
+accumulators. Blocks are assigned to accumulators in a fixed way, and accumulators merge in order. The number of threads
+and their timing therefore do not change the result.
 """
 
 from __future__ import annotations
@@ -82,11 +82,14 @@ class BlockSource(Protocol):
     def blocks(self, multiple: int = 1, *, ordered: bool = True) -> Iterator[Block]:
         """All blocks in order, `multiple` times as long.
 
-        A caller that stores something per sample asks for `ordered` blocks: the same samples in every pass. Sums need no order.
+        `ordered` blocks hold the same samples in every pass. Callers need this when they store a value per sample.
         """
 
     def visit(self, visit: Visit, stride: int = 1, *, ordered: bool = False) -> None:
-        """``visit(accumulator, block)`` for each `stride`-th block, on all cores; one accumulator never sees two at once."""
+        """Call ``visit(accumulator, block)`` for each `stride`-th block, on all cores.
+
+        No accumulator is visited by two threads at the same time.
+        """
 
 
 class ArraySource:
@@ -94,7 +97,7 @@ class ArraySource:
 
     def __init__(self, arrays: Chunk) -> None:
         self.arrays = arrays
-        self.n_samples, self.n_classes = arrays[0].shape
+        self.n_samples, self.n_classes = arrays.logits.shape
         self.subsample_stride = max(1, count_blocks(self.n_samples, self.n_classes) // SUBSAMPLE_BLOCKS)
 
     def blocks(self, multiple: int = 1, *, ordered: bool = True) -> Iterator[Block]:
@@ -104,7 +107,7 @@ class ArraySource:
             yield cut(self.arrays, low, low + step, 0)
 
     def visit(self, visit: Visit, stride: int = 1, *, ordered: bool = False) -> None:
-        """Each accumulator gets neighbouring blocks, so that it stays in a core's cache."""
+        """Visit the blocks; each accumulator gets neighbouring ones, so that it stays in a core's cache."""
         step = block_length(self.n_classes)
         starts = range(0, self.n_samples, step * stride)
         edges = [len(starts) * k // N_ACCUMULATORS for k in range(N_ACCUMULATORS + 1)]
@@ -117,7 +120,7 @@ class ArraySource:
 
 
 def visit_in_turn(visit: Visit, blocks: Iterator[Block]) -> None:
-    """Blocks i, i + N_ACCUMULATORS, … of a stream go to accumulator i, in that order."""
+    """Visit the blocks of a stream: i, i + N_ACCUMULATORS, … go to accumulator i, in that order."""
     while group := list(islice(blocks, N_ACCUMULATORS)):
 
         def run(accumulator: int, group: list[Block] = group) -> None:
@@ -161,14 +164,14 @@ class LocalPasses:
         stride: int,
         per_sample: Array | None,
     ) -> Array:
-        """One accumulator after the other is merged into the first."""
-        accumulators: list[Array | None] = [None] * N_ACCUMULATORS  # filled on use: one can be as large as the data
+        """The merged accumulators, in order."""
+        accumulators: list[Array | None] = [None] * N_ACCUMULATORS  # made on first use: one can be as large as the data
 
         def visit(accumulator: int, block: Block) -> None:
             into = accumulators[accumulator]
             if into is None:
                 into = accumulators[accumulator] = state.copy()
-            function(block.logits, block.labels, block.weights, *block.of(per_sample), into, *args)
+            function(block.logits, block.labels, block.weights, *block.part_of(per_sample), into, *args)
 
         self.source.visit(visit, stride, ordered=per_sample is not None)
         first, *others = [accumulator for accumulator in accumulators if accumulator is not None]
@@ -192,12 +195,12 @@ class LocalPasses:
 
 
 def add(into: Array, other: Array) -> None:
-    """The merge of sums."""
+    """Add one array of sums to another: the :data:`Merge` of sums."""
     into += other
 
 
 def map_blocks(function: Callable[[Logits, Float64], None], logits: Logits, width: int) -> Float64:
-    """``function(block of logits, block of outputs)`` over an array on all cores; the (n, width) outputs."""
+    """The (n, width) outputs of ``function(block of logits, block of outputs)``, run on all cores."""
     out = np.empty((len(logits), width))
     step = block_length(logits.shape[1])
 

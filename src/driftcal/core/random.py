@@ -1,8 +1,8 @@
 """Random numbers as a pure function of (seed, shift, sample index, counter).
 
 A sample's key is a hash of the first three. Its n-th random number is a hash of the key and n (SplitMix64, Steele et al.
-2014). Nothing is drawn in sequence, so batches, order, threads and processes cannot change a number.
-Normal numbers come from a ziggurat of 256 layers (Marsaglia & Tsang 2000): exact, and one hash is enough for 99 % of them.
+2014). Nothing is drawn in sequence, so batches, order, threads and processes do not change a number.
+Normal numbers use a ziggurat of 256 layers (Marsaglia & Tsang 2000). It is exact, and 99 % of them need one hash only.
 """
 
 from __future__ import annotations
@@ -17,19 +17,23 @@ from numpy.typing import NDArray
 from driftcal.core.numerics import ieee
 from driftcal.types import Indices
 
+# All constants are uint64: mixed with a signed integer, numpy and numba would compute in float64.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # odd, 2^64 / golden ratio: SplitMix64's step
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-_27, _30, _31 = np.uint64(27), np.uint64(30), np.uint64(31)
-_LAYER, _8, _MANTISSA = np.uint64(255), np.uint64(8), np.uint64(12)
-_ONE, _11 = np.uint64(1), np.uint64(11)
+_27, _30, _31 = np.uint64(27), np.uint64(30), np.uint64(31)  # the shifts of SplitMix64's finaliser
+_LAYER_MASK = np.uint64(255)  # bits 0 to 7 choose the layer
+_SIGN_BIT = np.uint64(8)
+_MANTISSA_BIT = np.uint64(12)  # bits 12 to 63 are the position within the layer
+_ONE = np.uint64(1)
+_11 = np.uint64(11)  # 64 - 11 = 53 bits fill the mantissa of a float64
 
 _TAIL = 3.6541528853610088  # where the tail begins when 256 layers have equal area
-_AREA = 0.00492867323399
+_AREA = 0.00492867323399  # the area of each layer
 
 
 def _layers() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The right edge of each layer of the ziggurat, and the density there."""
+    """The right edge of each layer of the ziggurat, and the unnormalised density there."""
     edges = np.zeros(257)
     edges[0], edges[1] = _AREA / np.exp(-0.5 * _TAIL**2), _TAIL
     for i in range(1, 255):
@@ -37,9 +41,9 @@ def _layers() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return edges, np.exp(-0.5 * edges**2)
 
 
-_X, _F = _layers()
-_WIDTH = _X[:256] / 2.0**52
-_ACCEPT = np.floor(_X[1:] / _X[:256] * 2.0**52).astype(np.int64)
+_EDGE, _DENSITY = _layers()
+_WIDTH = _EDGE[:256] / 2.0**52  # of one step of the mantissa
+_ACCEPT = np.floor(_EDGE[1:] / _EDGE[:256] * 2.0**52).astype(np.int64)  # mantissas below lie in the rectangle
 
 
 @njit(nogil=True, inline="always")
@@ -84,12 +88,12 @@ def uniform(key, counter):  # type: ignore[no-untyped-def]
 def normal(key, counter):  # type: ignore[no-untyped-def]
     """A standard-normal number."""
     b = bits(key, counter)
-    layer = np.int64(b & _LAYER)
-    r = np.int64(b >> _MANTISSA)
-    x = r * _WIDTH[layer]
-    if r >= _ACCEPT[layer]:
+    layer = np.int64(b & _LAYER_MASK)
+    mantissa = np.int64(b >> _MANTISSA_BIT)
+    x = mantissa * _WIDTH[layer]
+    if mantissa >= _ACCEPT[layer]:
         x = _outside_rectangle(bits(key ^ _MIX_1, counter), layer, x)
-    return x * (1 - 2 * np.int64((b >> _8) & _ONE))  # a branch here would be mispredicted every other time
+    return x * (1 - 2 * np.int64((b >> _SIGN_BIT) & _ONE))  # a branch here would be mispredicted every other time
 
 
 @ieee
@@ -104,13 +108,13 @@ def _outside_rectangle(key: Any, layer: Any, x: Any) -> Any:
                 counter += 2
                 if 2 * height > beyond * beyond:
                     return _TAIL + beyond
-        y = _F[layer] + uniform(key, counter) * (_F[layer + 1] - _F[layer])
+        y = _DENSITY[layer] + uniform(key, counter) * (_DENSITY[layer + 1] - _DENSITY[layer])
         if y < np.exp(-0.5 * x * x):
             return x
         b = bits(key, counter + 1)
         counter += 2
-        layer = np.int64(b & _LAYER)
-        r = np.int64(b >> _MANTISSA)
-        x = r * _WIDTH[layer]
-        if r < _ACCEPT[layer]:
+        layer = np.int64(b & _LAYER_MASK)
+        mantissa = np.int64(b >> _MANTISSA_BIT)
+        x = mantissa * _WIDTH[layer]
+        if mantissa < _ACCEPT[layer]:
             return x

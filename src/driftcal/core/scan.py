@@ -1,4 +1,4 @@
-"""The first pass over labelled logits: finds samples that cannot be used, and sums what every fit needs."""
+"""The first pass over labelled logits: it finds unusable samples and sums the totals that every fit needs."""
 
 from __future__ import annotations
 
@@ -15,28 +15,48 @@ from driftcal.types import Array, Float64, Labels, Logits, Weights
 #: Largest magnitude of a logit and of a sum of weights in a fit: products of four of them still fit into float64.
 MAX_MAGNITUDE = 1e70
 
-#: What `first_bad` counts, in its order.
+#: Kinds of unusable samples: positions in `ScanTotals.first_bad`.
 NAN, PLUS_INF, ALL_MASKED, TOO_LARGE, BAD_LABEL = range(5)
+_N_KINDS = 5
+#: Positions in `ScanTotals.counts`.
+_SAMPLES, _CORRECT_WEIGHT, _WEIGHTED_SAMPLES = range(3)
+_N_COUNTS = 3
+#: Stands in `first_bad` for "there is none": larger than the number of any sample.
 _NO_SAMPLE = np.iinfo(np.int64).max
 
 
 @dataclass
 class ScanTotals:
-    """What a scan has seen so far; totals of several accumulators merge with :meth:`merge`."""
+    """Totals of the samples of one accumulator; :meth:`merge` joins several."""
 
     #: Sum of the weights of each class.
     class_weights: Float64
     #: Samples, weight of the correctly predicted ones, samples with a positive weight.
     counts: Float64
-    #: The first sample of each kind that cannot be used.
+    #: The number of the first unusable sample of each kind.
     first_bad: Array
     #: Whether every sample so far could be a vector of probabilities.
     maybe_probabilities: bool = True
 
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return int(self.counts[_SAMPLES])
+
+    @property
+    def correct_weight(self) -> float:
+        """Sum of the weights of the correctly predicted samples."""
+        return float(self.counts[_CORRECT_WEIGHT])
+
+    @property
+    def n_weighted(self) -> float:
+        """Number of samples with a positive weight."""
+        return float(self.counts[_WEIGHTED_SAMPLES])
+
     @classmethod
     def empty(cls, n_classes: int) -> ScanTotals:
         """Totals of no samples."""
-        return cls(np.zeros(n_classes), np.zeros(3), np.full(5, _NO_SAMPLE))
+        return cls(np.zeros(n_classes), np.zeros(_N_COUNTS), np.full(_N_KINDS, _NO_SAMPLE))
 
     @classmethod
     def merge(cls, parts: Iterable[ScanTotals]) -> ScanTotals:
@@ -56,12 +76,12 @@ class ScanTotals:
         _scan_block(
             block.logits, block.labels, block.weights, block.start, self.class_weights, self.counts, self.first_bad
         )
-        if block.logits.dtype == np.float64:  # float32 ends far below the limit
+        if block.logits.dtype == np.float64:  # the largest float32 is far below the limit
             _find_too_large(block.logits, block.start, self.first_bad)
 
     @property
     def has_bad_samples(self) -> bool:
-        """Whether some sample cannot be used."""
+        """Whether at least one sample is unusable."""
         return bool((self.first_bad < _NO_SAMPLE).any())
 
 
@@ -88,15 +108,15 @@ def _scan_block(
             first_bad[PLUS_INF] = min(first_bad[PLUS_INF], start + i)
         elif top == -np.inf:
             first_bad[ALL_MASKED] = min(first_bad[ALL_MASKED], start + i)
-        counts[2] += weights[i] > 0
+        counts[_WEIGHTED_SAMPLES] += weights[i] > 0
         y = labels[i]
         if y < 0 or y >= row.shape[0]:
             first_bad[BAD_LABEL] = min(first_bad[BAD_LABEL], start + i)
         else:
             class_weights[y] += weights[i]
             if not nan and row[y] == top and row_argmax(row) == y:
-                counts[1] += weights[i]
-    counts[0] += logits.shape[0]
+                counts[_CORRECT_WEIGHT] += weights[i]
+    counts[_SAMPLES] += logits.shape[0]
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Logits or probabilities: the caller says it, the values never decide."""
+"""Whether scores are logits or probabilities: the caller says it, and values are never used to guess."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def resolve_score_type(scores: Any, score_type: str | None, *, default: str = "l
         return score_type
     if has_one_column(scores):
         raise InputError(
-            f"{name} with one column need score_type: they are log-odds or probabilities of class 1, and values cannot tell "
+            f"{name} with one column need score_type: they are log-odds or probabilities of class 1, and values do not show "
             f"which; their shape is {_shape(scores)}. "
             'Pass score_type="probabilities" or score_type="logits".'
         )
@@ -52,7 +52,7 @@ def _shape(scores: Any) -> tuple[int, ...] | None:
         scores = first[0] if isinstance(first, tuple) and first else None
     try:
         return None if scores is None else tuple(np.shape(scores))
-    except ValueError:  # ragged lists have no shape; who reads the scores says so
+    except ValueError:  # ragged lists have no shape; the check of the scores refuses them later
         return None
 
 

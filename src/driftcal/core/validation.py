@@ -1,4 +1,4 @@
-"""Checks of logits, probabilities, sample weights and frames; labels have their own module, :mod:`driftcal.core.labels`."""
+"""Checks of logits, probabilities, sample weights and data frames; labels are checked in :mod:`driftcal.core.labels`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ import numpy as np
 from driftcal.errors import InputError, LogitsError, ProbabilitiesError, WeightsError
 from driftcal.types import AnyArray, Array, Logits, LogProbs, Probs, Weights
 
-#: How far from 1 the probabilities of a sample may sum: a softmax in float16 over 1,000 classes is off by up to this much.
+#: How far from 1 the probabilities of a sample may sum: the error of a softmax in float16 over 1,000 classes.
 SUM_TOLERANCE = 1e-3
 #: The same for probabilities that a file holds with two digits.
 ROUNDED_SUM_TOLERANCE = 0.02
+
+#: numpy's ``dtype.kind`` of real numbers: floats, integers, unsigned integers.
+REAL_KINDS = "fiu"
+#: The same with truth values, which count as 0 and 1.
+NUMBER_KINDS = "fiub"
 
 
 def as_array(values: AnyArray, name: str, error: type[InputError] = InputError) -> Array:
@@ -27,7 +32,7 @@ def as_array(values: AnyArray, name: str, error: type[InputError] = InputError) 
         values = values.to_numpy()
     if hasattr(values, "toarray"):
         raise error(
-            f"{name} must be dense; a sparse {type(values).__name__} was given, and sparse input is not supported. Call its toarray()."
+            f"{name} must be dense; it is a sparse {type(values).__name__}, which is not supported. Call its toarray()."
         )
     if np.ma.is_masked(values):
         raise error(
@@ -49,19 +54,19 @@ def as_logits(logits: AnyArray) -> tuple[Logits, tuple[int, ...]]:
            [0., 2.]]), (2,))
     """
     if is_chunked(logits):
-        raise LogitsError("logits must be an array here; a source of chunks was given. Pass its chunks one by one.")
+        raise LogitsError("logits must be an array here; they are a source of chunks. Pass its chunks one by one.")
     array = as_array(logits, "logits", LogitsError)
     if array.dtype == object and hasattr(logits, "dtypes"):  # pandas' nullable numbers
         kinds = {getattr(kind, "kind", "") for kind in np.ravel(np.array(logits.dtypes, object))}
         with contextlib.suppress(TypeError, ValueError):
-            array = array.astype(np.float64) if kinds <= set("fiu") else array
-    if array.dtype.kind not in "fiu":
+            array = array.astype(np.float64) if kinds <= set(REAL_KINDS) else array
+    if array.dtype.kind not in REAL_KINDS:
         raise LogitsError(
             f"logits must be real numbers; they have dtype {array.dtype}. Convert the columns to floats first."
         )
     if array.ndim == 0:
         raise LogitsError(
-            "logits must have at least one axis; a single number was given. Pass an array of shape (n, classes)."
+            "logits must have at least one axis; they are a single number. Pass an array of shape (n, classes)."
         )
     if array.ndim == 1 or array.shape[-1] == 1:
         shape = array.shape if array.ndim == 1 else array.shape[:-1]
@@ -79,9 +84,9 @@ def for_kernel(logits: Logits) -> Logits:
 
 
 def unlocked(array: Array) -> Array:
-    """A read-only array (a memory map, a pandas column, an array from Ray) as a writable one, for a kernel that only reads.
+    """A read-only array (a memory map, a pandas column, an array from Ray) as a writable one, without a copy.
 
-    To the compiler a read-only array is another type, so kernels would compile twice.
+    Only for kernels that do not write. The compiler treats a read-only array as another type and would compile them twice.
     """
     return array if array.flags.writeable else np.asarray(_Unlocked(array))
 
@@ -100,23 +105,26 @@ def finite_logits(logits: Logits, n_classes: int) -> None:
             "Load the calibrator that belongs to this model, or fit one."
         )
     top = logits.max(axis=1) if len(logits) else np.zeros(0)
-    bad = np.flatnonzero(~np.isfinite(top))  # NaN and +inf are the maximum of their sample; a sample of -inf has none
+    bad = np.flatnonzero(
+        ~np.isfinite(top)
+    )  # NaN and +inf are the maximum of their sample; a sample of -inf only has -inf
     if len(bad):
         value = top[bad[0]]
-        fact = "holds NaN" if np.isnan(value) else "holds +inf" if value > 0 else "is -inf in every column"
-        raise unusable_sample(int(bad[0]), fact)
+        problem = "holds NaN" if np.isnan(value) else "holds +inf" if value > 0 else "is -inf in every column"
+        raise unusable_sample(int(bad[0]), problem)
 
 
-def unusable_sample(sample: int, fact: str) -> LogitsError:
+def unusable_sample(sample: int, problem: str) -> LogitsError:
     """The error for a sample whose softmax is undefined."""
     return LogitsError(
-        f"logits must be finite (-inf marks a masked class, one per sample must be finite); sample {sample} {fact}. "
+        f"logits must be finite (-inf marks a masked class, one per sample must be finite); sample {sample} {problem}. "
         "Drop such samples, or find the overflow in the model that made them."
     )
 
 
 def looks_like_probabilities(logits: Logits, tolerance: float = SUM_TOLERANCE) -> bool:
-    """Whether every sample satisfies the rule of :func:`from_probabilities`; most logits are recognised by the first sample."""
+    """Whether every sample could be the probabilities that :func:`from_probabilities` takes."""
+    # the first sample is enough to recognise most logits
     return _is_distribution(logits[:1], tolerance) and _is_distribution(logits, tolerance)
 
 
@@ -138,7 +146,7 @@ def as_weights(sample_weight: AnyArray, n_samples: int) -> Weights | None:
     if sample_weight is None:
         return None
     weights = as_array(sample_weight, "sample_weight", WeightsError)
-    if weights.dtype.kind not in "fiub" or weights.size != n_samples:
+    if weights.dtype.kind not in NUMBER_KINDS or weights.size != n_samples:
         raise WeightsError(
             f"sample_weight must hold one number per sample; there are {n_samples} samples and it has shape {weights.shape}, dtype {weights.dtype}. "
             "Leave it out to weight all samples alike."
@@ -160,7 +168,7 @@ def as_probabilities(p: AnyArray, name: str = "probabilities") -> Probs:
            [0.  , 1.  ]])
     """
     array = as_array(p, name, ProbabilitiesError)
-    if array.dtype.kind not in "fiub" or array.ndim == 0:
+    if array.dtype.kind not in NUMBER_KINDS or array.ndim == 0:
         raise ProbabilitiesError(
             f"{name} must be an array of numbers in [0, 1]; it has dtype {array.dtype} and shape {array.shape}. "
             "The order of arguments is (y_true, probabilities)."
@@ -227,13 +235,18 @@ def column_names(logits: AnyArray) -> list[str] | None:
 
 
 def check_columns(
-    frame: AnyArray, fitted: Sequence[Any] | None, name: str, owner: str, error: type[InputError], way_out: str = ""
+    frame: AnyArray,
+    fitted_names: Sequence[Any] | None,
+    name: str,
+    owner: str,
+    error: type[InputError],
+    way_out: str = "",
 ) -> None:
-    """Refuse a frame whose columns are not those of fit in the same order; what has no names passes."""
+    """Refuse a frame whose columns are not `fitted_names` in the same order; without names there is nothing to compare."""
     names = column_names(frame)
-    if names and fitted is not None and names != list(fitted):
+    if names and fitted_names is not None and names != list(fitted_names):
         raise error(
-            f"{name} must have the columns of fit in the same order, {list(fitted)[:3]} …; they have {names[:3]} …. "
+            f"{name} must have the columns of fit in the same order, {list(fitted_names)[:3]} …; they have {names[:3]} …. "
             f"{way_out or f'Pass {name}[{owner}.feature_names_in_].'}"
         )
 

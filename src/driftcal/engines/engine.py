@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-#: ``report(*values)``: progress of a task. It is passed on at once where that is possible, else with the task's result.
+#: ``report(*values)``: progress of a task. Threads report at once; processes and Ray workers report with the result.
 Report = Callable[..., None]
 #: ``function(*shared values, task, report) -> result``, defined in a module, so that other processes can import it.
 TaskFunction = Callable[..., Any]
@@ -18,9 +18,9 @@ _counter = itertools.count()
 
 @dataclass(frozen=True, eq=False)
 class SharedValue:
-    """A value that each worker receives once and keeps, so that a model is opened once per worker, not once per task.
+    """A value that each worker receives once and stores, so that a model is opened once per worker, not once per task.
 
-    `reference` is where an engine stored it for workers in other processes; threads use the value itself.
+    `reference` points to the copy for workers in other processes; threads use the value itself.
     """
 
     value: Any
@@ -35,12 +35,12 @@ class RetryPolicy:
     Parameters
     ----------
     max_tries : int
-        Number of times that a task is tried that raises an error. An InputError is not tried again.
+        Number of tries for a task that raises an error. After an InputError there is no second try.
     max_worker_failures : int
         Number of workers (processes or Ray actors) that a task may lose before it counts as failed.
     straggler_factor, straggler_seconds : float
-        With nothing left to start, a Ray task is started a second time when it takes `straggler_factor` times the median,
-        and at least `straggler_seconds`. The first result counts.
+        When no task is left to start, a slow Ray task is started a second time. A task is slow if it takes
+        `straggler_factor` times the median, and at least `straggler_seconds`. The first result is used.
     timeout : float, optional
         Seconds after which a try of a Ray task is stopped. It counts as an error.
     """
@@ -55,9 +55,9 @@ class RetryPolicy:
 class Engine(Protocol):
     """Runs a function over tasks. Results come in any order, each exactly once.
 
-    A failing task does not stop the others: after all others are done, `map` raises
-    :class:`driftcal.errors.WorkFailed`, which names every failed task. Closing the iterator, or an interrupt, stops what
-    is running.
+    A failing task does not stop the others. After all others are done, `map` raises
+    :class:`driftcal.errors.WorkFailed`, which names every failed task. Closing the iterator, or an interrupt, stops the
+    running tasks.
     """
 
     @property
@@ -70,7 +70,7 @@ class Engine(Protocol):
 
     @property
     def remote(self) -> bool:
-        """Whether tasks run on other machines: then data should be read there, and results should be small."""
+        """Whether tasks run on other machines. Data should then be read there, and results should be small."""
 
     def share(self, value: Any) -> SharedValue:
         """Store a value where all workers can read it."""

@@ -12,10 +12,10 @@ from driftcal.engines.schedule import Finished, WorkerDied, first_line, run
 
 
 class LocalEngine:
-    """The default engine. With one worker, tasks run one after the other, each on all cores, and errors come unchanged.
+    """The default engine. With one worker, tasks run one after the other, each on all cores, and errors are unchanged.
 
-    More workers are threads (numpy, numba, onnxruntime and torch release Python's lock) or, for a function that holds the
-    lock, processes, each on its share of the cores.
+    More workers are threads, because numpy, numba, onnxruntime and torch release Python's lock. A function that holds the
+    lock runs in processes, each on its share of the cores.
 
     >>> dict(LocalEngine().map(lambda task, report: task * task, [1, 2, 3]))
     {0: 1, 1: 4, 2: 9}
@@ -27,10 +27,10 @@ class LocalEngine:
     def __init__(self, workers: int = 1, *, retry_policy: RetryPolicy | None = None) -> None:
         self.workers = workers
         self.retry_policy = retry_policy or RetryPolicy()
-        self._processes: _Processes | None = None  # kept for the next map of the same shared values
+        self._processes: _Processes | None = None  # reused by the next map with the same shared values
 
     def share(self, value: Any) -> SharedValue:
-        """Nothing to do: the value is in this process."""
+        """The value itself, which is already in this process."""
         return SharedValue(value)
 
     def map(
@@ -98,7 +98,7 @@ class _FuturePool:
 
     def _finished(self, future: Future[Any]) -> Finished:
         error = future.exception()
-        if isinstance(error, BrokenExecutor):  # a process died, and took the tasks of the others along
+        if isinstance(error, BrokenExecutor):  # one process died, and all tasks of the pool were lost with it
             error = WorkerDied(f"its process died: {first_line(error)}")
         return Finished(future, error=error) if error is not None else Finished(future, future.result())
 
@@ -108,7 +108,7 @@ class _FuturePool:
 
 
 class _Processes:
-    """Processes of joblib's loky, which scikit-learn installs: they take any function and notice when one dies."""
+    """Processes of joblib's loky, which scikit-learn installs: it runs any function and detects a dead process."""
 
     def __init__(self, workers: int, shared: tuple[SharedValue, ...]) -> None:
         self.shared = shared
@@ -118,12 +118,12 @@ class _Processes:
     def _open(self) -> Executor:
         from joblib.externals.loky import ProcessPoolExecutor
 
-        arguments = max(1, n_cores() // self._workers), [item.value for item in self.shared]
-        executor: Executor = ProcessPoolExecutor(self._workers, initializer=_start_process, initargs=arguments)
+        threads, values = max(1, n_cores() // self._workers), [item.value for item in self.shared]
+        executor: Executor = ProcessPoolExecutor(self._workers, initializer=_start_process, initargs=(threads, values))
         return executor
 
     def submit(self, function: TaskFunction, task: Any) -> Future[Any]:
-        """Run a task in a process; after one has died, in new processes."""
+        """Run a task in a process; if a process has died, start new ones first."""
         try:
             return self._executor.submit(_run_in_process, function, task)
         except BrokenExecutor:
@@ -136,16 +136,16 @@ class _Processes:
         self._executor.shutdown(wait=True, kill_workers=True)  # type: ignore[call-arg]
 
 
-#: The shared values of this process.
-_values: list[Any] = []
+#: The shared values of this process, if it is a worker.
+_shared_values: list[Any] = []
 
 
 def _start_process(threads: int, values: list[Any]) -> None:
     limit_threads(threads)
-    _values[:] = values
+    _shared_values[:] = values
 
 
 def _run_in_process(function: TaskFunction, task: Any) -> tuple[Any, list[Any]]:
     """The result, and the progress that was reported."""
     reports: list[Any] = []
-    return function(*_values, task, lambda *progress: reports.append(progress)), reports
+    return function(*_shared_values, task, lambda *progress: reports.append(progress)), reports

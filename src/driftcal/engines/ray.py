@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster: workers are actors that keep models and data; only tasks, statistics and names travel."""
+"""Tasks on a Ray cluster. Workers are actors that store models and data; only tasks, statistics and names are sent."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from driftcal.engines.engine import Report, RetryPolicy, SharedValue, TaskFuncti
 from driftcal.engines.schedule import Finished, WorkerDied, first_line, run
 from driftcal.errors import EngineError, need
 
-#: Shared values that a worker keeps: a map uses a job and a few arrays at a time.
+#: Shared values that a worker stores: a map uses a model and a few arrays at a time.
 _MAX_SHARED = 4
-#: A cluster may have to start machines before its first worker.
+#: Longest wait for the first worker: a cluster may have to start machines.
 _MAX_START_SECONDS = 600.0
-#: So many workers in a row that die as they start mean that none will.
+#: After this many failed starts in a row, no worker is expected to start.
 _MAX_FAILED_STARTS = 20
 
 
 class RayEngine:
     """Workers on a Ray cluster, one task each at a time.
 
-    Without an `address`, the environment's RAY_ADDRESS is used. Without that, a cluster of this machine is started on its
-    loopback interface, without dashboard and usage statistics, and stopped by `close`. All workers are requested at once, so
-    that an autoscaler sees the whole demand. Work begins with the first that has started, and a dead worker is replaced.
+    The cluster is at `address`, or at the environment's RAY_ADDRESS. Without both, a cluster of this machine is started on
+    its loopback interface, without dashboard and usage statistics; `close` stops it. All workers are requested at once,
+    for the sake of an autoscaler. Work begins when the first has started. A dead worker is replaced.
     """
 
     name = "ray"
@@ -45,15 +45,16 @@ class RayEngine:
     ) -> None:
         address = address or os.environ.get("RAY_ADDRESS") or "local"
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        if address == "local":  # despite its name: says that nobody will join, so that Ray listens on 127.0.0.1 only
+        if address == "local":  # no other machine will join: Ray then listens on 127.0.0.1 only, on any system
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # hidden GPUs stay hidden; silences a notice
         self._ray: Any = need("ray", "ray")
         self.retry_policy = retry_policy or RetryPolicy()
         self._owns_cluster = _connect(self._ray, address, workers, cpus, gpus)
         resources = self._ray.cluster_resources()
-        fitting = int(min(resources.get(kind, 0) // each for kind, each in (("CPU", cpus), ("GPU", gpus)) if each))
-        self.workers = workers or max(1, fitting)
+        per_worker = {"CPU": cpus, "GPU": gpus}
+        n_fitting = int(min(resources.get(kind, 0) // amount for kind, amount in per_worker.items() if amount))
+        self.workers = workers or max(1, n_fitting)
         self.actor_class = self._ray.remote(num_cpus=cpus, num_gpus=gpus, max_restarts=0)(_Worker)
         self.actor_arguments = max(1, int(cpus)), sys.path
         self.request = f"{self.workers} workers of {cpus:g} CPUs" + (f" and {gpus:g} GPUs" if gpus else "")
@@ -61,7 +62,7 @@ class RayEngine:
         self.starting: dict[Any, Any] = {}  # reference that is ready when the actor has started -> actor
 
     def share(self, value: Any) -> SharedValue:
-        """Put the value into the object store: every node fetches it once, every worker unpacks it once."""
+        """Put the value into the object store: each node fetches it once, each worker unpacks it once."""
         return SharedValue(None, self._ray.put(value))
 
     def map(
@@ -109,11 +110,11 @@ class _ActorPool:
         self, engine: RayEngine, function: TaskFunction, tasks: Sequence[Any], shared: Sequence[SharedValue]
     ) -> None:
         self._engine, self._ray, self._function, self._tasks = engine, engine._ray, function, tasks
-        # a reference in a list, or Ray would unpack the value for every task
+        # a reference inside a list: Ray would unpack a bare reference again for every task
         self._shared = [(item.key, [item.reference]) for item in shared]
         self._running: dict[Any, Any] = {}  # reference of the result -> actor
         self._size = min(engine.workers, len(tasks))
-        self._last_worker = time.monotonic()  # when there was a worker that had started
+        self._last_time_with_worker = time.monotonic()
         self._failed_starts = 0
 
     def has_idle_worker(self) -> bool:
@@ -137,8 +138,8 @@ class _ActorPool:
             if reference in self._engine.starting:
                 self._add_worker(reference)
         if self._running or self._engine.idle:
-            self._last_worker = time.monotonic()
-        elif time.monotonic() - self._last_worker > _MAX_START_SECONDS:
+            self._last_time_with_worker = time.monotonic()
+        elif time.monotonic() - self._last_time_with_worker > _MAX_START_SECONDS:
             raise EngineError(
                 f"{self._engine.request} must start; none did within {_MAX_START_SECONDS:g} s. The cluster offers "
                 f"{self._ray.cluster_resources()}. Ask for fewer --cpus or --gpus, or add nodes."
@@ -179,16 +180,16 @@ class _ActorPool:
         return finished
 
     def stop(self, handle: Any) -> None:
-        if handle in self._running:  # else it has ended, and its worker is idle
+        if handle in self._running:  # otherwise the task has ended and its worker is idle
             self._engine.stop_worker(self._running.pop(handle))
 
 
 class _Worker:
-    """The actor."""
+    """The code of a worker: a Ray actor."""
 
     def __init__(self, threads: int, path: list[str]) -> None:
         limit_threads(threads)
-        # on the same machine, or with the same folders on others, workers can import what the caller can
+        # workers with the same folders can then import the caller's modules
         sys.path += [folder for folder in path if folder not in sys.path and os.path.isdir(folder)]
         self._values: OrderedDict[str, Any] = OrderedDict()
 
@@ -212,23 +213,23 @@ class _Worker:
 
 
 def _connect(ray: Any, address: str, workers: int | None, cpus: float, gpus: float) -> bool:
-    """Join a cluster, or start one on this machine; whether this engine must stop it."""
+    """Join a cluster, or start one on this machine; returns whether this engine must disconnect at the end."""
     if ray.is_initialized():
         return False
-    common = {"log_to_driver": False, "logging_level": "ERROR", "namespace": "driftcal"}
+    options = {"log_to_driver": False, "logging_level": "ERROR", "namespace": "driftcal"}
     if address != "local":
         try:
-            ray.init(address=address, **common)
+            ray.init(address=address, **options)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise EngineError(
                 f"there is no Ray cluster at {address!r}: {first_line(error)}. Start one with `ray start --head`, or use "
                 "--address local."
             ) from error
         return True
-    local: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    resources: dict[str, Any] = {}
     if workers is not None:
-        local["num_cpus"] = max(1, round(workers * cpus))
+        resources["num_cpus"] = max(1, round(workers * cpus))
         if gpus:
-            local["num_gpus"] = max(1, round(workers * gpus))
-    ray.init(address="local", **common, **local)
+            resources["num_gpus"] = max(1, round(workers * gpus))
+    ray.init(address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **options, **resources)
     return True

@@ -1,9 +1,9 @@
-"""Passes over cached logits on the workers of an engine: workers read the samples, and only statistics travel.
+"""Passes over cached logits on the workers of an engine: workers read the samples and send back statistics.
 
-A pass is cut into the same accumulators of the same blocks as a pass over an array (see :mod:`driftcal.core.passes`). One
-accumulator is one task, and accumulators merge in order: neither the number of workers nor their timing changes a bit. Beyond
-`MAX_BLOCKS_PER_TASK` there are more tasks, so that more than eight workers have something to do; sums then differ from those
-of an array in the last digits.
+A pass uses the same blocks and accumulators as a pass over an array (see :mod:`driftcal.core.passes`). One accumulator is
+one task, and accumulators merge in order. The number of workers and their timing therefore do not change the result.
+With more than `MAX_BLOCKS_PER_TASK` blocks per accumulator there are more tasks, so that more than eight workers are used.
+Sums then differ from those of an array in the last digits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.cache import CacheKey, LogitCache
-from driftcal.core.blocks import Block, block_length, cut
+from driftcal.core.blocks import Block, Chunk, block_length, cut
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.passes import N_ACCUMULATORS, SUBSAMPLE_BLOCKS, Merge
 from driftcal.core.scan import ScanTotals
@@ -27,16 +27,17 @@ from driftcal.engines import Engine
 from driftcal.errors import InputError
 from driftcal.types import Array, Float64, Indices, Labels, Logits, Weights
 
-#: Blocks of one task: 64 million scores, seconds of work. Beyond it there are more tasks than accumulators.
+#: Largest number of blocks in a task: 64 million scores, some seconds of work.
 MAX_BLOCKS_PER_TASK = 256
 #: Blocks that are read at once: fewer requests to an object store.
 _BLOCKS_PER_READ = 16
 
 
 class StoredLogits:
-    """Logits in a cache that become an array only where one is needed.
+    """Logits in a cache that are read only when they are needed.
 
-    ``np.asarray(stored)`` and ``stored[samples]`` read them; :func:`stack` and :func:`map_logits` leave that to workers.
+    ``np.asarray(stored)`` and ``stored[samples]`` read them in this process. With :func:`stack` and :func:`map_logits`,
+    workers read them.
     """
 
     def __init__(self, cache: LogitCache, key: CacheKey, n_samples: int, n_classes: int, engine: Engine) -> None:
@@ -57,7 +58,7 @@ class StoredLogits:
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Samples of one cached condition: all of them, or the `selected`; each with the same weight."""
+    """Samples of one cached condition, all or the `selected` ones, each with the same weight."""
 
     key: CacheKey
     size: int
@@ -70,7 +71,7 @@ class Segment:
 
 @dataclass(frozen=True, eq=False)
 class StoredSamples:
-    """Segments of cached conditions, one after the other, read where a block of them is needed."""
+    """Segments of cached conditions, one after the other, read block by block."""
 
     cache: LogitCache
     segments: tuple[Segment, ...]
@@ -78,38 +79,37 @@ class StoredSamples:
 
     @cached_property
     def edges(self) -> list[int]:
-        """Where each segment begins, and the end."""
+        """The first sample of each segment, then the number of samples."""
         return [0, *np.cumsum([len(segment) for segment in self.segments]).tolist()]
 
-    def read(self, low: int, high: int) -> tuple[Logits, Labels, Weights]:
+    def read(self, low: int, high: int) -> Chunk:
         """The samples [low, high)."""
-        pieces = [
+        chunks = [
             self._read_segment(segment, max(low, begin) - begin, min(high, end) - begin)
             for segment, (begin, end) in zip(self.segments, pairwise(self.edges), strict=True)
             if begin < high and low < end
         ]
-        if len(pieces) == 1:
-            return pieces[0]
-        logits, labels, weights = zip(*pieces, strict=True)
-        return np.concatenate(logits), np.concatenate(labels), np.concatenate(weights)
+        if len(chunks) == 1:
+            return chunks[0]
+        logits, labels, weights = zip(*chunks, strict=True)
+        return Chunk(np.concatenate(logits), np.concatenate(labels), np.concatenate(weights))
 
-    def _read_segment(self, segment: Segment, low: int, high: int) -> tuple[Logits, Labels, Weights]:
-        first, last, selected = low, high, None
+    def _read_segment(self, segment: Segment, low: int, high: int) -> Chunk:
+        start, stop, selected = low, high, None
         if segment.selected is not None:
             selected = segment.selected[low:high]
-            first, last = int(selected.min()), int(selected.max()) + 1
-        arrays = [self.cache.read_samples(segment.key, name, first, last) for name in ("logits", "labels")]
+            start, stop = int(selected.min()), int(selected.max()) + 1
+        logits, labels = (self.cache.read_samples(segment.key, name, start, stop) for name in ("logits", "labels"))
         if selected is not None:
-            arrays = [array[selected - first] for array in arrays]
-        logits, labels = arrays
-        return logits, labels, np.full(len(logits), segment.weight)
+            logits, labels = logits[selected - start], labels[selected - start]
+        return Chunk(logits, labels, np.full(len(logits), segment.weight))
 
     def blocks(self, starts: range, step: int) -> Iterator[Block]:
         """The blocks of `step` samples that begin at `starts`."""
         n_samples = self.edges[-1]
-        at_once = _BLOCKS_PER_READ if starts.step == step else 1
-        for k in range(0, len(starts), at_once):
-            group = starts[k : k + at_once]
+        blocks_per_read = _BLOCKS_PER_READ if starts.step == step else 1  # with a stride, blocks are not neighbours
+        for k in range(0, len(starts), blocks_per_read):
+            group = starts[k : k + blocks_per_read]
             chunk = self.read(group[0], min(group[-1] + step, n_samples))
             for low in group:
                 yield cut(chunk, low - group[0], min(low + step, n_samples) - group[0], group[0])
@@ -118,8 +118,8 @@ class StoredSamples:
 class RemotePasses:
     """Passes over stored samples on the workers of an engine (see :class:`driftcal.core.passes.Passes`).
 
-    A kernel travels by name, statistics come back. `for_each_block` and `blocks` read in this process, in order: their caller
-    may do anything with the blocks.
+    Workers get the name of a kernel and send back statistics. `for_each_block` and `blocks` read in this process, in
+    order, because their callers use objects of this process.
     """
 
     is_local = False
@@ -132,7 +132,7 @@ class RemotePasses:
         self.subsample_stride = max(1, -(-self.n_samples // self._step) // SUBSAMPLE_BLOCKS)
 
     def tasks(self, stride: int = 1) -> list[range]:
-        """Where the blocks of each task begin."""
+        """The first samples of the blocks of each task."""
         starts = range(0, self.n_samples, self._step * stride)
         n_tasks = max(N_ACCUMULATORS, -(-len(starts) // MAX_BLOCKS_PER_TASK))
         edges = [len(starts) * k // n_tasks for k in range(n_tasks + 1)]
@@ -142,20 +142,20 @@ class RemotePasses:
         """(task, result) in the order of tasks, each as soon as those before it are done."""
         shared_request = self._engine.share((self._step, request))
         results: dict[int, Any] = {}
-        turn = 0
+        next_task = 0
         pass_tasks = [_PassTask(starts) for starts in tasks]
         for number, result in self._engine.map(function, pass_tasks, self._shared_samples, shared_request):
             results[number] = result
-            while turn in results:
-                yield turn, results.pop(turn)
-                turn += 1
+            while next_task in results:
+                yield next_task, results.pop(next_task)
+                next_task += 1
 
     def scan(self) -> list[ScanTotals]:
         """The totals of each task."""
         return [totals for _, totals in self._run(_scan_task, self.tasks())]
 
     def blocks(self, multiple: int = 1, *, ordered: bool = True) -> Iterator[Block]:
-        """All blocks in order, of one length whatever `multiple` is, read in this process."""
+        """All blocks in order, read in this process; `multiple` is ignored."""
         for starts in self.tasks():
             yield from self._samples.blocks(starts, self._step)
 
@@ -169,7 +169,7 @@ class RemotePasses:
         stride: int,
         per_sample: Array | None,
     ) -> Array:
-        """The states of tasks travel, and the array per sample."""
+        """The merged states of the tasks, in order."""
         total: Array | None = None
         for _, task_state in self._run(
             _reduce_task, self.tasks(stride), function_name(function), state, args, per_sample
@@ -184,7 +184,7 @@ class RemotePasses:
     def map_samples(
         self, function: Callable[..., None], width: int, size: int | None, args: tuple[Any, ...]
     ) -> tuple[Float64, Float64]:
-        """`width` numbers per sample travel, and the sums of tasks."""
+        """What `function` writes per sample, and what it sums."""
         out, sums = np.empty((self.n_samples, width)), np.zeros(size or 0)
         tasks = self.tasks()
         for number, (written, task_sums) in self._run(_map_task, tasks, function_name(function), width, size, args):
@@ -193,7 +193,7 @@ class RemotePasses:
         return out, sums
 
     def for_each_block(self, function: Callable[[Logits, Labels, Weights, int], None]) -> None:
-        """In this process and in order: the function writes where only this process can read."""
+        """Call the function in this process and in order, because it writes to arrays of this process."""
         for block in self.blocks():
             function(block.logits, block.labels, block.weights, block.start)
 
@@ -215,9 +215,10 @@ def _scan_task(samples: StoredSamples, request: Any, task: _PassTask, report: An
 
 def _reduce_task(samples: StoredSamples, request: Any, task: _PassTask, report: Any) -> Array:
     step, (name, state, args, per_sample) = request
-    function, into, args, (per_sample,) = named_function(name), state.copy(), _writable(args), _writable([per_sample])
+    function, into = named_function(name), state.copy()
+    *args, per_sample = _writable([*args, per_sample])
     for block in samples.blocks(task.starts, step):
-        function(block.logits, block.labels, block.weights, *block.of(per_sample), into, *args)
+        function(block.logits, block.labels, block.weights, *block.part_of(per_sample), into, *args)
     return np.asarray(into)
 
 
@@ -225,21 +226,21 @@ def _map_task(samples: StoredSamples, request: Any, task: _PassTask, report: Any
     step, (name, width, size, args) = request
     function, args, sums = named_function(name), _writable(args), np.zeros(size or 0)
     args = args if size is None else [sums, *args]
-    begin, end = task.starts[0], min(task.starts[-1] + step, samples.edges[-1])
-    out = np.empty((end - begin, width))
+    first, stop = task.starts[0], min(task.starts[-1] + step, samples.edges[-1])
+    out = np.empty((stop - first, width))
     for block in samples.blocks(task.starts, step):
-        low = block.start - begin
+        low = block.start - first
         function(block.logits, block.labels, block.weights, out[low : low + len(block.labels)], *args)
     return out, sums
 
 
 def _writable(args: Sequence[Any]) -> list[Any]:
-    """Arguments from another process, whose arrays are read-only, as the kernels were compiled for."""
+    """Arguments from another process with writable arrays, the type that the kernels were compiled for."""
     return [unlocked(argument) if isinstance(argument, np.ndarray) else argument for argument in args]
 
 
 def function_name(function: Callable[..., Any]) -> Any:
-    """Module and name of a function, so that another process takes a compiled kernel from its own cache.
+    """Module and name of a function: another process then loads the compiled kernel from its cache.
 
     >>> function_name(stack)
     ('driftcal.engines.remote_passes', 'stack')
@@ -252,12 +253,13 @@ def function_name(function: Callable[..., Any]) -> Any:
 
 
 def named_function(name: Any) -> Callable[..., Any]:
-    """The function that :func:`function_name` named."""
+    """The function for the result of :func:`function_name`."""
     if not isinstance(name, tuple):
         return name  # type: ignore[no-any-return]
-    value: Any = importlib.import_module(name[0])
-    for part in name[1].split("."):
-        value = getattr(value, part)
+    module, qualified_name = name
+    value: Any = importlib.import_module(module)
+    for attribute in qualified_name.split("."):
+        value = getattr(value, attribute)
     return value  # type: ignore[no-any-return]
 
 
@@ -272,10 +274,10 @@ def stack(
     *,
     weights: Sequence[float] | None = None,
 ) -> tuple[Any, Labels | None]:
-    """What a calibrator is fitted on: conditions of the same inputs one after the other, of each only the `selected` samples.
+    """The data of a fit: conditions of the same inputs one after the other, of each the `selected` samples.
 
-    Arrays become one array with its labels. Stored logits become :class:`LabelledLogits` whose passes run on workers; only
-    these take `weights`, one for the samples of each condition.
+    Arrays become one array with its labels. Stored logits become :class:`LabelledLogits` whose passes run on workers. Only
+    stored logits take `weights`, one for each condition.
     """
     if all(isinstance(logits, StoredLogits) for logits in conditions):
         first: Any = conditions[0]
@@ -288,14 +290,15 @@ def stack(
         return LabelledLogits.from_passes(RemotePasses(samples, first.engine), samples.n_classes), None
     if len(conditions) == 1 and selected is None:
         return np.asarray(conditions[0]), labels
-    pick: Any = slice(None) if selected is None else selected
-    return np.concatenate([np.asarray(logits)[pick] for logits in conditions]), np.tile(labels[pick], len(conditions))
+    part: Any = slice(None) if selected is None else selected
+    stacked = np.concatenate([np.asarray(logits)[part] for logits in conditions])
+    return stacked, np.tile(labels[part], len(conditions))
 
 
 def map_logits(
     function: Callable[..., Any], conditions: Sequence[ConditionLogits], options: Mapping[str, Any]
 ) -> list[Any]:
-    """``function(logits, **options)`` for every condition, in order: on workers where the logits are stored."""
+    """``function(logits, **options)`` for every condition, in order; workers run it if the logits are stored."""
     if not all(isinstance(logits, StoredLogits) for logits in conditions):
         return [function(np.asarray(logits), **options) for logits in conditions]
     if len({logits.engine for logits in conditions}) != 1:  # type: ignore[union-attr]

@@ -1,8 +1,8 @@
-"""The loop that hands tasks to workers: retries, second copies of slow tasks, timeouts, and errors that name tasks.
+"""The loop that gives tasks to workers: retries, second copies of slow tasks, timeouts, and errors that name tasks.
 
-Threads, processes and Ray actors share it. Processes come from joblib's loky, actors from Ray, and both notice when a worker
-dies. loky does not run lost tasks again. Ray can (``max_restarts=-1``, ``max_task_retries``), but with Ray 2.60 some tasks
-of killed actors never ended in our tests. So lost tasks are started again here.
+Threads, processes and Ray actors share it. Processes belong to joblib's loky, actors to Ray; both detect a dead worker.
+loky does not run lost tasks again. Ray can (``max_restarts=-1``, ``max_task_retries``), but with Ray 2.60 some tasks of
+killed actors never ended in our tests. This loop therefore starts lost tasks again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any, Protocol
 from driftcal.engines.engine import RetryPolicy
 from driftcal.errors import EngineError, InputError, WorkFailed
 
+#: Longest wait for a result before timeouts and slow tasks are checked.
 _POLL_SECONDS = 0.25
-#: So many failed tasks without any success mean that something is wrong with all of them.
+#: After this many failed tasks without any success, all tasks are expected to fail.
 _MAX_FAILED_WITHOUT_SUCCESS = 12
 #: Failed tasks that the error message lists.
 _MAX_LISTED = 5
@@ -50,7 +51,7 @@ class WorkerPool(Protocol):
         """Start the task of that number on an idle worker; a handle of this try."""
 
     def wait(self, seconds: float) -> list[Finished]:
-        """The tries that have ended, or [] after about so many seconds."""
+        """The tries that have ended; [] if none ends within about `seconds`."""
 
     def stop(self, handle: Any) -> None:
         """End a try that is no longer needed, if it has not ended yet."""
@@ -92,21 +93,21 @@ def run(pool: WorkerPool, tasks: Sequence[Any], policy: RetryPolicy) -> Iterator
                 if number not in done:
                     running[pool.start(number)] = _Try(number, time.monotonic())
             for finished in pool.wait(_POLL_SECONDS):
-                this = running.pop(finished.handle)
-                if this.number in done or this.number in errors:  # the other copy was faster
+                attempt = running.pop(finished.handle)
+                if attempt.number in done or attempt.number in errors:  # the other copy was faster
                     continue
                 if finished.error is not None:
-                    add_error(this.number, finished.error)
+                    add_error(attempt.number, finished.error)
                 else:
-                    done.add(this.number)
-                    seconds.append(this.seconds)
-                    yield this.number, finished.result
+                    done.add(attempt.number)
+                    seconds.append(attempt.seconds)
+                    yield attempt.number, finished.result
             if policy.timeout is not None and pool.can_stop:
-                for handle in [handle for handle, this in running.items() if this.seconds > policy.timeout]:
+                for handle in [handle for handle, attempt in running.items() if attempt.seconds > policy.timeout]:
                     pool.stop(handle)
                     add_error(running.pop(handle).number, TimeoutError(f"it took longer than {policy.timeout:g} s"))
     finally:
-        for handle in running:  # slower copies, or what an interrupt left
+        for handle in running:  # slower copies, or tasks that an interrupt left running
             pool.stop(handle)
     if errors:
         raise _work_failed(tasks, errors, len(done))
@@ -115,21 +116,21 @@ def run(pool: WorkerPool, tasks: Sequence[Any], policy: RetryPolicy) -> Iterator
 def _straggler(
     pool: WorkerPool, running: dict[Any, _Try], done: set[int], seconds: list[float], policy: RetryPolicy
 ) -> int | None:
-    """The task that has been running longest, if that is unusually long and it has no second copy yet."""
+    """The number of the slowest running task, if it is slow by the policy and has no second copy yet."""
     if not pool.can_stop or not seconds:
         return None
     limit = max(policy.straggler_seconds, policy.straggler_factor * statistics.median(seconds))
-    copies = Counter(this.number for this in running.values())
-    late = [
-        (this.started, this.number)
-        for this in running.values()
-        if this.seconds > limit and copies[this.number] == 1 and this.number not in done
+    n_copies = Counter(attempt.number for attempt in running.values())
+    slow = [
+        (attempt.started, attempt.number)
+        for attempt in running.values()
+        if attempt.seconds > limit and n_copies[attempt.number] == 1 and attempt.number not in done
     ]
-    return min(late)[1] if late else None
+    return min(slow)[1] if slow else None
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message: some append pages."""
+    """The first line of an error's message; Ray's messages have many."""
     lines = str(error).strip().splitlines()
     return lines[0][:400] if lines else type(error).__name__
 

@@ -72,7 +72,7 @@ def accumulate_curve_per_class(
             buffer = np.empty(n_curves * n)
         scores = buffer[: n_curves * n].reshape(n_curves, n)
         # Split by samples first, then by classes: no two threads write to the same sums, so one copy is enough.
-        samples = block.logits, block.labels, block.weights, *block.of(norms), scale
+        samples = block.logits, block.labels, block.weights, *block.part_of(norms), scale
         _in_parts(n, _write_scores, scores, *samples)
         _in_parts(n_curves, _add_classes, scores, block.weights, sums, bits, starts, index)
     return sums
