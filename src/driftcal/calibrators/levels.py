@@ -35,23 +35,28 @@ def split_by_level(data: LabelledLogits, levels: AnyArray) -> list[LabelledLogit
 
 
 def level_weights(n_levels: int, clean_weight: float | None) -> list[float] | None:
-    """The weight of a sample of each level, where the clean level is to have the share `clean_weight` of all weight.
+    """The weight of one sample of each level, so that the clean level has the share `clean_weight` of all weight.
 
-    None is the paper's 1/N: every level alike. Weights are 1 on average.
+    Weights are 1 on average. None is the paper's choice: every level has the same weight, 1/N.
 
     >>> level_weights(5, 0.6)
     [3.0, 0.5, 0.5, 0.5, 0.5]
     """
     if clean_weight is None:
         return None
+    check_clean_weight(clean_weight)
+    if n_levels == 1:
+        return [1.0]
+    return [n_levels * clean_weight] + [n_levels * (1 - clean_weight) / (n_levels - 1)] * (n_levels - 1)
+
+
+def check_clean_weight(clean_weight: float) -> None:
+    """Refuse a clean weight that is no share between 0 and 1."""
     if isinstance(clean_weight, bool) or not isinstance(clean_weight, (int, float)) or not 0 < clean_weight < 1:
         raise InputError(
             f"clean_weight must be between 0 and 1, the share of the clean samples in all weight; it is {clean_weight!r}. "
             "0.5 is a usual middle; None weights all levels alike, as the paper does."
         )
-    if n_levels == 1:
-        return [1.0]
-    return [n_levels * clean_weight] + [n_levels * (1 - clean_weight) / (n_levels - 1)] * (n_levels - 1)
 
 
 def _as_levels(levels: AnyArray, n_samples: int) -> Array:

@@ -1,4 +1,4 @@
-"""A model and the calibrators tuned for it: what `tune` returns, `save` keeps and `evaluate` judges."""
+"""A model with the calibrators tuned for it: `tune` returns it, `save` writes it, `evaluate` tests it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WINDOWED = "windowed"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CalibratedModel:
-    """A model with calibrated confidence. :func:`driftcal.tune` makes one; `save` and `load` keep it.
+    """A model with calibrated confidence. :func:`driftcal.tune` makes one.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class CalibratedModel:
     metadata
         Seed, clean weight, accuracy, validation data and versions, as plain values.
     model_metadata
-        `Model.metadata` at tuning, the fingerprint included: hashing large weights takes seconds. Empty if it is not known.
+        `Model.metadata` at tuning, with the fingerprint, because hashing large weights takes seconds. Empty if unknown.
     """
 
     model: Model
@@ -87,16 +87,16 @@ class CalibratedModel:
         return labelled_source(X, y, class_names=class_names, categorical=self.metadata.get("categorical", ()))
 
     def logits(self, X: AnyArray) -> Logits:
-        """The model's own scores, before calibration."""
+        """The uncalibrated logits of the model."""
         self.model.check_columns(X)
         return self.model.logits(as_inputs(X))
 
     def predict_proba(self, X: AnyArray) -> Probs:
-        """Calibrated probabilities of new inputs, each by itself; uint8 images are divided by 255."""
+        """Calibrated probabilities of new inputs, each independent of the others; uint8 images are divided by 255."""
         return self.calibrator.predict_proba(self.logits(X), features=self._features(X))
 
     def predict_log_proba(self, X: AnyArray) -> LogProbs:
-        """Calibrated log-probabilities of new inputs, each by itself."""
+        """Calibrated log-probabilities of new inputs, each independent of the others."""
         return self.calibrator.predict_log_proba(self.logits(X), features=self._features(X))
 
     def predict(self, X: AnyArray) -> Array:
@@ -109,7 +109,7 @@ class CalibratedModel:
         return WindowedModel(self, self._windowed_calibrator.windowed(window_size))
 
     def adapt(self, X: AnyArray) -> CalibratedModel:
-        """This model with a per-sample calibrator for data like the unlabelled inputs `X`; it no longer changes."""
+        """This model with a fixed per-sample calibrator for data like the unlabelled inputs `X`."""
         return replace(self, calibrator=self._windowed_calibrator.adapt(self.logits(X)), windowed_calibrator=None)
 
     @property
@@ -129,21 +129,20 @@ class CalibratedModel:
         names = self.class_names
         if not names or names == tuple(map(str, range(len(names)))):
             return columns
-        classes = self.model.classes  # scikit-learn's own, which may be numbers
+        classes = self.model.classes  # those of a scikit-learn model may be numbers
         return np.asarray(classes if classes is not None else names)[columns]
 
     @cached_property
     def candidates(self) -> list[Candidate]:
-        """What an evaluation compares: the uncalibrated model, plain TS, the clean-tuned method, and this model itself."""
-        listed = [uncalibrated(self.calibrator.n_features_in_)]
+        """What an evaluation compares: the uncalibrated model, plain TS, the clean-tuned method, and this model."""
+        candidates = [uncalibrated(self.calibrator.n_features_in_)]
         if TS_BASELINE in self.baselines:
-            listed.append(Candidate("ts", "ts", self.baselines[TS_BASELINE]))
+            candidates.append(Candidate("ts", "ts", self.baselines[TS_BASELINE]))
         if CLEAN_BASELINE in self.baselines:
-            listed.append(Candidate(self.method, self.method, self.baselines[CLEAN_BASELINE]))
-        own = Candidate(self.name, self.method, self.calibrator, self.tuned_on)
-        if own.name not in {candidate.name for candidate in listed}:
-            listed.append(own)
-        return listed
+            candidates.append(Candidate(self.method, self.method, self.baselines[CLEAN_BASELINE]))
+        if self.name not in {candidate.name for candidate in candidates}:
+            candidates.append(Candidate(self.name, self.method, self.calibrator, self.tuned_on))
+        return candidates
 
     @property
     def name(self) -> str:
@@ -153,14 +152,14 @@ class CalibratedModel:
         return f"{self.method}-per-sample" if CALIBRATORS[self.method].needs_window else f"{self.method}-p"
 
     def windowed_candidate(self, window_size: int = WINDOW_SIZE) -> Candidate | None:
-        """The windowed form as an evaluation compares it; None without one."""
+        """The windowed form as a candidate of an evaluation; None if there is none."""
         if self.windowed_calibrator is None or self.perturbation is None:
             return None
         name, shift = name_of(self.windowed_calibrator), str(self.perturbation["shift"])
         return Candidate(name, name, self.windowed_calibrator, shift, window_size=window_size)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the calibrators with the model's fingerprint and preprocessing; the model itself stays where it is."""
+        """Write the calibrators with the model's fingerprint and preprocessing, but not the model itself."""
         metadata = {
             "model": dict(self.model_metadata) or self.model.metadata(),
             "method": self.method,
@@ -187,18 +186,18 @@ class CalibratedModel:
         inputs: AnyArray = None,
         **options: Any,
     ) -> CalibratedModel:
-        """Join saved calibrators with their model; refuse another model unless `force`.
+        """Load saved calibrators for their model; refuse another model unless `force`.
 
         Parameters
         ----------
         path
-            A file that `save` wrote; or what :func:`load_file` read from it.
+            A file that `save` wrote, or the result of :func:`load_file`.
         model
             Anything that :func:`driftcal.open_model` takes; preprocessing and outputs are those of the file.
         force
-            Take a model with another fingerprint.
+            Accept a model with another fingerprint.
         inputs
-            A few inputs, for a plain function: without a name it is identified by its outputs.
+            A few inputs. A model that is a plain function has no name, so its outputs on them identify it.
         options
             Further options of `open_model`.
         """
@@ -220,12 +219,12 @@ class CalibratedModel:
         if isinstance(calibrator, WindowedCalibrator):  # files of version 0.1 hold the windowed calibrator only
             windowed, calibrator = calibrator, calibrator.per_sample()
         perturbation = metadata.pop("perturbation", None)
-        default = CLEAN_SAMPLES if perturbation is None else str(perturbation["shift"])
+        default_tuned_on = CLEAN_SAMPLES if perturbation is None else str(perturbation["shift"])
         return cls(
             opened,
             calibrator,
             method=metadata.pop("method"),
-            tuned_on=metadata.pop("tuned_on", default),
+            tuned_on=metadata.pop("tuned_on", default_tuned_on),
             windowed_calibrator=windowed if isinstance(windowed, WindowedCalibrator) else None,
             baselines=others,
             perturbation=perturbation,
@@ -234,7 +233,7 @@ class CalibratedModel:
             layers=tuple(metadata.pop("layers", ())),
             drift_reference=metadata.pop("drift_reference", None),
             metadata=metadata,
-            model_metadata={} if force else recorded,  # forced, it may be another model
+            model_metadata={} if force else recorded,  # with force it may be another model
         )
 
 

@@ -1,12 +1,12 @@
-"""How long a run takes on k workers, what it costs, and from which number on more workers help little.
+"""Estimates of the time and cost of a run on k workers, and of the largest useful number of workers.
 
-The time has five parts, each from a measured speed or from an assumption that can be changed:
+The time has five parts. Each follows from a measured speed or from an assumption that can be changed:
 
-- **compute**: tasks of equal size, k at a time: ceil(tasks / k) rounds of shift, model and writing of logits;
-- **storage**: bytes read and written, which all workers share, as far as they take longer than computing;
-- **passes**: a fit reads all scores a few times; a pass is cut into at most `n_fit_tasks` tasks;
-- **merge**: what one process does alone: it hands out tasks and adds statistics;
-- **start**: until workers are ready.
+- **compute**: ceil(tasks / k) rounds of shift, model and writing of logits, since tasks have equal size;
+- **storage**: reading and writing bytes, as far as this takes longer than computing; all workers share the storage;
+- **passes**: a fit reads all scores a few times; a pass is cut into `n_fit_tasks` tasks;
+- **merge**: distributing tasks and adding statistics, which one process does alone;
+- **start**: starting the workers.
 
 T(k) = start + ceil(tasks / k)·task + max(0, bytes / storage rate − compute − passes) + passes(k) + merge
 """
@@ -27,11 +27,11 @@ from driftcal.core.passes import N_ACCUMULATORS
 from driftcal.engines.remote_passes import MAX_BLOCKS_PER_TASK
 from driftcal.pipeline.collecting.collect import TASKS_PER_WORKER, Collector, Condition
 
-#: Passes over all scores that a fit takes; those over a subsample are left out.
+#: Passes of a fit over all scores, without those over a subsample.
 FIT_PASSES = 8
-#: Below this share of the ideal speed-up more workers are not worth their price.
+#: The smallest useful share of the ideal speed-up.
 MIN_EFFICIENCY = 0.5
-#: Times that logits are read or written before a fit: written, read and written again when parts are merged.
+#: Times that logits are read or written before a fit: they are written, and read and written again to merge parts.
 _LOGIT_TRANSFERS = 3
 #: The largest number of workers that is considered.
 _MAX_WORKERS = 1 << 20
@@ -41,9 +41,18 @@ _MAX_WORKERS = 1 << 20
 class Assumptions:
     """What a measurement on one machine cannot show.
 
-    `storage_rate` is bytes per second that all workers together get from the storage, `merge_rate` bytes of statistics that one
-    process adds per second, `seconds_per_task` the time to hand out a task and take its result (one at a time),
-    `start_seconds` the time until a worker is ready and has opened the model, `price` that of a worker for an hour.
+    Parameters
+    ----------
+    storage_rate
+        Bytes per second that all workers together get from the storage.
+    merge_rate
+        Bytes of statistics that one process adds per second.
+    seconds_per_task
+        The time to send a task and to receive its result, one task after the other.
+    start_seconds
+        The time to start a worker and to open the model there.
+    price
+        The price of a worker for an hour.
     """
 
     storage_rate: float = 1e9
@@ -55,7 +64,7 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class MeasuredSpeed:
-    """What one core of this machine does: seconds to read, shift and run an input, its bytes, and scores per second of a pass."""
+    """The speed of one core: seconds to read, shift and run an input, its bytes, and scores per second of a pass."""
 
     seconds_per_input: float
     input_bytes: float
@@ -98,9 +107,10 @@ def _scores_per_second(logits: np.ndarray[Any, Any], seconds: float) -> float:
 
 @dataclass(frozen=True)
 class Workload:
-    """What has to be done: `n_samples` inputs under each of `n_conditions`, and `n_fits` calibrators fitted on all logits.
+    """The size of a run: `n_samples` inputs under each of `n_conditions`, and `n_fits` fits on all logits.
 
-    `statistic_bytes` is the size of the statistics that a task of a pass returns; isotonic curves have 64 per sample.
+    `statistic_bytes` is the size of the statistics that a task of a pass returns; isotonic regression has 64 bytes per
+    sample.
     """
 
     n_samples: int
@@ -112,7 +122,7 @@ class Workload:
 
     @property
     def n_inputs(self) -> int:
-        """Inputs that the model runs on."""
+        """The number of inputs of the model."""
         return round(self.n_samples * self.n_conditions)
 
     @property
@@ -133,7 +143,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds on `n_workers`, in all and part by part; the cost; and the share of the ideal speed-up."""
+    """Seconds on `n_workers` in total and of each part, the cost, and the share of the ideal speed-up."""
 
     n_workers: int
     seconds: float
@@ -152,7 +162,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class ClusterEstimate:
-    """Estimates for several numbers of workers; the largest number worth its price, and what limits it."""
+    """Estimates for several numbers of workers, the largest useful number, and what limits it."""
 
     estimates: Sequence[Estimate]
     max_useful_workers: int
@@ -199,14 +209,14 @@ def _parts(work: Workload, speed: MeasuredSpeed, n_workers: int, assumed: Assump
 def estimate_cluster(
     work: Workload, speed: MeasuredSpeed, n_workers: Sequence[int], assumptions: Assumptions | None = None
 ) -> ClusterEstimate:
-    """Estimates for each number of workers, the largest number with at least half of the ideal speed-up, and what limits it."""
+    """Estimates for each number of workers, and the largest number with at least half of the ideal speed-up."""
     useful = 1
     while useful < _MAX_WORKERS and estimate(work, speed, 2 * useful, assumptions).efficiency >= MIN_EFFICIENCY:
         useful *= 2
     beyond = estimate(work, speed, 2 * useful, assumptions)
     ideal_compute = work.n_inputs * speed.seconds_per_input / beyond.n_workers
     ideal_passes = work.n_fits * FIT_PASSES * work.n_scores / speed.scores_per_second / beyond.n_workers
-    waiting = {
+    lost_seconds = {
         "there are too few batches for more tasks": beyond.compute - ideal_compute,
         "the storage delivers no more bytes per second": beyond.storage,
         "a pass of a fit has too few tasks": beyond.passes - ideal_passes,
@@ -214,4 +224,4 @@ def estimate_cluster(
         "workers take longer to start than to compute": beyond.start,
     }
     estimates = [estimate(work, speed, k, assumptions) for k in n_workers]
-    return ClusterEstimate(estimates, useful, max(waiting, key=lambda reason: waiting[reason]))
+    return ClusterEstimate(estimates, useful, max(lost_seconds, key=lambda reason: lost_seconds[reason]))

@@ -1,4 +1,4 @@
-"""What a file or folder of driftcal's holds, in plain values and as lines of text."""
+"""Describing a file or folder that driftcal wrote, as plain values and as lines of text."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from driftcal.cache import LogitCache
 from driftcal.calibrators import name_of
 from driftcal.calibrators.serialization import load_file
 from driftcal.errors import ArtefactError
-from driftcal.pipeline.evaluating.results import Results
+from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES, Results
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """A calibrator file, a run (its folder or its results.json) or a cache, after checking it; ``kind`` says which."""
+    """The checked content of a calibrator file, a run (its folder or its results.json) or a cache, as plain values.
+
+    ``kind`` is "calibrator", "run" or "cache".
+    """
     target = Path(path)
     if target.name == "results.json" or (target / "results.json").is_file():
         return _run(Results.load(target))
@@ -65,49 +68,49 @@ def _run(results: Results) -> dict[str, Any]:
 
 
 def lines_of(description: Mapping[str, Any]) -> list[str]:
-    """The same for a reader: one fact per line."""
+    """A description as text: one fact per line."""
     describe_kind = {"calibrator": _calibrator_facts, "run": _run_facts, "cache": _cache_facts}[description["kind"]]
     facts = describe_kind(description)
     width = max(len(name) for name in facts)
     return [f"{name:<{width}}  {value}" for name, value in facts.items() if value not in (None, "")]
 
 
-def _calibrator_facts(found: Mapping[str, Any]) -> dict[str, Any]:
-    model, metadata = found["model"] or {}, found["metadata"]
-    perturbation, steps = found["perturbation"], model.get("preprocessing") or {}
-    temperature = found["temperature"]
+def _calibrator_facts(description: Mapping[str, Any]) -> dict[str, Any]:
+    model, metadata = description["model"] or {}, description["metadata"]
+    perturbation, steps = description["perturbation"], model.get("preprocessing") or {}
+    temperature = description["temperature"]
     set_steps = ", ".join(f"{name} {value}" for name, value in steps.items() if value not in (None, [], 1.0, "RGB"))
-    levels = (
-        "clean samples" if perturbation is None else f"{len(perturbation['levels'])} levels of {perturbation['shift']}"
-    )
+    tuned_on = metadata.get("tuned_on")
+    if tuned_on != CLEAN_SAMPLES:  # files of version 0.1 lack it
+        tuned_on = CLEAN_SAMPLES
+        if perturbation is not None:
+            tuned_on = f"{len(perturbation['levels'])} levels of {perturbation['shift']}"
     return {
-        "calibrator": found["calibrator"].upper(),
-        "tuned on": (metadata.get("tuned_on") if metadata.get("tuned_on") == "clean samples" else levels)
-        if model
-        else None,
-        "windowed": found["others"].get("windowed", "").upper(),
-        "why": found["explanation"],
+        "calibrator": description["calibrator"].upper(),
+        "tuned on": tuned_on if model else None,
+        "windowed": description["others"].get("windowed", "").upper(),
+        "why": description["explanation"],
         "temperature": None if temperature is None else f"{temperature:.4g}",
-        "keeps accuracy": "yes" if found["keeps_accuracy"] else "no",
-        "classes": ", ".join(found["class_names"]) or found["classes"],
+        "keeps accuracy": "yes" if description["keeps_accuracy"] else "no",
+        "classes": ", ".join(description["class_names"]) or description["classes"],
         "model": f"{model['name']} ({model['framework']}, gives {model['outputs']})" if model else None,
         "preprocessing": set_steps if model else None,
         "model fingerprint": model.get("fingerprint"),
         "validation data": _data(metadata.get("validation")),
         "random state": metadata.get("random_state"),
-        "written by": f"driftcal {found['library']}",
+        "written by": f"driftcal {description['library']}",
     }
 
 
-def _run_facts(found: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = found["metadata"]
+def _run_facts(description: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = description["metadata"]
     data = metadata.get("data", {})
     return {
-        "suite": f"{found['suite']}: {', '.join(found['shifts'])}",
-        "calibrators": ", ".join(found["calibrators"]),
-        "groups": ", ".join(found["groups"]),
-        "rows": found["rows"],
-        "bins": found["bins"],
+        "suite": f"{description['suite']}: {', '.join(description['shifts'])}",
+        "calibrators": ", ".join(description["calibrators"]),
+        "groups": ", ".join(description["groups"]),
+        "rows": description["rows"],
+        "bins": description["bins"],
         "model": metadata.get("model", {}).get("name"),
         "validation data": _data(data.get("validation")),
         "test data": _data(data.get("test")),
@@ -116,8 +119,8 @@ def _run_facts(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cache_facts(found: Mapping[str, Any]) -> dict[str, Any]:
-    conditions = found["conditions"]
+def _cache_facts(description: Mapping[str, Any]) -> dict[str, Any]:
+    conditions = description["conditions"]
     facts: dict[str, Any] = {
         "conditions": len(conditions),
         "models": len({entry["model"] for entry in conditions}),

@@ -1,9 +1,9 @@
-"""What a tuning or an evaluation will compute, and about how long that takes."""
+"""Estimates of what tuning or an evaluation will compute, and how long it takes."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from driftcal.data import Source
 from driftcal.io.paths import as_path
 from driftcal.models import Model
 from driftcal.pipeline.calibrated_model import CalibratedModel
-from driftcal.pipeline.collecting.collect import CLEAN, Collector, Condition
+from driftcal.pipeline.collecting.collect import CLEAN, Collector, Condition, table_levels
 from driftcal.pipeline.collecting.layer_features import LayerFeatures
 from driftcal.pipeline.collecting.perturbation import recorded_conditions, tuning_shift
 from driftcal.pipeline.collecting.run import Run
@@ -19,8 +19,8 @@ from driftcal.pipeline.evaluating.evaluate import suite_for
 from driftcal.shifts import Suite
 from driftcal.shifts.shift import Shift
 
-#: Each inner level may be tried this often, with the paper's solver so often. The last level takes about as long as two others.
-TRIES = {"curve": 8.0, "nelder-mead": 32.0}
+#: Solver -> the most passes per level of a search. The last level takes about as long as two others.
+MAX_PASSES_PER_LEVEL = {"curve": 8.0, "nelder-mead": 32.0}
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run would compute now. `seconds` is estimated from one batch; cached logits cost nothing.
+    """What a run would compute now. `seconds` is estimated from one batch; cached logits take no time.
 
-    `passes` is exact where `at_most` is None. A search for levels stops as soon as it can: then `passes` is what it takes if every
-    guess is right, and `at_most` what it takes if none is.
+    `passes` is exact if `at_most` is None. A search for levels needs between `passes` and `at_most` passes, depending
+    on how good its guesses are.
     """
 
     parts: Sequence[Part]
@@ -78,24 +78,25 @@ def plan_tuning(
     run: Run | None = None,
     timed: bool = True,
 ) -> Plan:
-    """The fewest and the most passes that `tune` takes; with ``timed=False`` the model is not run to time a pass."""
+    """The fewest and the most passes of `tune`; with ``timed=False`` the model is not run and `seconds` is 0."""
     source = validation.labelled()
     collector = Collector(model, source, run=_existing_cache(run), random_state=random_state)
-    chosen = tuning_shift(shift, source)
-    is_searched = chosen is not None and chosen.levels is None
+    fitted_shift = tuning_shift(shift, source)
+    searched = fitted_shift if fitted_shift is not None and fitted_shift.levels is None else None
     conditions: list[Condition] = [CLEAN]
-    if chosen is not None:
-        conditions = [(chosen, float(level)) for level in (chosen.levels or (0,))]
-    more = float(max(0, n_levels - 1 - _n_cached_levels(collector, chosen))) if is_searched else 0.0
-    passes = collector.missing(conditions) + more
-    parts = [Part(source.name, len(source), len(conditions) + round(more), passes)]
+    if fitted_shift is not None:
+        conditions = [(fitted_shift, float(level)) for level in table_levels(fitted_shift)]
+    n_searched = 0 if searched is None else max(0, n_levels - 1 - _n_cached_levels(collector, searched))
+    passes = collector.missing(conditions) + n_searched
+    parts = [Part(source.name, len(source), len(conditions) + n_searched, passes)]
     if features is not None:
-        n = n_levels if is_searched else len(conditions)
-        parts += _feature_parts(collector, features, conditions, n, chosen if is_searched else None)
-    each = _seconds_per_pass(collector, [conditions[-1]]) if timed else 0.0
-    seconds = sum(part.passes * each * part.n_samples / len(source) for part in parts)
-    most = 1.0 + TRIES[solver] * n_levels + sum(part.passes for part in parts[1:]) if is_searched else None
-    return Plan(parts, seconds, most)
+        parts += _feature_parts(collector, features, conditions, n_levels, searched)
+    seconds_per_pass = _seconds_per_pass(collector, [conditions[-1]]) if timed else 0.0
+    seconds = sum(part.passes * seconds_per_pass * part.n_samples / len(source) for part in parts)
+    at_most = None
+    if searched is not None:
+        at_most = 1.0 + MAX_PASSES_PER_LEVEL[solver] * n_levels + sum(part.passes for part in parts[1:])
+    return Plan(parts, seconds, at_most)
 
 
 def plan_evaluation(
@@ -108,21 +109,24 @@ def plan_evaluation(
     run: Run | None = None,
     timed: bool = True,
 ) -> Plan:
-    """Exactly the passes that `evaluate` makes now, and `compare_methods` before it where validation data are given."""
-    run = _existing_cache(run)
-    conditions: list[Condition] = [(shift, float(level)) for shift, level in suite_for(suite, test)]
-    work = [(test, random_state, conditions)]
-    if validation is not None:
-        recorded = recorded_conditions(calibrated.perturbation, validation)
-        work.insert(0, (validation, int(calibrated.metadata["random_state"]), recorded))
-    parts, seconds = [], 0.0
+    """The exact passes of `evaluate`; with validation data also those of `compare_methods`."""
+    cached = _existing_cache(run)
     fingerprint = calibrated.model_metadata.get("fingerprint")
-    for source, seed, listed in work:
-        collector = Collector(calibrated.model, source, run=run, random_state=seed, model_fingerprint=fingerprint)
-        passes = collector.missing(listed)
-        distinct = len({collector.key(shift, level).digest for shift, level in listed})
-        parts.append(Part(source.name, len(source), distinct, passes))
-        seconds += passes * _seconds_per_pass(collector, listed) if passes and timed else 0.0
+    parts: list[Part] = []
+    seconds = 0.0
+
+    def add(source: Source, conditions: Sequence[Condition], seed: int) -> None:
+        nonlocal seconds
+        collector = Collector(calibrated.model, source, run=cached, random_state=seed, model_fingerprint=fingerprint)
+        passes = collector.missing(conditions)
+        n_distinct = len({collector.key(shift, level).digest for shift, level in conditions})
+        parts.append(Part(source.name, len(source), n_distinct, passes))
+        seconds += passes * _seconds_per_pass(collector, conditions) if passes and timed else 0.0
+
+    if validation is not None:
+        conditions = recorded_conditions(calibrated.perturbation, validation)
+        add(validation, conditions, int(calibrated.metadata["random_state"]))
+    add(test, [(shift, float(level)) for shift, level in suite_for(suite, test)], random_state)
     return Plan(parts, seconds)
 
 
@@ -133,47 +137,52 @@ def _feature_parts(
     n_levels: int,
     searched: Shift | None,
 ) -> list[Part]:
-    """The passes that collect layer features: over every level, and once over the training inputs."""
+    """The passes that collect layer features: over every level, and once over the training inputs.
+
+    `searched` is the shift whose `n_levels` levels are not known yet; None if `conditions` are all.
+    """
     cache, layers = collector.cache, features.layers
-    cached = sum(cache is not None and collector.features_key(*one, layers) in cache for one in conditions)
-    cached += 0 if searched is None else _n_cached_levels(collector, searched, layers)
-    name, n = collector.source.name, len(collector.source)
-    parts = [Part(f"{name}, features", n, n_levels, float(max(0, n_levels - cached)))]
+    n_conditions = len(conditions) if searched is None else n_levels
+    n_cached = sum(
+        cache is not None and collector.features_key(*condition, layers) in cache for condition in conditions
+    )
+    n_cached += 0 if searched is None else _n_cached_levels(collector, searched, layers)
+    name, n_samples = collector.source.name, len(collector.source)
+    parts = [Part(f"{name}, features", n_samples, n_conditions, float(max(0, n_conditions - n_cached)))]
     reference: Any = features.reference
     if reference is not None:
         parts.append(Part(f"{getattr(reference, 'name', 'reference')}, features", len(reference), 1, 1.0))
     return parts
 
 
-def _n_cached_levels(collector: Collector, shift: Shift | None, layers: Sequence[str] = ()) -> int:
+def _n_cached_levels(collector: Collector, shift: Shift, layers: Sequence[str] = ()) -> int:
     """How many levels of a shift the cache holds for this model and source: a search tries them first."""
-    if collector.cache is None or shift is None:
+    if collector.cache is None:
         return 0
-    own = (collector.features_key(shift, 1.0, layers) if layers else collector.key(shift, 1.0)).to_dict()
-    same = ("model", "source", "shift", "seed", "batch_size", "extra")
-    cached = [key.to_dict() for key in list(collector.cache.keys())]
-    return sum(all(key[name] == own[name] for name in same) for key in cached)
+    at_level_1 = (collector.features_key(shift, 1.0, layers) if layers else collector.key(shift, 1.0)).to_dict()
+    compared = ("model", "source", "shift", "seed", "batch_size", "extra")  # all but the level
+    cached_keys = [key.to_dict() for key in list(collector.cache.keys())]
+    return sum(all(key[name] == at_level_1[name] for name in compared) for key in cached_keys)
 
 
 def _existing_cache(run: Run | None) -> Run:
-    """A plan writes nothing: a cache that does not exist yet is an empty one."""
+    """The run with its cache if that exists: a plan writes nothing, so it does not create one."""
     cache = None if run is None else run.cache
     if cache is None or (isinstance(cache, str) and not (as_path(cache) / "store.json").exists()):
         return Run()
     return Run(cache=cache)
 
 
-def _seconds_per_pass(collector: Collector, conditions: Iterable[Condition]) -> float:
-    """From one batch, through the model and through a few of the shifts."""
+def _seconds_per_pass(collector: Collector, conditions: Sequence[Condition]) -> float:
+    """The time of a pass, estimated from one batch under about four of the conditions."""
     source, model = collector.source, collector.model
     inputs, labels, indices = next(source.batches(model.batch_size))
     model.logits(inputs)
-    listed = list(conditions)
-    some = listed[:: max(1, len(listed) // 4)]
-    for shift, level in some:  # the first call of a shift may compile it
+    timed = conditions[:: max(1, len(conditions) // 4)]
+    for shift, level in timed:  # the first call of a shift may compile it
         if shift is not None:
             shift(inputs[:1], level, indices=indices[:1])
     begun = time.perf_counter()
-    for shift, level in some:
+    for shift, level in timed:
         model.logits(inputs if shift is None else shift(inputs, level, seed=collector.random_state, indices=indices))
-    return (time.perf_counter() - begun) / max(1, len(some)) * len(source) / len(labels)
+    return (time.perf_counter() - begun) / max(1, len(timed)) * len(source) / len(labels)

@@ -1,4 +1,4 @@
-"""New labels for an old calibrator: refitted on a blend of old and new, and compared on held-out samples."""
+"""Refitting a calibrator with new labelled samples, and comparing it with the old one on held-out samples."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ from driftcal.pipeline.blend import LabelledColumns, check_several_classes, chec
 from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.types import AnyArray, Array
 
-#: Fewer labelled samples cannot tell better from worse.
+#: The fewest labelled samples: with fewer, the intervals are too wide to compare two calibrators.
 MIN_SAMPLES = 50
-#: Every new sample is judged by a fit without its fold.
+#: Folds of the comparison: a calibrator that was not fitted on a sample predicts it.
 N_FOLDS = 5
-#: What `weight="auto"` tries.
+#: The weights of the new samples that `weight="auto"` tries.
 WEIGHTS = (0.1, 0.25, 0.5, 0.75, 1.0)
 #: Bootstrap resamples behind the intervals.
 N_RESAMPLES = 1000
-#: What is reported before and after.
+#: The metrics that are reported before and after.
 METRICS = ("ece", "brier", "nll", "accuracy")
 
 
 @dataclass(frozen=True, eq=False)
 class Recalibration:
-    """A refitted calibrator beside the old one, both judged on new samples that the refit was not fitted on.
+    """A refitted calibrator, compared with the old one on new samples that it was not fitted on.
 
-    `before` and `after` are evaluations on these samples. `worse` says in words what got worse; `save` then refuses.
+    `before` and `after` are evaluations on these samples. `worse` lists in sentences what got worse; if it is not
+    empty, `save` refuses.
     """
 
     calibrator: Calibrator
@@ -90,25 +91,26 @@ def recalibrate(
 ) -> Recalibration:
     """Refit `calibrator` with new labelled logits, which get the share `weight` of all the weight.
 
-    The other 1 − weight belongs to the old fit: the labelled logits `old`, where they are still at hand, or else the calibrator
-    itself. It then labels the new logits z, z/2, z/4 and z/8, as confident as the new samples and as unconfident as shift may
-    make them (half of the weight lies on z), with its probabilities as weights:
+    The other 1 − weight belongs to the old fit: to the labelled logits `old`, or, without them, to the old calibrator.
+    It then labels the new logits z, z/2, z/4 and z/8, with its probabilities p_old as weights. Half of this weight is
+    on z; the smaller logits cover the lower confidence under shift. The refit minimises
 
         Σ_i [ w · loss(z_i, y_i) + (1 − w) · Σ_s a_s Σ_c p_old(c | s·z_i) · loss(s·z_i, c) ].
 
-    So where new samples say nothing the old map stays. Old and new are compared on new samples that the refit was not fitted on
-    (5-fold; samples of one group stay together), where "auto" chose the weight without them as well. The refit is `worse` if
-    its Brier score or its negative log-likelihood rises there, or if its ECE certainly rises or its accuracy certainly
-    falls (by the 95 % interval of the paired difference).
+    So the old map stays where there are no new samples. Old and new calibrator are compared by 5-fold cross-validation
+    on the new samples; samples of one group stay together. The refit is `worse` if its Brier score or its negative
+    log-likelihood rises. It is also `worse` if its ECE rises or its accuracy falls, and the 95 % interval of the paired
+    difference excludes 0.
 
     Parameters
     ----------
     calibrator
-        A fitted calibrator, a calibrated model (its per-sample calibrator), or a file that holds one, or its path.
+        A fitted calibrator, a calibrated model (its per-sample calibrator is refitted), or a file or its path.
     logits, y
         New labelled logits, at least 50.
     weight
-        0 keeps the old map, 1 fits the new samples alone, "auto" takes the lowest cross-validated Brier score.
+        0 keeps the old map, 1 fits the new samples alone. "auto" takes the weight with the lowest cross-validated Brier
+        score; the comparison repeats that choice in each fold.
     old
         Logits and labels of the old fit.
     groups
@@ -134,34 +136,50 @@ def recalibrate(
         calibrator, names = calibrator.calibrator, calibrator.class_names or None
     elif isinstance(calibrator, CalibratorFile):
         calibrator, names = calibrator.calibrator, calibrator.metadata.get("class_names") or None
-    fitted = _refittable(calibrator)
-    names = names_of(fitted) or names
-    new = checked_samples(fitted, logits, y, "logits", names)
-    before_samples = None if old is None else checked_samples(fitted, *old, "old logits", names)
-    check_several_classes(fitted, new.labels, names)
-    fold, units = _folds(len(new), groups, random_state)
-    given = _weight(weight)
+    old_calibrator = _refittable(calibrator)
+    names = names_of(old_calibrator) or names
+    new = checked_samples(old_calibrator, logits, y, "logits", names)
+    old_samples = None if old is None else checked_samples(old_calibrator, *old, "old logits", names)
+    check_several_classes(old_calibrator, new.labels, names)
+    fold, group_of_sample = _folds(len(new), groups, random_state)
+    fixed_weight = _fixed_weight(weight)
 
-    held_out = np.empty(new.logits.shape)
+    def weight_for(samples: LabelledColumns, folds: Array) -> float:
+        if fixed_weight is not None:
+            return fixed_weight
+        return _best_weight(old_calibrator, samples, folds, old_samples, random_state)
+
+    held_out_log_probs = np.empty(new.logits.shape)
     for k in range(N_FOLDS):
-        kept, out = fold != k, fold == k
-        part = new.take(kept)
-        share = _best_weight(fitted, part, fold[kept], before_samples, random_state) if given is None else given
-        held_out[out] = refit(fitted, part, share, before_samples, random_state).predict_log_proba(new.logits[out])
-    final = _best_weight(fitted, new, fold, before_samples, random_state) if given is None else given
+        fitted_on, held_out = fold != k, fold == k
+        part = new.take(fitted_on)
+        refitted = refit(old_calibrator, part, weight_for(part, fold[fitted_on]), old_samples, random_state)
+        held_out_log_probs[held_out] = refitted.predict_log_proba(new.logits[held_out])
 
-    resampling = {"intervals": True, "n_resamples": N_RESAMPLES, "groups": units, "random_state": random_state}
-    options: dict[str, Any] = {"n_bins": n_bins, **resampling}
-    before = evaluate(new.labels, fitted.predict_log_proba(new.logits), **options)
-    after = evaluate(new.labels, held_out, **options)
-    metadata = {"data": _digest(new), "old_data": None if before_samples is None else _digest(before_samples)}
-    refitted = refit(fitted, new, final, before_samples, random_state)
-    return Recalibration(refitted, final, len(new), before, after, _worse(before, after), metadata)
+    options: dict[str, Any] = {
+        "n_bins": n_bins,
+        "intervals": True,
+        "n_resamples": N_RESAMPLES,
+        "groups": group_of_sample,
+        "random_state": random_state,
+    }
+    before = evaluate(new.labels, old_calibrator.predict_log_proba(new.logits), **options)
+    after = evaluate(new.labels, held_out_log_probs, **options)
+    final_weight = weight_for(new, fold)
+    return Recalibration(
+        calibrator=refit(old_calibrator, new, final_weight, old_samples, random_state),
+        weight=final_weight,
+        n_samples=len(new),
+        before=before,
+        after=after,
+        worse=_worse(before, after),
+        metadata={"data": _digest(new), "old_data": None if old_samples is None else _digest(old_samples)},
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class RecalibratedFile:
-    """The result of a recalibration, the path of the new file, and the path of the old calibrator."""
+    """The result of a recalibration, and the paths of the new and the old calibrator."""
 
     result: Recalibration
     path: Path
@@ -179,9 +197,9 @@ def recalibrate_file(
 ) -> RecalibratedFile:
     """Recalibrate the file `path`, and write the new calibrator to a file.
 
-    The new file is `output`, or ``cal-2.safetensors`` beside ``cal.safetensors`` (3, 4, … where that exists). If `output` is
-    `path` itself, the old calibrator moves to the first free such name before. Nothing else that exists is replaced. The
-    new file holds the per-sample calibrator: a windowed one needs perturbed samples, so it is left out.
+    Without `output` the new file is ``cal-2.safetensors`` next to ``cal.safetensors``, or the next free number. If
+    `output` is `path` itself, the old calibrator is first copied to such a name. No other existing file is replaced.
+    The new file holds the per-sample calibrator only: a windowed one needs perturbed samples.
     """
     source = Path(path)
     target = next_name(source) if output is None else Path(output)
@@ -192,14 +210,14 @@ def recalibrate_file(
         )
     file = load_file(source)
     result = recalibrate(file, logits, y, **options)
-    if on_compared is not None:  # the comparison is worth reading also where the result is refused
+    if on_compared is not None:  # before the check: a refused result is shown as well
         on_compared(result)
     result.check()
     metadata = dict(file.metadata)
     record = {"from": sha256_file(source), **result.to_dict()}
     metadata["recalibrations"] = [*metadata.get("recalibrations", []), record]
     baselines = {name: other for name, other in file.others.items() if not other.needs_window}
-    old_path = _keep(source) if in_place else source
+    old_path = _copy_to_free_name(source) if in_place else source
     return RecalibratedFile(result, save(result.calibrator, target, metadata=metadata, others=baselines), old_path)
 
 
@@ -211,8 +229,8 @@ def next_name(path: Path) -> Path:
     return name
 
 
-def _keep(path: Path) -> Path:
-    """A copy of `path` under a free name, on the disk before anything replaces it."""
+def _copy_to_free_name(path: Path) -> Path:
+    """Copy `path` to the next free name, and wait until the copy is on the disk."""
     while True:
         copy = next_name(path)
         try:
@@ -250,8 +268,8 @@ def _refittable(calibrator: Any) -> Calibrator:
     return calibrator
 
 
-def _weight(weight: float | str) -> float | None:
-    """The weight as a number, None for "auto"."""
+def _fixed_weight(weight: float | str) -> float | None:
+    """The weight as a number; None for "auto"."""
     if weight == "auto":
         return None
     try:
@@ -266,30 +284,30 @@ def _weight(weight: float | str) -> float | None:
 
 
 def _folds(n_samples: int, groups: AnyArray, random_state: int) -> tuple[Array, Array | None]:
-    """The fold of each sample, groups kept together; and the groups as an array."""
-    units = None if groups is None else validation.as_array(groups, "groups").reshape(-1)
-    if units is not None and len(units) != n_samples:
+    """The fold of each sample, where a group is in one fold; and the group of each sample as an array."""
+    group_names = None if groups is None else validation.as_array(groups, "groups").reshape(-1)
+    if group_names is not None and len(group_names) != n_samples:
         raise InputError(
-            f"groups must name one group per sample; there are {n_samples} samples and {len(units)} groups."
+            f"groups must name one group per sample; there are {n_samples} samples and {len(group_names)} groups."
         )
-    member = np.arange(n_samples) if units is None else np.unique(units, return_inverse=True)[1]
-    count = int(member.max(initial=-1)) + 1
-    if n_samples < MIN_SAMPLES or count < N_FOLDS:
+    group = np.arange(n_samples) if group_names is None else np.unique(group_names, return_inverse=True)[1]
+    n_groups = int(group.max(initial=-1)) + 1
+    if n_samples < MIN_SAMPLES or n_groups < N_FOLDS:
         raise InputError(
             f"recalibrating needs at least {MIN_SAMPLES} labelled samples in {N_FOLDS} groups, or better cannot be told from worse; "
-            f"there are {n_samples} samples in {count}. Collect more labels."
+            f"there are {n_samples} samples in {n_groups}. Collect more labels."
         )
-    order = np.random.default_rng(random_state).permutation(count)
-    return (order % N_FOLDS)[member], units
+    order = np.random.default_rng(random_state).permutation(n_groups)
+    return (order % N_FOLDS)[group], group_names
 
 
 def _best_weight(
     fitted: Calibrator, new: LabelledColumns, fold: Array, old: LabelledColumns | None, random_state: int
 ) -> float:
-    """The weight with the lowest squared error on held-out samples; the smaller one of equals."""
+    """The weight with the lowest Brier score on held-out samples; the smallest one of equals."""
     errors = []
     for weight in WEIGHTS:
-        total = 0.0
+        total = 0.0  # the sum of squared errors, without its constant 1 per sample
         for k in np.unique(fold):
             refitted = refit(fitted, new.take(fold != k), weight, old, random_state)
             p = refitted.predict_proba(new.logits[fold == k])
@@ -300,15 +318,15 @@ def _best_weight(
 
 def _worse(before: Evaluation, after: Evaluation) -> tuple[str, ...]:
     worse = []
-    for name, words in (("brier", "the Brier score rises"), ("nll", "the negative log-likelihood rises")):
-        old, new = getattr(before, name), getattr(after, name)
+    for metric, label in (("brier", "Brier score"), ("nll", "negative log-likelihood")):
+        old, new = getattr(before, metric), getattr(after, metric)
         if new > old:
-            worse.append(f"{words} from {old:.4g} to {new:.4g}")
-    rise, between = difference(after, before, "ece")
-    if rise > 0 and between.low > 0:
+            worse.append(f"the {label} rises from {old:.4g} to {new:.4g}")
+    rise, interval = difference(after, before, "ece")
+    if rise > 0 and interval.low > 0:
         worse.append(f"the ECE rises from {before.ece:.4g} to {after.ece:.4g}")
-    drop, between = difference(before, after, "accuracy")
-    if drop > 0 and between.low > 0:
+    drop, interval = difference(before, after, "accuracy")
+    if drop > 0 and interval.low > 0:
         worse.append(f"the accuracy falls from {before.accuracy:.4g} to {after.accuracy:.4g}")
     return tuple(worse)
 

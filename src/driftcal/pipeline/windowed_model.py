@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class WindowedModel:
-    """Batches of inputs in, probabilities out, calibrated by a window: the last samples, those of the batch included.
+    """A calibrated model whose confidence depends on a window: the last samples, with those of the current batch.
 
     :meth:`CalibratedModel.windowed` makes one.
     """
@@ -29,15 +29,15 @@ class WindowedModel:
         return self._predictor.window_size
 
     def predict_proba(self, X: AnyArray) -> Probs:
-        """Calibrated probabilities of the next batch, which joins the window first."""
+        """Calibrated probabilities of the next batch, after it was added to the window."""
         return self._predictor.predict_proba(self._calibrated.logits(X))
 
     def predict_log_proba(self, X: AnyArray) -> LogProbs:
-        """Calibrated log-probabilities of the next batch, which joins the window first."""
+        """Calibrated log-probabilities of the next batch, after it was added to the window."""
         return self._predictor.predict_log_proba(self._calibrated.logits(X))
 
     def predict(self, X: AnyArray) -> Array:
-        """The most likely class of each input, as `CalibratedModel.predict` names it: windows never change it."""
+        """The most likely class of each input, as in `CalibratedModel.predict`: a window never changes it."""
         logits = self._calibrated.logits(X)
-        self._predictor.predict_proba(logits)
+        self._predictor.predict_proba(logits)  # adds the batch to the window
         return self._calibrated.as_labels(logits.argmax(axis=1))

@@ -1,4 +1,4 @@
-"""Logits of a model on shifted data: computed once, on any engine, kept in a cache, resumed after a kill."""
+"""Collecting the logits of a model on shifted data, on any engine, into a cache that survives a kill."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from driftcal.pipeline.collecting.run import OnProgress, Run
 from driftcal.shifts.shift import Shift
 from driftcal.types import Array, Indices, Labels, Logits
 
-#: Seconds of work that a kill may cost.
+#: Seconds between two writes to the cache: a killed run loses at most this work.
 _PART_SECONDS = 2.0
-#: Tasks per worker where there are several: at the end the others then wait for a short time only.
+#: Tasks per worker if there are several workers. Several short tasks leave no worker idle for long at the end.
 TASKS_PER_WORKER = 4
 
 #: A shift and its level. The clean samples are (None, 0).
@@ -34,8 +34,13 @@ Condition: TypeAlias = tuple[Shift | None, float]
 CLEAN: Condition = (None, 0.0)
 
 
+def table_levels(shift: Shift) -> Sequence[int]:
+    """The levels of the shift's table; the clean level alone where it has none."""
+    return shift.levels or (0,)
+
+
 class LogitProvider(Protocol):
-    """What tuning needs: labels, and the logits of the same samples under any shift and level."""
+    """The data that tuning needs: labels, and the logits of the same samples under any shift and level."""
 
     @property
     def labels(self) -> Labels:
@@ -47,16 +52,16 @@ class LogitProvider(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """Whether logits stay with the workers, and only statistics of them come here."""
+        """Whether logits stay with the workers, so that this process gets statistics of them only."""
 
     def logits(self, shift: Shift | None, level: float, *, keep: bool = True) -> Logits:
-        """All logits of a condition; with ``keep=False`` memory does not hold on to them."""
+        """All logits of a condition; with ``keep=False`` they are not kept in memory."""
 
     def logits_of(self, shift: Shift, level: float, indices: Indices) -> Logits:
         """The logits of some samples, computed anew."""
 
     def condition(self, shift: Shift | None, level: float) -> ConditionLogits:
-        """The logits of a condition, or a reference to them where they stay with the workers."""
+        """The logits of a condition, or a reference to them if they stay with the workers."""
 
     def accuracy(self, shift: Shift | None, level: float) -> float:
         """The share of samples whose largest logit is that of the label."""
@@ -64,7 +69,7 @@ class LogitProvider(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What a worker needs for any shard of a collection; it gets this once."""
+    """What a worker needs for all shards. It is sent once."""
 
     model: Model
     source: Source
@@ -87,29 +92,29 @@ class Shard:
 
 
 def condition_name(shift: Shift | None, level: float) -> str:
-    """How progress and errors name a condition."""
+    """The name of a condition in progress and errors."""
     return "clean" if shift is None or not level else f"{shift.name} {level:g}"
 
 
 class Collector:
     """A model's logits on one source under any shift and level, each computed at most once.
 
-    With a cache they are kept there under the fingerprints of model, data and shift: a run that was killed goes on where it was
-    and ends with the same bytes. Without one they are kept in memory. Level 0 of every shift is the clean condition.
+    A cache keeps them under the fingerprints of model, data and shift. A run that was killed continues from there and
+    ends with the same bytes. Without a cache they are kept in memory. Level 0 of every shift is the clean condition.
     `evaluated` counts the inputs that the model was run on.
 
     Parameters
     ----------
     model, source
-        What is run on what.
+        The model, and the data that it runs on.
     run
         Cache, engine and progress.
     random_state
         The seed of the shifts.
     model_fingerprint
-        The model's fingerprint where it is known already: hashing large weights takes seconds.
+        The model's fingerprint, if the caller has it: hashing large weights takes seconds.
     n_shards
-        How many tasks each condition is cut into. None: as many as keep the workers busy.
+        How many tasks each condition is cut into. None: enough tasks for all workers.
     """
 
     def __init__(
@@ -157,7 +162,7 @@ class Collector:
         return self.cache is not None and self.engine.remote
 
     def logits(self, shift: Shift | None, level: float = 0, *, keep: bool = True) -> Logits:
-        """float32 (n, C) of the source under `shift` at `level`; with ``keep=False`` memory does not hold on to them."""
+        """Logits of the source, float32 (n, C), at a level; with ``keep=False`` they are not kept in memory."""
         if self.cache is not None:
             self.gather([(shift, level)])
             return self.cache.finish(self.key(shift, level), len(self.source)).logits
@@ -170,7 +175,7 @@ class Collector:
         return logits
 
     def condition(self, shift: Shift | None, level: float = 0) -> ConditionLogits:
-        """The logits, or a reference to them where they stay with the workers."""
+        """The logits, or a reference to them if they stay with the workers."""
         if not self.is_remote:
             return self.logits(shift, level)
         assert self.cache is not None
@@ -233,7 +238,7 @@ class Collector:
         return dataclasses.replace(key, extra={**key.extra, "layers": list(layers)})
 
     def missing(self, conditions: Iterable[Condition]) -> float:
-        """How many passes over the source these conditions would take now: cached logits are free, clean ones shared."""
+        """How many passes over the source these conditions would take now: none for what the cache holds."""
         distinct = self._distinct(conditions)
         if self.cache is None:
             return float(len(distinct))
@@ -241,7 +246,7 @@ class Collector:
         return sum(stop - start for condition in ranges for start, stop in condition) / len(self.source)
 
     def gather(self, conditions: Iterable[Condition]) -> None:
-        """Compute in one go whatever the cache lacks of these conditions."""
+        """Compute what the cache lacks of these conditions, all at once."""
         distinct = {
             digest: condition
             for digest, condition in self._distinct(conditions).items()
@@ -249,17 +254,17 @@ class Collector:
         }
         if self.cache is None or not distinct:
             return
-        listed = list(distinct.values())
+        unfinished = list(distinct.values())
         shards = [
             Shard(shift, level, start, stop, self.key(shift, level))
-            for (shift, level), ranges in zip(listed, self._missing_ranges(listed), strict=True)
+            for (shift, level), ranges in zip(unfinished, self._missing_ranges(unfinished), strict=True)
             for low, high in ranges
-            for start, stop in self._cuts(low, high, len(listed))
+            for start, stop in self._cuts(low, high, len(unfinished))
         ]
         for _ in self._map(collect_shard, shards):
             pass
         n = len(self.source)
-        for _ in self._map(_finish_entry, [_CachedCondition(self.key(*condition), n) for condition in listed]):
+        for _ in self._map(_finish_entry, [_CachedCondition(self.key(*condition), n) for condition in unfinished]):
             pass
         self._finished |= set(distinct)
 
@@ -267,7 +272,7 @@ class Collector:
         return {self.key(shift, level).digest: (shift, level) for shift, level in conditions}
 
     def _missing_ranges(self, conditions: Sequence[Condition]) -> list[list[tuple[int, int]]]:
-        """The ranges of samples of each condition that the cache lacks; looked up where the tasks run."""
+        """The ranges of samples of each condition that the cache lacks, as the workers see it."""
         n = len(self.source)
         ranges = dict(self._map(_find_missing, [_CachedCondition(self.key(*condition), n) for condition in conditions]))
         return [ranges[number] for number in range(len(conditions))]
@@ -278,7 +283,7 @@ class Collector:
         return np.concatenate([parts[number] for number in range(len(shards))])
 
     def _cuts(self, low: int, high: int, n_conditions: int) -> Iterator[tuple[int, int]]:
-        """[low, high) in shards that begin where batches begin."""
+        """[low, high) cut into shards of whole batches."""
         size, n = self.model.batch_size, len(self.source)
         n_shards = self.n_shards or 1
         if self.n_shards is None and self.engine.workers > 1:
@@ -302,7 +307,7 @@ class Collector:
 
 
 def collect_shard(job: Job, shard: Shard, report: OnProgress) -> Logits | None:
-    """Compute a shard: into the cache, part by part; without a cache the logits are returned."""
+    """Compute a shard and write it to the cache part by part; without a cache return the logits."""
     batches = _compute(job, shard, report)
     if job.cache is None or shard.key is None:
         return np.concatenate([logits for _, logits in batches])
@@ -365,7 +370,7 @@ def _memory_key(shift: Shift | None, level: float) -> Any:
 
 
 def shift_identity(shift: Shift) -> str:
-    """A fingerprint of everything that decides what a shift does, its own parameters and a user's code included."""
+    """A fingerprint of everything that a shift's result depends on: its parameters, and the code of a user's shift."""
     parts: dict[str, Any] = {"name": shift.name, "kind": type(shift).__name__}
     if dataclasses.is_dataclass(shift):
         parts |= {field.name: _plain(getattr(shift, field.name)) for field in dataclasses.fields(shift)}
@@ -382,7 +387,7 @@ def _plain(value: Any) -> Any:
     if callable(value) and not dataclasses.is_dataclass(value):
         try:
             return inspect.getsource(value)
-        except (OSError, TypeError):  # typed in a console: its bytecode is all there is
+        except (OSError, TypeError):  # code typed in a console has no source, only bytecode
             code = getattr(value, "__code__", None)
             return [code.co_code.hex(), repr(code.co_consts)] if code else repr(type(value))
     return value if isinstance(value, str | int | float | bool | None) else repr(value)

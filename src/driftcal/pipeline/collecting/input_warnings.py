@@ -1,4 +1,4 @@
-"""Warnings about suspicious validation data: accuracy near chance, few samples, missing classes, missing preprocessing."""
+"""Warnings about suspicious validation data: accuracy near chance, few samples, missing classes or preprocessing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from driftcal.errors import DriftcalError, SuspiciousInputWarning
 from driftcal.models import Model, Preprocessing
 from driftcal.types import Labels
 
-#: Fewer samples cannot tell a calibrated model from an uncalibrated one: the ECE of a calibrated one is 0.07 with 100.
+#: With fewer samples a warning is shown: on 100 samples even a perfectly calibrated model has an ECE of 0.07.
 FEW_SAMPLES = 100
-#: An accuracy within this many standard errors of chance is at chance.
+#: An accuracy within this many standard errors of chance is near chance.
 STANDARD_ERRORS = 3.0
-#: An accuracy less than this share of the way from chance to 1 is near chance.
+#: An accuracy within this share of the way from chance to 1 is near chance, too.
 NEAR_CHANCE = 0.05
-#: Samples that preprocessing is tried on, and the gain in accuracy that counts as evidence.
-TRIED_SAMPLES, TRIED_GAIN = 256, 0.15
+#: Usual preprocessing is tried on this many samples. It is suggested if it raises the accuracy by at least this much.
+TRIED_SAMPLES, MIN_GAIN = 256, 0.15
+#: A model with a higher accuracy needs no other preprocessing.
+HIGH_ACCURACY = 0.9
 #: Preprocessing that published networks use, for images in [0, 1].
 USUAL_PREPROCESSING = {
     "mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225] (ImageNet)": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), 1),
@@ -41,50 +43,53 @@ def find_warnings(accuracy: float, labels: Labels, class_names: Sequence[str], n
     'The validation accuracy is 0.120, near chance (0.100).'
     """
     n, chance = len(labels), 1 / n_classes
-    found = []
-    error = math.sqrt(chance * (1 - chance) / n)
-    if accuracy < chance + max(STANDARD_ERRORS * error, NEAR_CHANCE * (1 - chance)):
-        found.append(
+    sentences = []
+    standard_error = math.sqrt(chance * (1 - chance) / n)
+    if accuracy < chance + max(STANDARD_ERRORS * standard_error, NEAR_CHANCE * (1 - chance)):
+        sentences.append(
             f"The validation accuracy is {accuracy:.3f}, near chance ({chance:.3f}). Check the labels, the order of the classes and "
             "the preprocessing."
         )
     if n < FEW_SAMPLES:
-        found.append(
+        sentences.append(
             f"There are only {n} validation samples. Calibration needs some hundreds; {FEW_SAMPLES} or more are usual."
         )
     missing = np.flatnonzero(np.bincount(labels, minlength=n_classes) == 0)
     if len(missing):
         names = [class_names[column] if len(class_names) == n_classes else str(column) for column in missing[:5]]
-        found.append(
+        sentences.append(
             f"{len(missing)} of {n_classes} classes have no validation sample: {', '.join(names)}{' …' * (len(missing) > 5)}. "
             "Their confidence cannot be checked."
         )
-    return found
+    return sentences
 
 
 def preprocessing_warning(model: Model, source: Source, accuracy: float) -> str:
-    """A sentence where usual preprocessing makes an image model much more accurate; empty where it does not.
+    """A sentence if usual preprocessing makes an image model much more accurate; empty if not.
 
-    Only a model opened without mean, std and scale is tried, on a few hundred samples.
+    It is tried on a few hundred samples, and only for a model that was opened without mean, std and scale.
     """
-    plain = not model.preprocessing.mean and not model.preprocessing.std and model.preprocessing.scale == 1
-    if source.kind != "images" or not plain or model.framework in ("sklearn", "callable") or accuracy > 0.9:
+    steps = model.preprocessing
+    is_normalised = bool(steps.mean) or bool(steps.std) or steps.scale != 1
+    if source.kind != "images" or is_normalised or model.framework in ("sklearn", "callable"):
         return ""
-    chosen = np.linspace(0, len(source) - 1, min(TRIED_SAMPLES, len(source))).astype(int)
-    sample = source.subset(np.unique(chosen))
-    inputs, labels = sample.inputs(), sample.labels
-    best, best_accuracy = "", float(np.mean(model.logits(inputs).argmax(axis=1) == labels)) + TRIED_GAIN
+    if accuracy > HIGH_ACCURACY:
+        return ""
+    indices = np.linspace(0, len(source) - 1, min(TRIED_SAMPLES, len(source))).astype(int)
+    subset = source.subset(np.unique(indices))
+    inputs, labels = subset.inputs(), subset.labels
+    best, best_accuracy = "", float(np.mean(model.logits(inputs).argmax(axis=1) == labels)) + MIN_GAIN
     for name, (mean, std, scale) in USUAL_PREPROCESSING.items():
         if len(mean) not in (0, 1, inputs.shape[-1]):
             continue
-        steps = {**model.preprocessing.to_dict(), "mean": mean, "std": std, "scale": scale}
-        tried = model.with_options(preprocessing=Preprocessing.from_dict(steps))
+        tried_steps = Preprocessing.from_dict({**steps.to_dict(), "mean": mean, "std": std, "scale": scale})
         try:
-            value = float(np.mean(tried.logits(inputs).argmax(axis=1) == labels))
-        except DriftcalError:  # a network that refuses such numbers does not want them
+            logits = model.with_options(preprocessing=tried_steps).logits(inputs)
+        except DriftcalError:  # a network that refuses such numbers needs other preprocessing
             continue
-        if value > best_accuracy:
-            best, best_accuracy = name, value
+        tried_accuracy = float(np.mean(logits.argmax(axis=1) == labels))
+        if tried_accuracy > best_accuracy:
+            best, best_accuracy = name, tried_accuracy
     if not best:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""Labelled data for a calibrator file: logits from a file, or inputs with the model that it was tuned on."""
+"""Labelled data for a calibrator file: logits from a file, or inputs with the model that the file was tuned for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from driftcal.types import Array
 
 @dataclass(frozen=True, eq=False)
 class LabelledFile:
-    """Logits, one label each, and groups of samples that belong together, if there are any."""
+    """Logits, a label for each, and the group of each sample, if there are groups."""
 
     logits: Array
     labels: Array
@@ -25,7 +25,7 @@ class LabelledFile:
 
 
 def read_labelled(path: str | os.PathLike[str]) -> LabelledFile:
-    """A ``.npz`` file with ``logits`` (n, classes), ``y`` and, if it has them, ``groups``; pickled arrays are refused."""
+    """Read a ``.npz`` file with ``logits`` (n, classes), ``y`` and perhaps ``groups``; pickled arrays are refused."""
     file = open_arrays(path)
     logits = file.find(LOGIT_NAMES, "logits", "If it holds inputs, name the model with --model.")
     return LabelledFile(logits, file.find(LABEL_NAMES, "labels"), file.get("groups"))
@@ -55,7 +55,7 @@ def open_with_data(
     model_options: Mapping[str, Any] | None = None,
     **data_options: Any,
 ) -> ModelWithData:
-    """The calibrated model of a file, and labelled data with the class names and categorical columns that the file records.
+    """The calibrated model of a file, and labelled data with the class names and categorical columns of that file.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def open_with_data(
     data
         Anything that :func:`driftcal.open_source` opens.
     force
-        Take a model with another fingerprint.
+        Accept a model with another fingerprint.
     model_options
         Options of :func:`driftcal.open_model`.
     data_options

@@ -19,14 +19,14 @@ from driftcal.types import AnyArray, Array
 
 @dataclass(frozen=True, eq=False)
 class LayerFeatures:
-    """Which layers' features a calibrator reads, and the training inputs to compare them with.
+    """The layers whose features a calibrator reads, and the training inputs to compare them with.
 
     Parameters
     ----------
     layers
-        Names out of ``driftcal.open_model(model).layers``.
+        Names from ``driftcal.open_model(model).layers``.
     reference
-        Training inputs, a few thousand: an array or a source. "dac" and "dac-pts" need them.
+        A few thousand training inputs: an array or a source. "dac" and "dac-pts" need them.
     """
 
     layers: Sequence[str]
@@ -43,7 +43,7 @@ class LayerFeatures:
 
 @dataclass(frozen=True, eq=False)
 class CollectedFeatures:
-    """Features of each perturbation level, layer by layer, the clean level first; those of training samples where given.
+    """Layer features of each perturbation level, the clean level first, and of the training inputs, if there are any.
 
     >>> level = {"early": np.eye(60)[:3]}
     >>> CollectedFeatures([level, level]).for_method("md-ts", np.array([True, False, True]))["features"]["early"].shape
@@ -65,13 +65,13 @@ class CollectedFeatures:
         by_level = [collector.features(shift, level, features.layers) for shift, level in conditions]
         if features.reference is None:
             return cls(by_level)
-        training = features.reference
-        inputs = training.inputs() if isinstance(training, Source) else as_inputs(training)
+        reference = features.reference
+        inputs = reference.inputs() if isinstance(reference, Source) else as_inputs(reference)
         return cls(by_level, pooled_features(collector.model, inputs, list(features.layers)))
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The calibrators that read features and can be fitted on these."""
+        """The calibrators that can be fitted on these features."""
         return tuple(
             name
             for name, kind in CALIBRATORS.items()
@@ -80,7 +80,7 @@ class CollectedFeatures:
 
     @property
     def why_left_out(self) -> str:
-        """Why the others of them cannot; empty where all can, or no features were collected."""
+        """Why other calibrators cannot be fitted on these features; empty if all can, or without features."""
         others = {name: _n_neighbours(name) for name in CALIBRATORS if _n_neighbours(name) > self._n_training}
         if not self.by_level or not others:
             return ""
@@ -100,7 +100,7 @@ class CollectedFeatures:
         return CollectedFeatures(self.by_level[:1], self.reference)
 
     def for_method(self, method: str | Calibrator, selected: Array | None = None) -> dict[str, Any]:
-        """What `fit` of a method takes beside the logits of all levels, of each only the `selected` samples."""
+        """The further arguments of `fit` for a method: the features of all levels, of the `selected` samples only."""
         kind = CALIBRATORS[method] if isinstance(method, str) else type(method)
         if not kind.needs_features:
             return {}
@@ -112,14 +112,17 @@ class CollectedFeatures:
 
 
 def check_features(method: Calibrator | None, features: LayerFeatures | None) -> None:
-    """Refuse features for a method that reads none, and the other way round; None stands for a selection among all."""
+    """Refuse features for a method that reads none, and a method that reads features without them.
+
+    None is a selection among all methods: it takes features or leaves them.
+    """
     if method is None:
         return
-    name, reads = type(method).__name__, ", ".join(n for n, kind in CALIBRATORS.items() if kind.needs_features)
+    name, readers = type(method).__name__, ", ".join(n for n, kind in CALIBRATORS.items() if kind.needs_features)
     if not method.needs_features:
         if features is not None:
             raise InputError(
-                f"features are for methods that read them, {reads}; the method is {name}. Leave them out, or name another method."
+                f"features are for methods that read them, {readers}; the method is {name}. Leave them out, or name another method."
             )
     elif features is None:
         raise InputError(
@@ -136,5 +139,5 @@ def check_features(method: Calibrator | None, features: LayerFeatures | None) ->
 
 
 def _n_neighbours(method: str) -> int:
-    """How many training samples a method needs to compare with."""
+    """How many training samples a method needs at least."""
     return int(make_calibrator(method).get_params()["k"]) if CALIBRATORS[method].needs_reference else 0

@@ -20,8 +20,8 @@ from driftcal.types import Indices, Logits
 class PerturbedLogits:
     """The logits of each perturbation level, the clean one first, and the record of how the levels were found.
 
-    `record` is None without a shift: the clean samples are then the only level. Otherwise it holds plain values: the shift's
-    name, the solver, the passes, the levels (epsilon, target, accuracy, standard_error, passes) and notes.
+    `record` is None without a shift: then the clean samples are the only level. Otherwise it holds plain values: the
+    name of the shift, the solver, the passes, the levels (epsilon, target, accuracy, standard_error, passes) and notes.
     """
 
     record: Mapping[str, Any] | None
@@ -36,51 +36,63 @@ class PerturbedLogits:
 def perturb(
     provider: LogitProvider, shift: Shift | None, *, n_levels: int = 10, solver: str = "curve"
 ) -> PerturbedLogits:
-    """The logits at the levels that Algorithm 1 finds, or at the levels that a shift such as the -H mixture has itself."""
+    """The logits at the levels that Algorithm 1 finds; those of its table for a shift such as the -H mixture."""
     if shift is None:
         return PerturbedLogits(None, [provider.condition(*CLEAN)])
     if shift.levels is not None:
-        return _given_levels(provider, shift, shift.levels)
+        return _at_table_levels(provider, shift, shift.levels)
 
     def evaluate(level: float, indices: Indices | None) -> Logits:
-        # the clean logits are needed again; of the others the search itself keeps those that it will use
+        # the clean logits are needed again; the search keeps the others that it will use
         if indices is not None:
             return provider.logits_of(shift, level, indices)
         return provider.logits(shift, level, keep=level == 0)
 
-    if provider.is_remote:  # only accuracies come here; the logits stay with the workers
-        found = find_levels(
+    if provider.is_remote:  # this process gets accuracies only; the logits stay with the workers
+        search = find_levels(
             lambda level, _: provider.accuracy(shift, level), n_classes=provider.n_classes,
             n_samples=len(provider.labels), n_levels=n_levels, solver=solver,
         )  # fmt: skip
     else:
-        found = find_levels(evaluate, provider.labels, n_levels=n_levels, solver=solver)
+        search = find_levels(evaluate, provider.labels, n_levels=n_levels, solver=solver)
     record = {
         "shift": shift.name,
-        "solver": found.solver,
-        "passes": found.passes,
-        "levels": [asdict(level) for level in found.levels],
-        "notes": list(found.notes),
+        "solver": search.solver,
+        "passes": search.passes,
+        "levels": [asdict(level) for level in search.levels],
+        "notes": list(search.notes),
     }
     if provider.is_remote:
-        return PerturbedLogits(record, [provider.condition(shift, level) for level in found.epsilons])
-    return PerturbedLogits(record, list(found.logits or ()))
+        return PerturbedLogits(record, [provider.condition(shift, level) for level in search.epsilons])
+    return PerturbedLogits(record, list(search.logits or ()))
 
 
-def _given_levels(provider: LogitProvider, shift: Shift, levels: Sequence[float]) -> PerturbedLogits:
-    n = len(provider.labels)
+def _at_table_levels(provider: LogitProvider, shift: Shift, levels: Sequence[float]) -> PerturbedLogits:
+    n_samples = len(provider.labels)
     logits = [provider.condition(shift, level) for level in levels]
     accuracies = [provider.accuracy(shift, level) for level in levels]
-    records = [
-        {"epsilon": float(e), "target": a, "accuracy": a, "standard_error": math.sqrt(a * (1 - a) / n), "passes": 1.0}
-        for e, a in zip(levels, accuracies, strict=True)
+    level_records = [
+        {
+            "epsilon": float(level),
+            "target": accuracy,
+            "accuracy": accuracy,
+            "standard_error": math.sqrt(accuracy * (1 - accuracy) / n_samples),
+            "passes": 1.0,
+        }
+        for level, accuracy in zip(levels, accuracies, strict=True)
     ]
-    record = {"shift": shift.name, "solver": "table", "passes": float(len(levels)), "levels": records, "notes": []}
+    record = {
+        "shift": shift.name,
+        "solver": "table",
+        "passes": float(len(levels)),
+        "levels": level_records,
+        "notes": [],
+    }
     return PerturbedLogits(record, logits)
 
 
 def tuning_shift(shift: str | Shift | None, source: Source) -> Shift | None:
-    """The tuning shift for this kind of inputs: noise on a feature matrix is scaled per column."""
+    """The tuning shift for this kind of inputs: on a feature matrix, noise is scaled per column."""
     if shift is None:
         return None
     chosen = get_shift("tabular_noise" if shift == "gaussian" and source.kind == "features" else shift)
@@ -90,7 +102,7 @@ def tuning_shift(shift: str | Shift | None, source: Source) -> Shift | None:
 
 
 def recorded_conditions(record: Mapping[str, Any] | None, source: Source) -> list[Condition]:
-    """The conditions of a record, the clean one first: what has to be collected to tune on the same levels again."""
+    """The conditions of a record, the clean one first: those to collect for tuning on the same levels again."""
     if record is None:
         return [CLEAN]
     shift = tuning_shift(str(record["shift"]), source)

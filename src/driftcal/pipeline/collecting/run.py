@@ -1,4 +1,4 @@
-"""How the work of a call is done: where logits are kept, who computes them, who is told about progress."""
+"""How a call runs: where logits are kept, which workers compute them, and where progress is reported."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ OnProgress: TypeAlias = Callable[[str, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Where logits are kept, which workers compute them, and who is told about progress.
+    """Where logits are kept, which workers compute them, and where progress is reported.
 
     Parameters
     ----------
     cache
-        A folder or URL that keeps the model's logits. A run that was killed goes on where it was. None: memory.
+        A folder or URL that keeps the model's logits. A run that was killed continues from there. None: memory.
     engine
-        Where the work is done (:func:`driftcal.open_engine`). None: in this process. The results are the same to the bit.
+        Where the work is done (:func:`driftcal.open_engine`). None: in this process. All engines give the same bits.
     progress
         Called with what is being computed and how many samples of it were just done.
     """
@@ -35,5 +35,5 @@ class Run:
 
     @cached_property
     def logit_cache(self) -> LogitCache | None:
-        """The cache, opened once: what it has checked it does not check again."""
+        """The cache, opened once, so that its entries are checked once."""
         return self.cache if self.cache is None or isinstance(self.cache, LogitCache) else LogitCache(self.cache)

@@ -1,4 +1,4 @@
-"""What a caller passes as data: as a source of labelled inputs, and as the array that a model runs on."""
+"""The data of a caller, as a source of labelled inputs or as the array that a model runs on."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def labelled_source(
 ) -> Source:
     """The labelled samples of arrays, a path, a name or a source.
 
-    `class_names` are the classes in the order of the outputs; labels that are text need them. `categorical` are the columns of
-    features that hold categories, where the data do not say so themselves. `options` are those of the data's format.
+    `class_names` are the classes in the order of the outputs; labels that are text need them. `categorical` are the
+    columns of features that hold categories, unless the data declare them. `options` are those of the data's format.
     """
     names = list(class_names) or None
     if y is not None:
@@ -33,7 +33,7 @@ def labelled_source(
 
 
 def check_classes(model: Model, source: Source) -> None:
-    """Refuse data whose classes are not the outputs of a prepared model."""
+    """Refuse data whose classes do not match the outputs of a prepared model."""
     if source.has_class_names and source.n_classes != model.n_classes:
         raise InputError(
             f"the data must name all {model.n_classes} classes of the model, in the order of its outputs; {source.name} names "
@@ -47,7 +47,7 @@ def check_classes(model: Model, source: Source) -> None:
 
 
 def as_inputs(X: AnyArray) -> Array:
-    """Inputs as a model wants them: uint8 images as numbers in [0, 1], grey ones with a channel."""
+    """Inputs as a model takes them: uint8 images as numbers in [0, 1], grey images with a channel axis."""
     array = np.asarray(X)
     if array.dtype == np.uint8 and array.ndim >= 3:
         array = array / np.float32(255)

@@ -1,4 +1,4 @@
-"""A fitted calibrator under the name it has in tables: what an evaluation compares."""
+"""A candidate: a fitted calibrator that an evaluation compares, under its name in tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from driftcal.types import Array, Logits, Probs
 class Candidate:
     """A fitted calibrator, its name in tables (``irm-p``), its form, and what it was tuned on.
 
-    `window_size` makes it windowed: it then follows the last samples of each condition. Otherwise it looks at each sample alone.
+    With a `window_size` the candidate is windowed: it follows the last samples of each condition. Without one it treats
+    each sample alone.
     """
 
     name: str
@@ -35,7 +36,7 @@ class Candidate:
 
     @property
     def info(self) -> CalibratorInfo:
-        """How it is listed beside the results."""
+        """The entry of this candidate in the results."""
         return CalibratorInfo(
             name=self.name,
             label=self.name.upper() if self.name != "base" else "Base",

@@ -1,4 +1,4 @@
-"""Several methods side by side: each tuned on the clean validation samples and on the levels of a calibrated model."""
+"""Several methods for one comparison, tuned on clean samples and on the levels of a calibrated model."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def compare_methods(
     window_size: int = WINDOW_SIZE,
     run: Run | None = None,
 ) -> list[Candidate]:
-    """The candidates of `calibrated`, and every method twice: tuned on clean samples, and (``-p``) on the same levels.
+    """Candidates for `evaluate`: those of `calibrated`, and every method tuned on clean samples and on all levels (-p).
 
     Parameters
     ----------
     calibrated
-        What :func:`driftcal.tune` returned. Its levels and its clean weight are used; levels are not searched again.
+        What :func:`driftcal.tune` returned. Its levels and its clean weight are used.
     X, y
         The validation data that it was tuned on.
     methods
-        Short names. Methods that read layer features are left to `tune`.
+        Short names. Methods that read layer features are refused: `tune` collects features.
     window_size
         Samples in a window of windowed methods.
     run
@@ -46,7 +46,7 @@ def compare_methods(
     Returns
     -------
     list of Candidate
-        What ``driftcal.evaluate(..., candidates=...)`` compares.
+        Pass them as ``driftcal.evaluate(..., candidates=...)``.
     """
     for method in methods:
         if method not in CALIBRATORS:
@@ -67,36 +67,36 @@ def compare_methods(
     collector.gather(conditions)
     by_level = [collector.condition(shift, level) for shift, level in conditions]
     perturbed = PerturbedLogits(calibrated.perturbation, by_level)
-    own = {candidate.name: candidate for candidate in calibrated.candidates}
-    found = {"base": own["base"], **({"ts": own["ts"]} if "ts" in own else {})}
+    tuned_before = {candidate.name: candidate for candidate in calibrated.candidates}
+    candidates: dict[str, Candidate] = {name: tuned_before[name] for name in ("base", "ts") if name in tuned_before}
     for method in dict.fromkeys(methods):
         if method == "base" or CALIBRATORS[method].needs_features:
             continue
-        for candidate in _both(method, perturbed, source, calibrated, window_size):
-            found.setdefault(candidate.name, own.get(candidate.name, candidate))
-    return list((found | {name: candidate for name, candidate in own.items() if name not in found}).values())
+        for candidate in _fit_both(method, perturbed, source, calibrated, window_size):
+            candidates.setdefault(candidate.name, tuned_before.get(candidate.name, candidate))
+    for name, candidate in tuned_before.items():
+        candidates.setdefault(name, candidate)
+    return list(candidates.values())
 
 
-def _both(
+def _fit_both(
     method: str, perturbed: PerturbedLogits, source: Source, calibrated: CalibratedModel, window_size: int
 ) -> list[Candidate]:
-    """A method tuned on clean samples and on perturbed ones; a windowed one on perturbed ones only."""
+    """A method tuned on clean samples and on perturbed ones; a windowed method on perturbed ones only."""
     unfitted, windowed = make_calibrator(method), CALIBRATORS[method].needs_window
-    listed = []
+    candidates = []
     if not windowed:
         clean = fit_on_clean(unfitted, perturbed, source.labels)
-        listed.append(Candidate(method, method, clean.calibrator, CLEAN_SAMPLES, _listed(clean.warning)))
+        warnings = [clean.warning] if clean.warning else []
+        candidates.append(Candidate(method, method, clean.calibrator, CLEAN_SAMPLES, warnings))
     if perturbed.record is not None:
         weight = None if windowed else calibrated.metadata.get("clean_weight")
         tuned = fit_on_levels(unfitted, perturbed, source.labels, clean_weight=weight)
+        warnings = [tuned.warning] if tuned.warning else []
         name, size = (method, window_size) if windowed else (f"{method}-p", None)
         shift = str(perturbed.record["shift"])
-        listed.append(Candidate(name, method, tuned.calibrator, shift, _listed(tuned.warning), size))
-    return listed
-
-
-def _listed(warning: str) -> list[str]:
-    return [warning] if warning else []
+        candidates.append(Candidate(name, method, tuned.calibrator, shift, warnings, size))
+    return candidates
 
 
 def validation_source(calibrated: CalibratedModel, X: Any, y: AnyArray = None) -> Source:

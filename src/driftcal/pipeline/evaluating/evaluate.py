@@ -1,9 +1,10 @@
-"""Metrics of calibrators on shifted test data, in domain and under shift."""
+"""Metrics of calibrators on test data, in domain and under shift."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +18,7 @@ from driftcal.metrics.all_metrics import DEBIASED_BINS
 from driftcal.metrics.sample_scores import SampleScores
 from driftcal.metrics.sorted_samples import SortedSamples
 from driftcal.pipeline.calibrated_model import CalibratedModel
-from driftcal.pipeline.collecting.collect import Collector
+from driftcal.pipeline.collecting.collect import Collector, table_levels
 from driftcal.pipeline.collecting.run import Run
 from driftcal.pipeline.evaluating.candidate import Candidate
 from driftcal.pipeline.evaluating.image_bootstrap import ImageBootstrap
@@ -27,7 +28,7 @@ from driftcal.shifts import SUITES, Suite, get_suite
 from driftcal.shifts.shift import Shift
 from driftcal.types import AnyArray, Array, Float64, Labels
 
-#: Called with the names of a candidate and a shift, and each metric, pooled over the levels, in each bootstrap replicate.
+#: Called with the names of a candidate and a shift, and each metric, pooled over the levels, in each replicate.
 OnReplicates: TypeAlias = Callable[[str, str, Mapping[str, Float64]], None]
 
 
@@ -48,7 +49,7 @@ def evaluate(
 ) -> Results:
     """Metrics of a calibrated model on test data under every shift and level of a suite.
 
-    Beside it stand the uncalibrated model, plain temperature scaling, and the windowed form where there is one.
+    The uncalibrated model, plain temperature scaling and the windowed form, if there is one, are evaluated too.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ def evaluate(
     suite
         The shifts to test under. None: "affine" for images, "tabular" for feature matrices.
     candidates
-        What to compare instead (:func:`driftcal.compare_methods`). None: the calibrated model and its baselines.
+        What to compare (:func:`driftcal.compare_methods` makes such a list). None: the model and its baselines.
     window_size
         Samples in a window of the windowed form.
     n_bins
@@ -67,7 +68,7 @@ def evaluate(
     n_resamples
         Bootstrap resamples of the images behind the intervals; 0 for none.
     group
-        "class", or "group" for the groups that the source names: metrics of each as well.
+        "class" adds metrics of each class, "group" those of each group that the source names.
     random_state
         The seed of the shifts.
     run
@@ -78,14 +79,14 @@ def evaluate(
     Returns
     -------
     Results
-        They print themselves, save themselves, and become a data frame or a report.
+        One row per candidate, shift and level.
     """
     if not isinstance(calibrated, CalibratedModel):
         raise InputError(
             f"calibrated must be a CalibratedModel; it is a {type(calibrated).__name__}. driftcal.tune(model, X, y) makes one."
         )
     source = calibrated.labelled_source(X, y)
-    chosen = suite_for(suite, source)
+    fitted_suite = suite_for(suite, source)
     compared = list(calibrated.candidates if candidates is None else candidates)
     windowed = calibrated.windowed_candidate(window_size)
     if windowed is not None and windowed.name not in {candidate.name for candidate in compared}:
@@ -100,8 +101,8 @@ def evaluate(
     return evaluate_candidates(
         collector,
         compared,
-        chosen.shifts,
-        suite=chosen.name,
+        fitted_suite.shifts,
+        suite=fitted_suite.name,
         n_bins=n_bins,
         n_resamples=n_resamples,
         groups=_groups(source, group),
@@ -122,7 +123,7 @@ def evaluate(
 
 
 def suite_for(suite: str | Suite | None, source: Source) -> Suite:
-    """The suite for this kind of inputs: affine shifts of images, drifts of features in the units of the data."""
+    """The suite for this kind of inputs: affine shifts for images, drifts in the units of the data for features."""
     features = source.kind == "features"
     chosen = get_suite(("tabular" if features else "affine") if suite is None else suite)
     if chosen.name in SUITES and features != (chosen.name == "tabular"):
@@ -130,9 +131,9 @@ def suite_for(suite: str | Suite | None, source: Source) -> Suite:
         raise InputError(
             f"a suite must fit the data; {source.name!r} holds {holds}, and the suite is {chosen.name!r}. Take {fits!r}."
         )
-    if unbounded := [shift.name for shift in chosen.shifts if shift.levels is None]:
+    if without_levels := [shift.name for shift in chosen.shifts if shift.levels is None]:
         raise InputError(
-            f"every shift of a suite must have levels; {unbounded[0]!r} takes any number. Register one with levels=range(6)."
+            f"every shift of a suite must have levels; {without_levels[0]!r} takes any number. Register one with levels=range(6)."
         )
     return chosen.fit(source.inputs(), categorical=source.categorical) if features else chosen
 
@@ -151,28 +152,39 @@ def evaluate_candidates(
     on_replicates: OnReplicates | None = None,
     layers: Sequence[str] = (),
 ) -> Results:
-    """Every candidate on every shift and level, on each shift pooled over its levels, and the same by group.
+    """Metrics of every candidate on every shift: at each level, and pooled over the levels; for each group as well.
 
-    Intervals resample images: one image with all its levels and all candidates is one unit. `on_replicates` sees the replicates
-    behind the intervals of each shift; they are the same images everywhere, so means and differences have replicates too.
-    `layers` are those whose features candidates read.
+    Intervals resample images: one image with all its levels and all candidates is one unit. `on_replicates` gets the
+    replicates behind the intervals of each shift. All of them resample the same images, so means and differences have
+    replicates too. `layers` are those whose features the candidates need.
     """
     labels = collector.labels
     bootstrap = ImageBootstrap(len(labels), n_resamples, n_bins) if n_resamples else None
-    parts: list[tuple[str | None, Array]] = [(None, np.arange(len(labels)))]
+    indices_by_group: dict[str | None, Array] = {None: np.arange(len(labels))}
     if groups is not None:
-        names = [str(g) for g in groups.tolist()]
-        parts += [(name, np.flatnonzero([n == name for n in names])) for name in dict.fromkeys(sorted(names))]
+        names = [str(name) for name in groups.tolist()]
+        indices_by_group |= {group: np.flatnonzero([name == group for name in names]) for group in sorted(set(names))}
     rows: list[ResultRow] = []
-    collector.gather((shift, level) for shift in shifts for level in shift.levels or (0,))
+    collector.gather((shift, level) for shift in shifts for level in table_levels(shift))
     for shift in shifts:
-        levels = shift.levels or (0,)
+        levels = table_levels(shift)
         by_level = _scores_by_level(collector, candidates, shift, levels, layers)
         for k, candidate in enumerate(candidates):
-            for group, indices in parts:
-                scores = [_take(level[k], indices) for level in by_level]
-                resample = bootstrap if group is None else None
-                rows += _rows(candidate.name, shift.name, levels, scores, n_bins, resample, group, on_replicates)
+            for group, indices in indices_by_group.items():
+                cases = _cases(levels, [_take(level_scores[k], indices) for level_scores in by_level], n_bins)
+                intervals: Sequence[Mapping[str, Sequence[float]]] = [{}] * len(cases)
+                if bootstrap is not None and group is None:
+                    replicates = bootstrap.replicates([case.parts for case in cases])
+                    intervals = [
+                        bootstrap.intervals(case.statistics, of_case)
+                        for case, of_case in zip(cases, replicates, strict=True)
+                    ]
+                    if on_replicates is not None:  # the pooled case is the last one
+                        on_replicates(candidate.name, shift.name, bootstrap.metrics(replicates[-1]))
+                rows += [
+                    _row(case, calibrator=candidate.name, shift=shift.name, group=group, intervals=case_intervals)
+                    for case, case_intervals in zip(cases, intervals, strict=True)
+                ]
     return Results(
         suite=suite,
         n_bins=n_bins,
@@ -191,7 +203,7 @@ def _scores_by_level(
     levels: Sequence[float],
     layers: Sequence[str],
 ) -> list[list[SampleScores]]:
-    """The scores of each level, of each candidate."""
+    """For each level, the scores of every candidate."""
     options: dict[str, Any] = {"labels": collector.labels, "candidates": list(candidates)}
     conditions = [collector.condition(shift, level) for level in levels]
     if any(candidate.calibrator.needs_features for candidate in candidates):  # features are computed in this process
@@ -206,7 +218,7 @@ def _scores(
     logits: Array, labels: Labels, candidates: Sequence[Candidate], features: Mapping[str, Array] | None = None
 ) -> list[SampleScores]:
     """The scores of every candidate under one condition."""
-    return [SampleScores.of_probabilities(labels, one.predict_proba(logits, features)) for one in candidates]
+    return [SampleScores.of_probabilities(labels, c.predict_proba(logits, features)) for c in candidates]
 
 
 def _take(scores: SampleScores, indices: Array) -> SampleScores:
@@ -215,55 +227,54 @@ def _take(scores: SampleScores, indices: Array) -> SampleScores:
     return SampleScores.of_columns(scores.columns[indices])
 
 
-def _rows(
-    name: str,
-    shift: str,
-    levels: Iterable[float],
-    scores: Sequence[SampleScores],
-    n_bins: int,
-    bootstrap: ImageBootstrap | None,
-    group: str | None,
-    on_replicates: OnReplicates | None,
-) -> list[ResultRow]:
-    pooled = SampleScores.of_columns(np.concatenate([s.columns for s in scores]))
-    cases: list[tuple[float | str, SampleScores, Sequence[SampleScores]]] = [
-        (level, one, [one]) for level, one in zip(levels, scores, strict=True)
+@dataclass(frozen=True, eq=False)
+class _Case:
+    """What one row describes: the scores of a level or of all levels pooled, level by level in `parts`."""
+
+    level: float | str
+    scores: SampleScores
+    parts: Sequence[SampleScores]
+    statistics: Statistics
+
+
+def _cases(levels: Sequence[float], by_level: Sequence[SampleScores], n_bins: int) -> list[_Case]:
+    """A case for each level, and the pooled one last."""
+    cases = [
+        _Case(level, scores, [scores], Statistics.of_samples(scores, n_bins=n_bins))
+        for level, scores in zip(levels, by_level, strict=True)
     ]
-    cases.append((POOLED, pooled, scores))
-    statistics = [Statistics.of_samples(whole, n_bins=n_bins) for _, whole, _ in cases]
-    intervals: Sequence[Mapping[str, Sequence[float]]] = [{}] * len(cases)
-    if bootstrap is not None:
-        replicates = bootstrap.replicates([parts for _, _, parts in cases])
-        intervals = [bootstrap.intervals(values, some) for values, some in zip(statistics, replicates, strict=True)]
-        if on_replicates is not None:
-            on_replicates(name, shift, bootstrap.metrics(replicates[-1]))
-    return [
-        ResultRow(
-            calibrator=name,
-            shift=shift,
-            level=level,
-            n_samples=values.n_samples,
-            ece=values.ece,
-            null_ece=values.null_ece,
-            accuracy=values.accuracy,
-            confidence=values.confidence,
-            calibration_gap=values.calibration_gap,
-            entropy=values.entropy,
-            nll=values.nll,
-            brier=values.brier,
-            mce=values.mce,
-            debiased_ece=math.sqrt(SortedSamples.by_confidence(whole).debiased(whole.weights, DEBIASED_BINS)),
-            clipped=values.n_clipped,
-            bins={
-                "weight": values.bin_weight.tolist(),
-                "confidence": values.bin_confidence.tolist(),
-                "outcome": values.bin_outcome.tolist(),
-            },
-            intervals=between,
-            group=group,
-        )
-        for (level, whole, _), values, between in zip(cases, statistics, intervals, strict=True)
-    ]
+    pooled = SampleScores.of_columns(np.concatenate([scores.columns for scores in by_level]))
+    return [*cases, _Case(POOLED, pooled, by_level, Statistics.of_samples(pooled, n_bins=n_bins))]
+
+
+def _row(
+    case: _Case, *, calibrator: str, shift: str, group: str | None, intervals: Mapping[str, Sequence[float]]
+) -> ResultRow:
+    statistics, scores = case.statistics, case.scores
+    return ResultRow(
+        calibrator=calibrator,
+        shift=shift,
+        level=case.level,
+        n_samples=statistics.n_samples,
+        ece=statistics.ece,
+        null_ece=statistics.null_ece,
+        accuracy=statistics.accuracy,
+        confidence=statistics.confidence,
+        calibration_gap=statistics.calibration_gap,
+        entropy=statistics.entropy,
+        nll=statistics.nll,
+        brier=statistics.brier,
+        mce=statistics.mce,
+        debiased_ece=math.sqrt(SortedSamples.by_confidence(scores).debiased(scores.weights, DEBIASED_BINS)),
+        clipped=statistics.n_clipped,
+        bins={
+            "weight": statistics.bin_weight.tolist(),
+            "confidence": statistics.bin_confidence.tolist(),
+            "outcome": statistics.bin_outcome.tolist(),
+        },
+        intervals=intervals,
+        group=group,
+    )
 
 
 def _groups(source: Source, group: str | None) -> Array | None:
@@ -279,6 +290,6 @@ def _groups(source: Source, group: str | None) -> Array | None:
 
 
 def _shift_info(shift: Shift) -> ShiftInfo:
-    levels = [float(level) for level in shift.levels or (0,)]
+    levels = [float(level) for level in table_levels(shift)]
     label = getattr(shift, "label", None)
     return ShiftInfo(shift.name, levels, [str(label(level)) if label else f"{level:g}" for level in levels])

@@ -1,4 +1,4 @@
-"""The bootstrap over images: the same resampled images for every candidate, shift and level."""
+"""A bootstrap over images that resamples the same images for every candidate, shift and level."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ class ImageBootstrap:
         self.noise = np.abs(np.random.default_rng(seed).standard_normal((n_resamples, n_bins)))
 
     def replicates(self, cases: Sequence[Sequence[SampleScores]]) -> list[Float64]:
-        """(n_resamples, bins + means) for each case, which pools levels of the same images: mean residual per bin, and means."""
+        """(n_resamples, bins + means) for each case: the mean residual of each bin, and the means of `MEANS`.
+
+        A case pools levels of the same images.
+        """
         n, width = self.counts.shape[1], len(self.edges) - 1 + len(MEANS)
         tables: dict[int, Float64] = {}
         for levels in cases:
             for scores in levels:
                 if id(scores) not in tables:
                     tables[id(scores)] = self._table(scores)
-        # one product for all cases: a small product costs more to start than to compute
+        # one product for all cases: starting a small product takes longer than computing it
         sums = self.counts @ np.concatenate(list(tables.values()), axis=1)
         sums_of = {key: sums[:, k * width : (k + 1) * width] for k, key in enumerate(tables)}
         return [np.sum([sums_of[id(scores)] for scores in levels], axis=0) / (n * len(levels)) for levels in cases]
@@ -45,7 +48,7 @@ class ImageBootstrap:
         return self.metrics(self.replicates([[scores]])[0])["ece"]
 
     def _table(self, scores: SampleScores) -> Float64:
-        """Per image: what it adds to the residual of each bin, then its scores."""
+        """Per image: its part of the residual of each bin, then its scores in the order of `MEANS`."""
         n, n_bins = self.counts.shape[1], len(self.edges) - 1
         table: Float64 = np.zeros((n, n_bins + len(MEANS)))
         table[np.arange(n), bin_indices(scores.confidence, self.edges)] = scores.confidence - scores.outcome
@@ -61,16 +64,16 @@ class ImageBootstrap:
 
     def intervals(self, statistics: Statistics, replicates: Float64) -> dict[str, list[float]]:
         """(low, high) of the ECE, the calibration gap and the means of a case."""
-        # the ECE of a calibrated model with these confidences: an interval below that reaches 0
-        calibrated = self.noise @ np.sqrt(statistics.bin_variance) / statistics.total_weight
+        # the ECE of a calibrated model with these confidences: an interval that begins below it begins at 0
+        null_ece = self.noise @ np.sqrt(statistics.bin_variance) / statistics.total_weight
         values: Mapping[str, Float64] = self.metrics(replicates)
-        found = {
-            "ece": bootstrap_interval(statistics.ece, values["ece"], bounds=(0, 1), null_replicates=calibrated),
+        intervals = {
+            "ece": bootstrap_interval(statistics.ece, values["ece"], bounds=(0, 1), null_replicates=null_ece),
             "calibration_gap": bootstrap_interval(
                 statistics.calibration_gap, values["calibration_gap"], bounds=(-1, 1)
             ),
         }
-        found |= {
+        intervals |= {
             name: bootstrap_interval(getattr(statistics, name), values[name], bounds=(0, np.inf)) for name in MEANS
         }
-        return {name: [interval.low, interval.high] for name, interval in found.items()}
+        return {name: [interval.low, interval.high] for name, interval in intervals.items()}

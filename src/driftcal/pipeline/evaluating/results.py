@@ -1,6 +1,6 @@
-"""The result of an evaluation: one row per calibrator, shift and level, and everything needed to repeat it.
+"""The results of an evaluation: one row per calibrator, shift and level, and everything needed to repeat it.
 
-``run/results.json`` holds all of it. Reports and tables are drawn from that file alone.
+``run/results.json`` holds all of it. Reports and tables need this file only.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class ResultRow:
 class CalibratorInfo:
     """A calibrator of the table: its method, its form and what it was tuned on.
 
-    `tuned_on` is "nothing", "clean samples" or the name of the shift that perturbed the samples. `form` is "per-sample",
-    or "windowed" with its `window_size`.
+    `tuned_on` is "nothing", "clean samples" or the name of the shift that perturbed the samples. `form` is "per-sample"
+    or "windowed"; `window_size` belongs to the windowed form.
     """
 
     name: str
@@ -87,7 +87,7 @@ class ShiftInfo:
 
 @dataclass(frozen=True)
 class CalibratorSummary:
-    """One line of the headline table. Means and the worst are over the shifts, each pooled over its levels.
+    """One line of the headline table. Means and the worst value are over the shifts, each pooled over its levels.
 
     `mean_condition_ece` is the mean over single conditions (shift and level), where opposite errors cannot cancel.
     """
@@ -106,7 +106,7 @@ class CalibratorSummary:
 
 @dataclass(frozen=True)
 class EceRatios:
-    """The ECE of a calibrator divided by that of two baselines; None if the results lack the baseline or its ECE is 0.
+    """The ECE of a calibrator divided by that of two baselines; None without the baseline or if its ECE is 0.
 
     `in_domain_to_ts` and `under_shift_to_ts` divide by plain temperature scaling, tuned on clean samples.
     `under_shift_to_best_p` divides by the calibrator with the suffix -P that has the lowest mean ECE under shift.
@@ -120,7 +120,7 @@ class EceRatios:
 
 @dataclass(frozen=True, repr=False)
 class Results:
-    """All rows of an evaluation, what was evaluated and how to repeat it.
+    """All rows of an evaluation, what was evaluated, and how to repeat it.
 
     `metadata` holds plain values: title, seed, model, data and their fingerprints, versions, command. `perturbation` is
     the shift and the levels that the calibrator was tuned on.
@@ -219,7 +219,7 @@ class Results:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Results:
-        """The results in `folder` (or in the file itself)."""
+        """The results in `folder`, which may also be the path of ``results.json``."""
         path = Path(folder)
         path = path / "results.json" if path.is_dir() else path
         try:
@@ -255,7 +255,7 @@ def find_temperature_scaling(calibrators: Sequence[CalibratorInfo]) -> Calibrato
 
 
 def find_best_p(calibrators: Sequence[CalibratorInfo], summary: Sequence[CalibratorSummary]) -> CalibratorInfo | None:
-    """The calibrator with the suffix -P (tuned on the perturbed validation set) that has the lowest ECE under shift."""
+    """The calibrator with the suffix -P (tuned on the perturbed validation set) and the lowest ECE under shift."""
     mean_ece = {line.calibrator: line.mean_ece for line in summary}
     candidates = [info for info in calibrators if info.name.casefold().endswith("-p") and info.name in mean_ece]
     return min(candidates, key=lambda info: mean_ece[info.name], default=None)
@@ -284,19 +284,18 @@ def ece_ratios(calibrators: Sequence[CalibratorInfo], summary: Sequence[Calibrat
 
 
 def _from_version_1(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Results of driftcal 0.1 under the names of today."""
-    names = {"rows": "n_samples", "ece_floor": "null_ece", "gap": "calibration_gap"}
+    """Results of driftcal 0.1 under the current names."""
+    current_names = {"rows": "n_samples", "ece_floor": "null_ece", "gap": "calibration_gap"}
 
-    def renamed(row: Mapping[str, Any]) -> dict[str, Any]:
-        intervals = {names.get(name, name): ends for name, ends in row["intervals"].items()}
-        return {**{names.get(name, name): value for name, value in row.items()}, "intervals": intervals}
+    def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {current_names.get(name, name): value for name, value in values.items()}
 
     tuned_on = {"clean rows": CLEAN_SAMPLES}
     return {
         **values,
         "version": _VERSION,
         "calibrators": [{**c, "tuned_on": tuned_on.get(c["tuned_on"], c["tuned_on"])} for c in values["calibrators"]],
-        "rows": [renamed(row) for row in values["rows"]],
+        "rows": [renamed(row) | {"intervals": renamed(row["intervals"])} for row in values["rows"]],
         "perturbation": values["ladder"],
         "metadata": values["about"],
     }

@@ -1,1 +1,1 @@
-"""From logits to fitted calibrators."""
+"""Fitting calibrators on logits, and choosing one."""

@@ -29,8 +29,8 @@ from driftcal.types import AnyArray, Array, Indices, Labels, Logits, LogProbs, P
 class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """`estimator` with a calibrator tuned on clean and perturbed features (Tomani et al. 2021, Algorithm 1).
 
-    Each sample is predicted by a clone that was not fitted on it, the calibrator is tuned on these predictions, and the estimator
-    is then fitted on all samples.
+    A clone that was not fitted on a sample predicts it. The calibrator is tuned on these predictions. The estimator is
+    then fitted on all samples.
 
     Parameters
     ----------
@@ -39,14 +39,16 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
     method
         "auto", the short name of a calibrator, an unfitted calibrator, or a :class:`driftcal.Selection`.
     cv
-        A number of folds or a splitter; or "prefit": `estimator` is fitted, and `fit` gets samples that it was not fitted on.
+        A number of folds or a splitter. "prefit": `estimator` is fitted, and `fit` gets samples that it was not fitted
+        on.
     shift
-        What perturbs the features at levels that step the accuracy evenly down to chance. "tabular_noise" is noise in each
-        column's own scale. None: clean samples only.
+        What perturbs the features, at levels where the accuracy falls in equal steps down to chance. "tabular_noise" is
+        noise in the scale of each column. None: clean samples only.
     n_levels
         Perturbation levels, the clean one included.
     clean_weight
-        The share of the clean samples in all weight. None: all levels alike; "auto" tries several.
+        The share of the clean samples in all weight. None: all levels have the same weight; with None, method "auto"
+        tries several.
     categorical
         Columns that are resampled instead of getting noise: by number, or by name in a data frame.
     random_state
@@ -151,7 +153,7 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         return self.calibrator_.predict_log_proba(logits)
 
     def predict(self, X: AnyArray) -> Array:
-        """The most likely class; the estimator's own where the calibrator keeps the accuracy."""
+        """The most likely class; a calibrator that keeps the accuracy never changes the estimator's prediction."""
         logits = self._logits(X)
         labels: Array = self.classes_[self.calibrator_.predict(logits)]
         return labels
@@ -173,7 +175,7 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
 class CrossFittedLogits:
     """The logits of samples under any shift, each sample by the estimator that was not fitted on it.
 
-    What :class:`driftcal.pipeline.collecting.collect.LogitProvider` asks for.
+    It implements :class:`driftcal.pipeline.collecting.collect.LogitProvider`.
     """
 
     samples: Any
@@ -189,7 +191,7 @@ class CrossFittedLogits:
 
     @property
     def is_remote(self) -> bool:
-        """Everything is computed in this process."""
+        """False: everything is computed in this process."""
         return False
 
     def logits(self, shift: Shift | None, level: float, *, keep: bool = True) -> Logits:
@@ -216,7 +218,7 @@ class CrossFittedLogits:
 
 
 def _as_samples(X: AnyArray) -> Any:
-    """A data frame as it is, all else as an array."""
+    """A data frame unchanged, all else as an array."""
     return X if hasattr(X, "iloc") else as_array(X, "X")
 
 
@@ -236,9 +238,9 @@ def _take(samples: Any, indices: Indices) -> Any:
 
 
 def _estimator_logits(estimator: Any, samples: Any, classes: Array) -> Logits:
-    """Log-probabilities of an estimator, or its scores where it has no probabilities, a column for each class.
+    """Log-probabilities of an estimator, or its scores if it has no probabilities, a column for each class.
 
-    A class that the estimator was not fitted on, and a probability that it rounds to 0, is small, not impossible.
+    A class that the estimator was not fitted on gets a small probability, not 0.
     """
     if hasattr(estimator, "predict_proba"):
         logits = log_probabilities(estimator.predict_proba(samples))
@@ -259,12 +261,12 @@ def _estimator_logits(estimator: Any, samples: Any, classes: Array) -> Logits:
 
 
 def _check_scores(estimator: Any, samples: Any) -> None:
-    """Refuse scores that are as many as the classes but belong to pairs of them."""
+    """Refuse scores of pairs of classes: there may be as many pairs as classes."""
     if hasattr(estimator, "predict_proba") or not hasattr(estimator, "decision_function"):
         return
     shape = np.shape(estimator.decision_function(samples))
     if len(shape) == 2 and shape[1] == len(estimator.classes_) and not scores_classes(estimator, samples):
-        raise _no_score_per_class(estimator, "has its top score seldom at the class it predicts")
+        raise _no_score_per_class(estimator, "seldom has its top score at the class it predicts")
 
 
 def _no_score_per_class(estimator: Any, fact: str) -> ModelError:

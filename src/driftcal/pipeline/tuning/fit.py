@@ -1,4 +1,4 @@
-"""Fitting a calibrator on clean or perturbed logits, with a way out where it has no optimum."""
+"""Fitting a calibrator on clean or perturbed logits; without an optimum the model stays uncalibrated."""
 
 from __future__ import annotations
 
@@ -33,19 +33,21 @@ def fit_on_levels(
     clean_weight: float | None = None,
     features: Mapping[str, Any] | None = None,
 ) -> Fit:
-    """The unfitted calibrator `method` fitted on all levels (-P); the clean level has the share `clean_weight` of all weight."""
+    """A copy of `method` fitted on all levels (-P); the clean level has the share `clean_weight` of all weight."""
     n_levels = len(perturbed.by_level)
     weights = level_weights(n_levels, clean_weight)
-    logits, stacked = stack(perturbed.by_level, labels, weights=weights)
-    sample_weight = None if weights is None or stacked is None else np.repeat(weights, len(labels))
+    logits, stacked_labels = stack(perturbed.by_level, labels, weights=weights)
+    sample_weight = None if weights is None or stacked_labels is None else np.repeat(weights, len(labels))
     levels = np.repeat(np.arange(n_levels), len(labels))
-    return fit_or_uncalibrated(method, logits, stacked, levels=levels, sample_weight=sample_weight, features=features)
+    return fit_or_uncalibrated(
+        method, logits, stacked_labels, levels=levels, sample_weight=sample_weight, features=features
+    )
 
 
 def fit_on_clean(
     method: Calibrator, perturbed: PerturbedLogits, labels: Labels, *, features: Mapping[str, Any] | None = None
 ) -> Fit:
-    """The unfitted calibrator `method` fitted on the clean samples alone."""
+    """A copy of `method` fitted on the clean samples alone."""
     return fit_or_uncalibrated(method, *stack([perturbed.clean], labels), features=features)
 
 
@@ -60,12 +62,12 @@ def fit_or_uncalibrated(
 ) -> Fit:
     """A fitted copy of `method`; the uncalibrated model, with a warning, where there is no finite optimum.
 
-    `features` holds ``features`` and perhaps ``reference``, for a method that reads them.
+    `features` holds the arguments ``features`` and ``reference`` of `fit`, for a method that needs them.
     """
-    fresh: Calibrator = clone(method)
+    fitted: Calibrator = clone(method)
     try:
-        fresh.fit(logits, labels, levels=levels, sample_weight=sample_weight, **(features or {}))
+        fitted.fit(logits, labels, levels=levels, sample_weight=sample_weight, **(features or {}))
     except NoFiniteOptimum as reason:
         uncalibrated = make_calibrator("base").fit(logits, labels)
         return Fit(uncalibrated, f"{type(method).__name__} could not be tuned: {reason} The model stays uncalibrated.")
-    return Fit(fresh)
+    return Fit(fitted)

@@ -1,9 +1,9 @@
-"""Choosing a calibrator: the lowest error under shift among those that are in domain as well calibrated as TS."""
+"""Choosing a calibrator: the lowest error under shift among those that are as well calibrated in domain as TS."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,40 +22,45 @@ from driftcal.pipeline.evaluating.candidate import Candidate
 from driftcal.pipeline.evaluating.image_bootstrap import ImageBootstrap
 from driftcal.types import Array, Float64, Labels, Logits
 
-#: Clean weights that every method is tried with: clean samples only, two shares, and the paper's 1/N (None).
+#: The clean weight of a fit on clean samples only.
 CLEAN_ONLY = 1.0
+#: The clean weights that every method is tried with. None is the paper's 1/N.
 CLEAN_WEIGHTS: tuple[float | None, ...] = (CLEAN_ONLY, 0.9, 0.5, None)
 #: With fewer validation samples per class, a map per class changes more predictions than it corrects (the paper's
 #: experiment on the size of the validation set).
 SAMPLES_PER_CLASS = 50
-#: Samples times classes squared up to which Dirichlet calibration is tried: beyond, it takes longer than all others.
-MATRIX_WORK = 2e7
-#: How closely a trial trains a network: on the digits PTS scores the same at a tenth of it.
+#: The largest product of samples and squared classes for Dirichlet calibration: above, it takes longer than all others.
+MAX_MATRIX_WORK = 2e7
+#: The tolerance of the networks that are trained for a comparison. A ten times smaller one gives PTS the same score on
+#: the digits.
 TRIAL_TOL = 1e-3
 #: A candidate may lower the accuracy on clean samples by this much.
 MAX_ACCURACY_LOSS = 0.02
+#: Folds of the cross-validation: each candidate is fitted that often, on four fifths of the samples.
 N_FOLDS = 5
+#: Bootstrap resamples behind the admission bound and the standard error.
 N_RESAMPLES = 200
+#: Bins of the ECE, as in `evaluate`.
 N_BINS = 15
-#: The share of bootstrap replicates below the one-sided bound of the in-domain difference.
-BOUND = 0.9
+#: The confidence of the one-sided bound of the in-domain difference to TS.
+ADMISSION_CONFIDENCE = 0.9
 
 
 @dataclass(frozen=True)
 class Selection:
     """How ``method="auto"`` chooses.
 
-    Among all candidates, plain temperature scaling included, it takes the lowest ECE under shift of those whose in-domain ECE is
-    at most that of temperature scaling plus `tolerance`.
+    A candidate is admitted if its in-domain ECE is at most that of temperature scaling plus `tolerance`. The admitted
+    candidate with the lowest ECE under shift is chosen. Plain temperature scaling is always a candidate.
 
     Parameters
     ----------
     keep_accuracy
         Only candidates that never change the predicted class.
     tolerance
-        By how much the in-domain ECE may exceed that of temperature scaling.
+        How much the in-domain ECE may exceed that of temperature scaling.
     candidates
-        Short names of methods. None: all that fit the data.
+        Short names of methods. None: all methods that suit the data.
     """
 
     keep_accuracy: bool = True
@@ -78,7 +83,7 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """How explanations name it."""
+        """The name of the variant in explanations."""
         name = self.method.upper()
         if self.needs_window or self.clean_weight == CLEAN_ONLY:
             return name
@@ -86,7 +91,7 @@ class Variant:
 
     @property
     def needs_window(self) -> bool:
-        """Whether it follows a window."""
+        """Whether the method is windowed."""
         return CALIBRATORS[self.method].needs_window
 
 
@@ -97,8 +102,8 @@ TS = Variant("ts")
 class Trial:
     """Out-of-fold predictions of one candidate and their errors.
 
-    `shift_ece` is the mean of the ECE at the single perturbation levels, where opposite errors do not cancel. `n_folds` says on
-    how many folds it was tried before it was dropped.
+    `shift_ece` is the mean of the ECE of each perturbation level, so that opposite errors do not cancel. `n_folds` is
+    the number of folds that the candidate was fitted for.
     """
 
     variant: Variant
@@ -135,25 +140,25 @@ def choose(
 ) -> Choice:
     """Compare candidates by five-fold cross-validation over images: an image with all its levels is in one fold.
 
-    A per-sample candidate is admitted if the one-sided 90 % bound of its in-domain ECE minus that of TS (paired bootstrap over
-    images) is below the tolerance. Of those the lowest ECE under shift wins; within one standard error of it the simplest,
-    TS first. So little data gives TS. Windowed candidates are judged by themselves, in windows of 100 held-out samples.
+    A per-sample candidate is admitted if its in-domain ECE exceeds that of TS by at most the tolerance. The one-sided
+    90 % bound of the difference is compared (paired bootstrap over images). Among the admitted candidates, those within
+    one standard error of the lowest ECE under shift count as equal, and the simplest of them is chosen. TS is the
+    simplest, so few data give TS. Windowed candidates are compared with each other, in windows of 100 held-out samples.
     After each fold, candidates that are clearly worse are dropped (successive halving).
     """
-    collected = features or CollectedFeatures()
-    variants, reasons = _variants(selection, perturbed, labels, clean_weight, collected)
-    trials = _cross_validate(variants, perturbed, labels, collected, selection.tolerance)
+    level_features = features or CollectedFeatures()
+    variants, reasons = _variants(selection, perturbed, labels, clean_weight, level_features)
+    trials = _cross_validate(variants, perturbed, labels, level_features, selection.tolerance)
     if TS not in trials:
         reason = "TS has no finite optimum on a part of these samples, so candidates were not compared; TS was taken."
         return Choice(TS, None, tuple(trials.values()), " ".join([reason, *reasons]))
-    judge = _Judge(
-        trials[TS], selection.tolerance, float(np.mean(np.asarray(perturbed.clean).argmax(axis=1) == labels))
-    )
+    model_accuracy = float(np.mean(np.asarray(perturbed.clean).argmax(axis=1) == labels))
+    rule = _SelectionRule(trials[TS], selection.tolerance, model_accuracy)
     complete = [trial for trial in trials.values() if trial.n_folds == trials[TS].n_folds]
-    best = judge.best([trial for trial in complete if not trial.variant.needs_window])
-    windowed = judge.best_windowed([trial for trial in complete if trial.variant.needs_window])
+    best = rule.best([trial for trial in complete if not trial.variant.needs_window])
+    windowed = rule.best_windowed([trial for trial in complete if trial.variant.needs_window])
     sentences = [
-        _per_sample_sentence(best, judge),
+        _per_sample_sentence(best, rule),
         *([] if windowed is None else [_windowed_sentence(windowed)]),
         *reasons,
     ]
@@ -162,43 +167,50 @@ def choose(
     )
 
 
-class _Judge:
-    """The rule: in domain no worse than TS, under shift the lowest, the simplest within one standard error."""
+@dataclass(frozen=True, eq=False)
+class _EceReplicates:
+    """The ECE in domain and the mean ECE over the perturbed levels, in each bootstrap replicate."""
 
-    def __init__(self, ts: Trial, tolerance: float, accuracy: float) -> None:
-        self.ts, self.tolerance, self.accuracy = ts, tolerance, accuracy
+    in_domain: Float64
+    under_shift: Float64
+
+
+class _SelectionRule:
+    """In domain no worse than TS, the lowest ECE under shift, and the simplest within one standard error of it."""
+
+    def __init__(self, ts: Trial, tolerance: float, model_accuracy: float) -> None:
+        self.ts, self.tolerance, self.model_accuracy = ts, tolerance, model_accuracy
         self._bootstrap = ImageBootstrap(len(ts.by_level[0]), N_RESAMPLES, N_BINS)
-        self._replicates: dict[int, tuple[Float64, Float64]] = {}
+        self._replicates: dict[int, _EceReplicates] = {}
 
     def best(self, trials: Sequence[Trial]) -> Trial:
-        """The choice among per-sample trials; TS is one of them."""
+        """The choice among per-sample trials, which include TS."""
         admitted = [trial for trial in trials if trial is self.ts or self._is_admitted(trial)]
         lowest = min(admitted, key=lambda trial: trial.shift_ece)
         near = [t for t in admitted if t.shift_ece - lowest.shift_ece <= self._standard_error(t, lowest)]
         return min(near, key=_simplicity)
 
     def best_windowed(self, trials: Sequence[Trial]) -> Trial | None:
-        """The lowest under shift of those admitted in domain; where none is, the lowest in domain."""
+        """The lowest ECE under shift of those admitted in domain; the lowest ECE in domain if none is admitted."""
         admitted = [trial for trial in trials if trial.in_domain_ece <= self.ts.in_domain_ece + self.tolerance]
         if admitted:
             return min(admitted, key=lambda trial: trial.shift_ece)
         return min(trials, key=lambda trial: trial.in_domain_ece, default=None)
 
     def _is_admitted(self, trial: Trial) -> bool:
-        if self.accuracy - trial.accuracy > MAX_ACCURACY_LOSS:
+        if self.model_accuracy - trial.accuracy > MAX_ACCURACY_LOSS:
             return False
-        difference = self._ece(trial)[0] - self._ece(self.ts)[0]
-        spread = float(np.quantile(difference - difference.mean(), BOUND))
-        return trial.in_domain_ece - self.ts.in_domain_ece + spread <= self.tolerance
+        difference = self._ece(trial).in_domain - self._ece(self.ts).in_domain
+        margin = float(np.quantile(difference - difference.mean(), ADMISSION_CONFIDENCE))
+        return trial.in_domain_ece - self.ts.in_domain_ece + margin <= self.tolerance
 
     def _standard_error(self, trial: Trial, other: Trial) -> float:
-        return float((self._ece(trial)[1] - self._ece(other)[1]).std())
+        return float((self._ece(trial).under_shift - self._ece(other).under_shift).std())
 
-    def _ece(self, trial: Trial) -> tuple[Float64, Float64]:
-        """The ECE in domain and the mean ECE over the perturbed levels, in each replicate."""
+    def _ece(self, trial: Trial) -> _EceReplicates:
         if id(trial) not in self._replicates:
-            values = [self._bootstrap.ece(scores) for scores in trial.by_level]
-            self._replicates[id(trial)] = values[0], np.mean(values[1:] or values, axis=0)
+            by_level = [self._bootstrap.ece(scores) for scores in trial.by_level]
+            self._replicates[id(trial)] = _EceReplicates(by_level[0], np.mean(by_level[1:] or by_level, axis=0))
         return self._replicates[id(trial)]
 
 
@@ -228,14 +240,17 @@ def _variants(
                 f"The rarest class has {rarest} validation samples, fewer than {SAMPLES_PER_CLASS}: methods with a map per class (IR, VS "
                 "and others) were left out, because they would cost accuracy."
             )
-    n_samples, n_numbers = n_levels * len(labels), n_classes**2
-    if "dirichlet" in names and n_samples >= n_numbers > MATRIX_WORK / n_samples:  # with fewer it has a diagonal only
+    n_samples, n_parameters = n_levels * len(labels), n_classes**2
+    # with fewer samples than parameters Dirichlet calibration fits a diagonal only, which is fast
+    if "dirichlet" in names and n_samples >= n_parameters > MAX_MATRIX_WORK / n_samples:
         names.remove("dirichlet")
         reasons.append(f"DIRICHLET was left out: {n_classes}² numbers on {n_samples} samples take too long.")
-    asked = (
-        features.methods if selection.candidates is None else [n for n in features.methods if n in selection.candidates]
-    )
-    names += [name for name in asked if selection.keep_accuracy <= CALIBRATORS[name].keeps_accuracy]
+    names += [
+        name
+        for name in features.methods
+        if (selection.candidates is None or name in selection.candidates)
+        and (CALIBRATORS[name].keeps_accuracy or not selection.keep_accuracy)
+    ]
     if features.why_left_out:
         reasons.append(features.why_left_out)
     weights: tuple[float | None, ...] = CLEAN_WEIGHTS if clean_weight is None else (CLEAN_ONLY, clean_weight)
@@ -259,9 +274,9 @@ def _cross_validate(
     features: CollectedFeatures,
     tolerance: float,
 ) -> dict[Variant, Trial]:
-    """Out-of-fold predictions of every variant that is not dropped on the way; one that cannot be tuned has none."""
+    """Out-of-fold predictions of every variant, as far as it was fitted; a variant that cannot be tuned has none."""
     fold = np.random.default_rng(0).permutation(len(labels)) % N_FOLDS
-    columns: dict[Variant, list[list[Float64]]] = {}
+    score_columns: dict[Variant, list[list[Float64]]] = {}  # per level, a part of each fold
     trials: dict[Variant, Trial] = {}
     running = list(variants)
     for k in range(min(N_FOLDS, len(labels))):
@@ -271,40 +286,39 @@ def _cross_validate(
             except DidNotConverge:
                 trials.pop(variant, None)
                 continue
-            parts = columns.setdefault(variant, [[] for _ in perturbed.by_level])
-            for part, level in zip(parts, scores, strict=True):
-                part.append(level.columns)
-            by_level = [SampleScores.of_columns(np.concatenate(part)) for part in parts]
+            parts_by_level = score_columns.setdefault(variant, [[] for _ in perturbed.by_level])
+            for parts, level_scores in zip(parts_by_level, scores, strict=True):
+                parts.append(level_scores.columns)
+            by_level = [SampleScores.of_columns(np.concatenate(parts)) for parts in parts_by_level]
             trials[variant] = Trial(variant, by_level, k + 1)
         running = _still_running(trials, k + 1, int(np.count_nonzero(fold <= k)), tolerance)
     return trials
 
 
 def _still_running(trials: dict[Variant, Trial], n_folds: int, n_samples: int, tolerance: float) -> list[Variant]:
-    """TS, and what is not clearly worse by two standard errors of a share of the samples judged so far."""
-    current = [trial for trial in trials.values() if trial.n_folds == n_folds]
+    """TS, and every variant that is not clearly worse on the `n_samples` samples of the first folds."""
     ts = trials.get(TS)
     if ts is None:
         return []
-    margin = 1 / math.sqrt(n_samples)
-    in_domain: Callable[[Trial], bool] = lambda t: t.in_domain_ece <= ts.in_domain_ece + tolerance + margin  # noqa: E731
+    margin = 1 / math.sqrt(n_samples)  # two standard errors of a share of 1/2
+    current = [trial for trial in trials.values() if trial.n_folds == n_folds]
+    max_in_domain_ece = ts.in_domain_ece + tolerance + margin
+    near_ts = [trial for trial in current if trial.in_domain_ece <= max_in_domain_ece]
     lowest = {
-        windowed: min(
-            (t.shift_ece for t in current if t.variant.needs_window == windowed and in_domain(t)), default=math.inf
-        )
+        windowed: min((t.shift_ece for t in near_ts if t.variant.needs_window == windowed), default=math.inf)
         for windowed in (False, True)
     }
     return [
         trial.variant
         for trial in current
-        if trial is ts or (in_domain(trial) and trial.shift_ece <= lowest[trial.variant.needs_window] + margin)
+        if trial is ts or (trial in near_ts and trial.shift_ece <= lowest[trial.variant.needs_window] + margin)
     ]
 
 
 def _held_out_scores(
     variant: Variant, perturbed: PerturbedLogits, labels: Labels, held_out: Array, features: CollectedFeatures
 ) -> list[SampleScores]:
-    """The scores of the held-out samples at each level, by the variant fitted on the others."""
+    """The scores of the held-out samples at each level, by the variant fitted on the other samples."""
     kept = ~held_out
     method = make_calibrator(variant.method)
     if "tol" in method.get_params():
@@ -340,17 +354,17 @@ def _score(
     return SampleScores.of_probabilities(labels[held_out], candidate.predict_proba(logits[held_out], features))
 
 
-def _per_sample_sentence(best: Trial, judge: _Judge) -> str:
-    ts = judge.ts
+def _per_sample_sentence(best: Trial, rule: _SelectionRule) -> str:
+    ts = rule.ts
     figures = f"ECE {best.in_domain_ece:.3f} in domain and {best.shift_ece:.3f} under the simulated shift"
     if best is ts:
         return (
             f"TS was chosen for single samples (cross-validated {figures}): no other candidate is better under shift while its in-domain "
-            f"ECE stays within {judge.tolerance:g} of TS."
+            f"ECE stays within {rule.tolerance:g} of TS."
         )
     return (
         f"{best.variant.label} was chosen for single samples (cross-validated {figures}; TS has {ts.in_domain_ece:.3f} and "
-        f"{ts.shift_ece:.3f}): the lowest error under shift of those whose in-domain ECE stays within {judge.tolerance:g} of TS."
+        f"{ts.shift_ece:.3f}): the lowest error under shift of those whose in-domain ECE stays within {rule.tolerance:g} of TS."
     )
 
 

@@ -1,11 +1,12 @@
-"""The main entry: a model and labelled validation data in, a calibrated model out."""
+"""Tuning a calibrated model from a model and labelled validation data."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from driftcal.calibrators import Calibrator
-from driftcal.calibrators.levels import level_weights
+from driftcal.calibrators.levels import check_clean_weight
+from driftcal.calibrators.scaling.temperature import TemperatureScaling
 from driftcal.data import Source
 from driftcal.drift.reference import MIN_SAMPLES, DriftReference
 from driftcal.errors import InputError
@@ -45,16 +46,18 @@ def tune(
 ) -> CalibratedModel:
     """Calibrate `model` in domain and under shift (Tomani et al. 2021, Algorithm 1).
 
-    The validation set is perturbed at levels that step the accuracy evenly down to chance, and calibrators are tuned on the clean
-    and the perturbed samples. Plain temperature scaling is always tuned beside.
+    The validation set is perturbed at several levels, so that the accuracy falls in equal steps down to chance.
+    Calibrators are tuned on the clean and the perturbed samples. Plain temperature scaling is always tuned as a
+    baseline.
 
     Parameters
     ----------
     model
-        Anything that :func:`driftcal.open_model` takes. Its options (preprocessing, outputs, class names) are said there:
-        ``tune(open_model(net, preprocessing=...), X, y)``.
+        Anything that :func:`driftcal.open_model` takes. To set preprocessing, outputs or class names, open the model
+        first: ``tune(open_model(net, preprocessing=...), X, y)``.
     X
-        Inputs: an array, a data frame, a path, or a source (:func:`driftcal.open_source`), which holds the labels as well.
+        Inputs: an array, a data frame, a path, or a source (:func:`driftcal.open_source`). A source also holds the
+        labels.
     y
         One label per input.
     method
@@ -65,7 +68,8 @@ def tune(
     n_levels
         Perturbation levels, the clean one included.
     clean_weight
-        The share of the clean samples in all weight, between 0 and 1. None: the paper's 1/`n_levels`; "auto" tries several.
+        The share of the clean samples in all weight, between 0 and 1. None is the paper's 1/`n_levels`; with None,
+        method "auto" tries several.
     random_state
         The seed of the perturbation.
     features
@@ -76,47 +80,49 @@ def tune(
     Returns
     -------
     CalibratedModel
-        With `predict_proba` for single samples and, where there is a windowed calibrator, `windowed`. `explanation` says in
-        plain sentences what was chosen and why; suspicious data are questioned there and as Python warnings.
+        `predict_proba` calibrates single samples; `windowed` follows recent inputs if there is a windowed calibrator.
+        `explanation` says in plain sentences what was chosen and why. Suspicious data cause Python warnings, which
+        `explanation` repeats.
     """
     calibrator = method_calibrator(method)
     check_features(calibrator, features)
-    level_weights(n_levels, clean_weight)
+    if clean_weight is not None:
+        check_clean_weight(clean_weight)
     if shift is None and clean_weight is not None:
         raise InputError(
             f"clean_weight weighs clean samples against perturbed ones; without a shift all are clean, and it is {clean_weight!r}. "
             "Leave it out, or name a shift."
         )
-    opened = open_model(model)
-    opened.check_columns(X)
-    source = labelled_source(X, y, class_names=opened.class_names or ())
-    collector = Collector(opened, source, run=run, random_state=random_state)
-    check_classes(opened, source)
+    opened_model = open_model(model)
+    opened_model.check_columns(X)
+    source = labelled_source(X, y, class_names=opened_model.class_names or ())
+    collector = Collector(opened_model, source, run=run, random_state=random_state)
+    check_classes(opened_model, source)
     accuracy = collector.accuracy(*CLEAN)
-    warnings = _warnings(opened, source, accuracy)
+    warnings = _warnings(opened_model, source, accuracy)
     warn(warnings)
     perturbed = perturb(collector, tuning_shift(shift, source), n_levels=n_levels)
-    collected = CollectedFeatures()
+    level_features = CollectedFeatures()
     if features is not None:
-        collected = CollectedFeatures.of(collector, recorded_conditions(perturbed.record, source), features)
+        level_features = CollectedFeatures.of(collector, recorded_conditions(perturbed.record, source), features)
     tuned = tune_calibrators(
         calibrator,
         method if isinstance(method, Selection) else Selection(),
         perturbed,
         source.labels,
         clean_weight=clean_weight,
-        features=collected,
+        features=level_features,
     )
-    opening = f"Validation accuracy {accuracy:.3f} on {len(source)} samples."
+    accuracy_sentence = f"Validation accuracy {accuracy:.3f} on {len(source)} samples."
     return CalibratedModel(
-        model=opened,
+        model=opened_model,
         calibrator=tuned.calibrator,
         method=tuned.method,
         tuned_on=tuned.tuned_on,
         windowed_calibrator=tuned.windowed,
         baselines=tuned.baselines,
         perturbation=perturbed.record,
-        explanation=" ".join([opening, *warnings, tuned.explanation]).strip(),
+        explanation=" ".join([accuracy_sentence, *warnings, tuned.explanation]).strip(),
         class_names=source.class_names,
         layers=tuple(features.layers) if features and tuned.calibrator.needs_features else (),
         drift_reference=_drift_reference(perturbed, source, tuned),
@@ -128,7 +134,7 @@ def tune(
             "validation": source.metadata(),
             "versions": versions(),
         },
-        model_metadata=opened.metadata(),
+        model_metadata=opened_model.metadata(),
     )
 
 
@@ -139,10 +145,11 @@ def _warnings(model: Model, source: Source, accuracy: float) -> list[str]:
 
 
 def _drift_reference(perturbed: PerturbedLogits, source: Source, tuned: TunedCalibrators) -> dict[str, Any] | None:
-    """What a monitor compares traffic with; None where the calibrator needs more than logits, or samples are too few."""
+    """What a monitor compares traffic with; None if the calibrator needs layer features or samples are too few."""
     if tuned.calibrator.needs_features or len(source.labels) < MIN_SAMPLES:
         return None
-    temperature = float(getattr(tuned.baselines.get(TS_BASELINE), "temperature_", 1.0))
-    return DriftReference.of(
-        list(perturbed.by_level), source.labels, tuned.calibrator, temperature=temperature
-    ).to_dict()
+    ts = tuned.baselines.get(TS_BASELINE)
+    # without a finite optimum there is no TS baseline; the reference then describes the uncalibrated logits
+    temperature = float(ts.temperature_) if isinstance(ts, TemperatureScaling) else 1.0
+    by_level = list(perturbed.by_level)
+    return DriftReference.of(by_level, source.labels, tuned.calibrator, temperature=temperature).to_dict()

@@ -1,4 +1,4 @@
-"""Fitting what a calibrated model consists of, from the logits of clean and perturbed samples."""
+"""Fitting all calibrators of a calibrated model on the logits of clean and perturbed samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from driftcal.pipeline.tuning.fit import Fit, fit_on_clean, fit_on_levels
 from driftcal.pipeline.tuning.select import CLEAN_ONLY, Choice, Selection, Variant, choose
 from driftcal.types import Labels
 
-#: The names of the baselines of a calibrated model: temperature scaling, and its own method, each tuned on clean samples only.
+#: The baselines of a calibrated model: temperature scaling, and the chosen method, each tuned on clean samples only.
 TS_BASELINE, CLEAN_BASELINE = "ts", "clean-tuned"
 
 
@@ -22,7 +22,8 @@ TS_BASELINE, CLEAN_BASELINE = "ts", "clean-tuned"
 class TunedCalibrators:
     """The per-sample calibrator, the windowed one if there is one, the clean-tuned baselines, and why they were chosen.
 
-    `tuned_on` is "clean samples" or the name of the shift. `clean_weight` is what the per-sample calibrator was tuned with.
+    `tuned_on` is "clean samples" or the name of the shift. `clean_weight` is the share of the clean samples in all
+    weight that the per-sample calibrator was tuned with.
     """
 
     method: str
@@ -43,11 +44,11 @@ def tune_calibrators(
     clean_weight: float | None = None,
     features: CollectedFeatures | None = None,
 ) -> TunedCalibrators:
-    """Fit `method`, or what `selection` chooses where it is None, and the baselines to compare it with."""
-    collected = features or CollectedFeatures()
+    """Fit `method` and its baselines; if `method` is None, `selection` chooses one."""
+    level_features = features or CollectedFeatures()
     choice: Choice | None = None
     if method is None:
-        choice = choose(selection, perturbed, labels, clean_weight=clean_weight, features=collected)
+        choice = choose(selection, perturbed, labels, clean_weight=clean_weight, features=level_features)
         variant, windowed_variant = choice.per_sample, choice.windowed
         method = make_calibrator(variant.method)
     else:
@@ -55,36 +56,38 @@ def tune_calibrators(
         windowed_variant = None
     windowed: WindowedCalibrator | None = None
     if windowed_variant is not None:
-        fitted = fit_on_levels(make_calibrator(windowed_variant.method), perturbed, labels)
-        windowed = fitted.calibrator if isinstance(fitted.calibrator, WindowedCalibrator) else None
-    clean = fit_on_clean(method, perturbed, labels, features=collected.clean.for_method(method))
+        windowed_fit = fit_on_levels(make_calibrator(windowed_variant.method), perturbed, labels)
+        windowed = windowed_fit.calibrator if isinstance(windowed_fit.calibrator, WindowedCalibrator) else None
+    clean = fit_on_clean(method, perturbed, labels, features=level_features.clean.for_method(method))
     tuned = clean
     if variant.clean_weight != CLEAN_ONLY:
         tuned = fit_on_levels(
-            method, perturbed, labels, clean_weight=variant.clean_weight, features=collected.for_method(method)
+            method, perturbed, labels, clean_weight=variant.clean_weight, features=level_features.for_method(method)
         )
     calibrator = tuned.calibrator
-    if isinstance(calibrator, WindowedCalibrator):  # a windowed method was asked for by name
+    if isinstance(calibrator, WindowedCalibrator):  # the caller named a windowed method
         windowed, calibrator = calibrator, calibrator.per_sample()
     ts = clean if variant.method == "ts" else fit_on_clean(make_calibrator("ts"), perturbed, labels)
     notes = [] if perturbed.record is None else [f"{n[0].upper()}{n[1:]}." for n in perturbed.record["notes"]]
     sentences = [choice.explanation if choice else "", tuned.warning, *notes]
-    on_clean = variant.clean_weight == CLEAN_ONLY or perturbed.record is None
+    tuned_on = CLEAN_SAMPLES
+    if perturbed.record is not None and variant.clean_weight != CLEAN_ONLY:
+        tuned_on = str(perturbed.record["shift"])
+    on_clean = tuned_on == CLEAN_SAMPLES
+    windowed_by_name = windowed is not None and choice is None
     return TunedCalibrators(
         method="base" if tuned.warning else variant.method,
         calibrator=calibrator,
-        tuned_on=CLEAN_SAMPLES if on_clean or perturbed.record is None else str(perturbed.record["shift"]),
+        tuned_on=tuned_on,
         clean_weight=None if on_clean else variant.clean_weight,
         windowed=windowed,
-        baselines=_baselines(
-            ts, None if on_clean or tuned.warning or (windowed is not None and choice is None) else clean
-        ),
+        baselines=_baselines(ts, None if on_clean or tuned.warning or windowed_by_name else clean),
         explanation=" ".join(sentence for sentence in sentences if sentence),
     )
 
 
 def _baselines(ts: Fit, clean: Fit | None) -> dict[str, Calibrator]:
-    """Temperature scaling, and the same method on clean samples where that is another calibrator."""
+    """Temperature scaling, and the clean-tuned method if it is another one; only those that have an optimum."""
     baselines = {} if ts.warning else {TS_BASELINE: ts.calibrator}
     if clean is not None and not clean.warning and clean is not ts:
         baselines[CLEAN_BASELINE] = clean.calibrator
