@@ -1,4 +1,4 @@
-"""The cache never gives a wrong sample: not after a kill, not with two writers, not from a damaged disk."""
+"""The cache never gives an incorrect sample: not after a kill, not with two writers, not from a damaged disk."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def put_samples(cache, start, stop, key=KEY):
     cache.put_part(key, start, logits=LOGITS[start:stop], labels=LABELS[start:stop], indices=INDICES[start:stop])
 
 
-def check(entry):
+def assert_holds_all_samples(entry):
     assert np.array_equal(entry.logits, LOGITS)
     assert np.array_equal(entry.labels, LABELS)
     assert np.array_equal(entry.indices, INDICES)
@@ -43,9 +43,9 @@ def test_stored_samples_are_read_back(tmp_path):
     cache = LogitCache(tmp_path / "cache")
     assert cache.get(KEY) is None
     assert KEY not in cache
-    check(cache.put(KEY, logits=LOGITS, labels=LABELS, indices=INDICES))
+    assert_holds_all_samples(cache.put(KEY, logits=LOGITS, labels=LABELS, indices=INDICES))
     reopened = LogitCache(tmp_path / "cache")
-    check(reopened.get(KEY))
+    assert_holds_all_samples(reopened.get(KEY))
     assert isinstance(reopened.get(KEY).logits.base, np.memmap)
     assert list(reopened.keys()) == [KEY]
     (condition,) = reopened.metadata()
@@ -115,7 +115,7 @@ def test_any_cut_and_any_order_give_the_same_bytes(tmp_path_factory, data):
     if overlap:
         put_samples(cache, 8, min(N, 40))
     assert cache.missing(KEY, N) == []
-    check(cache.finish(KEY, N))
+    assert_holds_all_samples(cache.finish(KEY, N))
     assert cache.file(KEY).read_bytes() == expected
     assert not list((cache.path / "parts").iterdir())
 
@@ -131,9 +131,9 @@ def test_missing_samples_are_listed(tmp_path):
         cache.finish(KEY, N)
     put_samples(cache, 0, 8)
     put_samples(cache, 24, 40)
-    check(cache.finish(KEY, N))
+    assert_holds_all_samples(cache.finish(KEY, N))
     assert cache.missing(KEY, N) == []
-    check(cache.finish(KEY, N))
+    assert_holds_all_samples(cache.finish(KEY, N))
 
 
 @settings(max_examples=60, deadline=None)
@@ -154,25 +154,25 @@ def test_damaged_files_count_as_missing(tmp_path_factory, data):
     entry = fresh.get(KEY)
     if path == cache.file(KEY):
         if entry is not None:  # a flipped blank or version text in the header changes no sample
-            check(entry)
+            assert_holds_all_samples(entry)
         put_samples(fresh, 16, N)
-        check(fresh.finish(KEY, N))
+        assert_holds_all_samples(fresh.finish(KEY, N))
     else:
-        check(entry)
+        assert_holds_all_samples(entry)
         for start, stop in fresh.parts(KEY):
             assert (start, stop) == (0, 16)
 
 
-@pytest.mark.parametrize("word", [b"start", b"stop", b"key", b"seed", b"digest"])
-def test_files_with_a_damaged_header_count_as_missing(tmp_path, word):
+@pytest.mark.parametrize("field", [b"start", b"stop", b"key", b"seed", b"digest"])
+def test_files_with_a_damaged_header_count_as_missing(tmp_path, field):
     cache = LogitCache(tmp_path)
     cache.put(KEY, logits=LOGITS, labels=LABELS)
     put_samples(cache, 0, 16)
     for path in (cache.file(KEY), *cache._parts_folder(KEY).iterdir()):
-        path.write_bytes(path.read_bytes().replace(word, word[:-1] + b"!", 1))
+        path.write_bytes(path.read_bytes().replace(field, field[:-1] + b"!", 1))
     fresh = LogitCache(tmp_path)
     assert fresh.parts(KEY) == []
-    assert list(fresh.keys()) == ([KEY] if word in (b"start", b"stop") else [])
+    assert list(fresh.keys()) == ([KEY] if field in (b"start", b"stop") else [])
 
 
 def test_an_open_cache_notices_damage(tmp_path):
@@ -220,7 +220,7 @@ def test_a_write_that_fails_half_way_leaves_the_cache_usable(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
     assert cache.get(KEY) is None
-    check(cache.put(KEY, logits=LOGITS, labels=LABELS, indices=INDICES))
+    assert_holds_all_samples(cache.put(KEY, logits=LOGITS, labels=LABELS, indices=INDICES))
 
 
 WRITER = textwrap.dedent(
@@ -235,8 +235,8 @@ WRITER = textwrap.dedent(
     for level in (0.1, 0.2):
         key = CacheKey("m", "s", level=level, batch_size=10)
         for start, stop in cache.missing(key, n):
-            for at in range(start, stop, 10):
-                cache.put_part(key, at, logits=logits[at:at + 10] + np.float32(level), labels=np.zeros(10))
+            for low in range(start, stop, 10):
+                cache.put_part(key, low, logits=logits[low:low + 10] + np.float32(level), labels=np.zeros(10))
                 time.sleep(pause)
         cache.finish(key, n)
     """
@@ -317,7 +317,7 @@ def test_further_arrays_are_stored_and_unusable_ones_refused(tmp_path):
     assert np.array_equal(entry.indices, np.arange(N))
     with pytest.raises(CacheError, match=r"logits must be floats of shape \(n, C\)"):
         cache.put(KEY, logits=LABELS, labels=LABELS)
-    with pytest.raises(CacheError, match=r"labels must have 50 rows"):
+    with pytest.raises(CacheError, match=r"labels must have 50 samples"):
         cache.put(KEY, logits=LOGITS, labels=LABELS[:3])
     with pytest.raises(CacheError, match="'names' must hold numbers"):
         cache.put(KEY, logits=LOGITS, labels=LABELS, names=np.array(["a"] * N))

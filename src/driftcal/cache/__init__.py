@@ -7,8 +7,8 @@
       logits/<sha256 of key>.safetensors                   one finished condition
       parts/<sha256 of key>/<start>-<stop>.safetensors     samples of one that is still being computed
 
-A file is complete or absent. It carries its key and a digest of its arrays, and counts as missing if either does not fit. So
-killed processes, concurrent processes and damaged disks cost time, but never give a wrong number.
+A file is complete or absent. It holds its key and a digest of its arrays, and counts as missing if one of them does not
+fit. Killed processes, concurrent processes and damaged disks therefore cost time, but never give an incorrect number.
 """
 
 from __future__ import annotations

@@ -12,8 +12,10 @@ import numpy as np
 
 from driftcal._version import __version__
 from driftcal.cache.key import CacheKey
+from driftcal.core.validation import NUMBER_KINDS
 from driftcal.errors import CacheError
-from driftcal.io.safetensors import array_blocks, write_tensors
+from driftcal.io.fingerprint import array_blocks
+from driftcal.io.safetensors import write_tensors
 from driftcal.types import AnyArray, Array, Indices, Labels, Logits
 
 FORMAT = "driftcal-logits"
@@ -30,7 +32,7 @@ class CacheEntry:
 
     @property
     def logits(self) -> Logits:
-        """(n, C), as the model gave them."""
+        """(n, C), as the model returned them."""
         return self.arrays["logits"]
 
     @property
@@ -79,7 +81,10 @@ def missing_ranges(ranges: list[tuple[int, int]], n_samples: int) -> list[tuple[
 def check_arrays(
     logits: Logits, labels: AnyArray, indices: AnyArray | None, start: int, more: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Indices, labels, logits and further arrays of the same samples, checked; without `indices` they count from `start`."""
+    """Indices, labels, logits and `more` arrays of the same samples, checked.
+
+    Without `indices`, samples are numbered from `start`.
+    """
     scores = np.asarray(logits)
     if scores.ndim != 2 or scores.dtype.kind != "f":
         raise CacheError(f"logits must be floats of shape (n, C); they are {scores.dtype} of shape {scores.shape}.")
@@ -87,17 +92,17 @@ def check_arrays(
         indices = np.arange(start, start + len(scores))
     arrays = {"indices": np.asarray(indices, np.int64), "labels": np.asarray(labels, np.int64), "logits": scores}
     for name, array in more.items():
-        if array.dtype.kind not in "fiub":
+        if array.dtype.kind not in NUMBER_KINDS:
             raise CacheError(f"array {name!r} must hold numbers; its dtype is {array.dtype}. Store codes, not names.")
         arrays[name] = np.asarray(array)
     for name, array in arrays.items():
         if array.ndim < 1 or len(array) != len(scores):
-            raise CacheError(f"{name} must have {len(scores)} rows, as logits do; its shape is {array.shape}.")
+            raise CacheError(f"{name} must have {len(scores)} samples, as logits do; its shape is {array.shape}.")
     return arrays
 
 
 def digest_of(pieces: Sequence[Mapping[str, Array]]) -> str:
-    """SHA-256 over the joined arrays; the same however they are cut into pieces."""
+    """SHA-256 over the joined arrays; it does not depend on the cut into pieces."""
     digest = hashlib.sha256()
     for name in sorted(pieces[0]):
         first = pieces[0][name]
@@ -109,6 +114,6 @@ def digest_of(pieces: Sequence[Mapping[str, Array]]) -> str:
 
 
 def write_entry(path: Path, key: CacheKey, pieces: Sequence[Mapping[str, Array]], **more: Any) -> None:
-    """Write the arrays of `key`, given in pieces, as one file with key and digest; `more` is further metadata."""
+    """Write the pieces of the arrays of `key` as one file with key and digest; `more` is further metadata."""
     metadata = {"format": FORMAT, "version": VERSION, "driftcal": __version__, "key": key.to_dict(), **more}
     write_tensors(path, pieces, {**metadata, "digest": digest_of(pieces)})

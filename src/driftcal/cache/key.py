@@ -1,4 +1,4 @@
-"""The key of stored logits: everything that decides them."""
+"""The key of stored logits: everything that the logits depend on."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from driftcal.io.fingerprint import canonical_json, sha256_bytes
 
 @dataclass(frozen=True, eq=False)
 class CacheKey:
-    """Everything that decides the logits of one condition. Two keys are equal if their canonical JSON texts are.
+    """Everything that the logits of one condition depend on. Two keys are equal if their canonical JSON texts are.
 
     Parameters
     ----------
     model, source
         Fingerprints.
     split
-        A name of the samples, if the fingerprint of the source does not tell them apart.
+        A name for a part of the source, if its fingerprint is that of the whole.
     shift, level
         The condition; clean samples have the shift ``"none"`` and the level 0.
     seed
@@ -27,7 +27,7 @@ class CacheKey:
     batch_size
         Samples per call of the model. Outputs of some models depend on it in the last digits.
     extra
-        Whatever else changes the logits, such as the options of a shift.
+        Other settings that change the logits, such as the options of a shift.
 
     >>> CacheKey("m", "s", level=1) == CacheKey("m", "s", level=1.0)
     True

@@ -27,6 +27,9 @@ from driftcal.io.fingerprint import canonical_json
 from driftcal.io.paths import AnyPath, FileVersion
 from driftcal.types import AnyArray, Array, Logits
 
+#: Tries to write a part while other processes finish keys and remove their folders.
+_WRITE_TRIES = 5
+
 
 class LogitCache:
     """A folder of logits, on this machine or at a URL. Several processes and machines may use it at the same time.
@@ -54,14 +57,14 @@ class LogitCache:
             raise CacheError(f"cache {str(self.path)!r} must be a folder that can be written; {error}") from error
 
     def __reduce__(self) -> tuple[type[LogitCache], tuple[Path]]:
-        return LogitCache, (self.path,)  # another process opens it anew
+        return LogitCache, (self.path,)  # another process opens the folder again
 
     def _check_version(self) -> None:
-        marker = self.path / "store.json"  # the name that version 0.1 chose
+        marker = self.path / "store.json"  # the name that version 0.1 used
         try:
             version = int(json.loads(marker.read_text())["version"])
         except (FileNotFoundError, ValueError, KeyError, TypeError):
-            version = 0  # the cache is new, or its marker is damaged: it is written again
+            version = 0  # the cache is new, or its marker is damaged: the marker is written again
         if version > VERSION:
             raise CacheError(
                 f"cache {str(self.path)!r} has format {version}, this driftcal reads up to {VERSION}. Update driftcal, "
@@ -84,10 +87,10 @@ class LogitCache:
     def read_samples(self, key: CacheKey, name: str, start: int, stop: int) -> Array:
         """The samples [start, stop) of one array of a finished `key`; of a remote file only these bytes are transferred.
 
-        The digest is not checked: the process that finished the file did so.
+        The digest is not checked again: the process that finished the file has checked it.
         """
         try:
-            return safetensors.read_rows(self.file(key), name, start, stop)
+            return safetensors.read_slice(self.file(key), name, start, stop)
         except FileNotFoundError as error:
             raise CacheError(
                 f"cache {str(self.path)!r} holds no samples for shift {key.shift!r}, level {key.level!r}. Collect them first; if "
@@ -130,7 +133,7 @@ class LogitCache:
         start
             The position of the first sample, a multiple of the batch size.
         logits, labels, indices
-            Of these samples. Without `indices` they count from `start`.
+            Of these samples. Without `indices`, samples are numbered from `start`.
         **more
             Further arrays of the same samples.
         """
@@ -140,8 +143,8 @@ class LogitCache:
         stop = start + len(arrays["logits"])
         folder = self._parts_folder(key)
         path = folder / f"{start:012d}-{stop:012d}.safetensors"
-        with self._explained(path):
-            for attempt in range(5):
+        with self._as_cache_error(path):
+            for attempt in range(_WRITE_TRIES):
                 try:
                     if not paths.is_remote(folder):
                         folder.mkdir(exist_ok=True)
@@ -150,7 +153,7 @@ class LogitCache:
                 except FileNotFoundError:  # another process finished this key and removed the folder
                     if key in self:
                         return
-                    if attempt == 4:
+                    if attempt == _WRITE_TRIES - 1:
                         raise
 
     def parts(self, key: CacheKey) -> list[tuple[int, int]]:
@@ -173,7 +176,7 @@ class LogitCache:
             if entry is None and missing:
                 raise CacheError(
                     f"samples {missing[0][0]}..{missing[0][1] - 1} of {n_samples} are not in cache {str(self.path)!r} for shift "
-                    f"{key.shift!r}, level {key.level!r}. Run the collection again: it computes only what is missing."
+                    f"{key.shift!r}, level {key.level!r}. Run the collection again: it computes only the missing samples."
                 )
             if entry is None:
                 pieces = [part.cut(0, n_samples).arrays for part in parts if part.start < n_samples]
@@ -207,18 +210,19 @@ class LogitCache:
         return self.path / "parts" / key.digest
 
     @contextlib.contextmanager
-    def _explained(self, path: Path) -> Iterator[None]:
+    def _as_cache_error(self, path: Path) -> Iterator[None]:
+        """Raise an OSError inside a ``with`` block as a CacheError that names the file."""
         try:
             yield
         except OSError as error:
             raise CacheError(
-                f"cache {str(self.path)!r} could not write {path.name!r}: {error.strerror or error}. What was stored "
-                "before is intact; make room or choose another folder, then run again to continue."
+                f"cache {str(self.path)!r} could not write {path.name!r}: {error.strerror or error}. Samples that were stored "
+                "before are intact; make room or choose another folder, then run again to continue."
             ) from error
 
     def _write_finished(self, key: CacheKey, pieces: Sequence[Mapping[str, Array]]) -> CacheEntry:
         path = self.file(key)
-        with self._explained(path):
+        with self._as_cache_error(path):
             write_entry(path, key, pieces)
         entry = self.get(key)
         if entry is None:
@@ -239,7 +243,10 @@ class LogitCache:
         return file
 
     def _intact_parts(self, key: CacheKey) -> list[CachePart]:
-        """Intact parts without overlap. Parts whose arrays differ in kind from those of the first are left out."""
+        """Intact parts without overlap, in order.
+
+        Parts whose arrays differ from those of the first in name, dtype or shape per sample are left out.
+        """
         parts = []
         for path in paths.list_folder(self._parts_folder(key), ".safetensors"):
             match = re.fullmatch(r"(\d{12})-(\d{12})", path.stem)
@@ -248,12 +255,12 @@ class LogitCache:
                 start, stop = int(match[1]), int(match[2])
                 if [file.metadata.get("start"), file.metadata.get("stop")] == [start, stop]:
                     parts.append(CachePart(start, stop, file.arrays))
-        chosen: list[CachePart] = []
-        position, first_kind = 0, None
+        without_overlap: list[CachePart] = []
+        position, first_formats = 0, None
         for part in sorted(parts, key=lambda part: (part.start, -part.stop)):
-            kind = {name: (array.dtype, array.shape[1:]) for name, array in part.arrays.items()}
-            first_kind = first_kind or kind
-            if part.stop > position and kind == first_kind:
-                chosen.append(part.cut(position, part.stop))
+            formats = {name: (array.dtype, array.shape[1:]) for name, array in part.arrays.items()}
+            first_formats = first_formats or formats
+            if part.stop > position and formats == first_formats:
+                without_overlap.append(part.cut(position, part.stop))
                 position = part.stop
-        return chosen
+        return without_overlap

@@ -20,16 +20,16 @@ _TEMPORARY = re.compile(r"\..+\.[0-9]+-[0-9a-f]{8}\.tmp")
 def write_atomic(path: AnyPath, data: bytes | bytearray | memoryview | Iterable[bytes | memoryview]) -> Path:
     """Write `data` so that `path` holds either its old content or all of `data`, never a part.
 
-    The bytes go to a temporary file in the same folder, are flushed to the disk, and the file is renamed. Of two writers of
-    one path the last rename counts. After an error the temporary file is removed. A missing folder is created, so that
-    the result of a long computation is not lost. At the URL of an object store one complete object is written.
+    The bytes are written to a temporary file in the same folder and flushed to the disk, then the file is renamed. If two
+    processes write one path, the last rename wins. After an error the temporary file is removed. A missing folder is
+    created, so that the result of a long computation is not lost. An object store gets one complete object.
     """
     target = as_target(path)
     blocks = [data] if isinstance(data, bytes | bytearray | memoryview) else data
     if is_remote(target):
         write_remote(target, blocks)
         return target
-    # The name is cut: file systems allow 255 bytes, and process id and token need some of them.
+    # The name is shortened: file systems allow 255 bytes, and process id and token need some of them.
     temporary = target.with_name(f".{target.name[:150]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -48,7 +48,7 @@ def write_atomic(path: AnyPath, data: bytes | bytearray | memoryview | Iterable[
 
 
 def as_target(path: AnyPath) -> Path:
-    """The path of a file to write. A folder is refused, so that a mistake is found before the work is done."""
+    """The path of a file to write. A folder is refused, so that the mistake is reported before the work begins."""
     target = as_path(path)
     if not is_remote(target) and (not target.name or target.is_dir()):
         raise InputError(f"output must be a file; {str(path)!r} is a folder. Add the file's name.")
@@ -56,8 +56,8 @@ def as_target(path: AnyPath) -> Path:
 
 
 def _flush_folder(folder: Path) -> None:
-    # Without this a power cut may undo the rename. Some systems cannot open a folder; nothing more can be done there.
-    with contextlib.suppress(OSError):
+    """Make a rename permanent: without this, a power cut may undo it."""
+    with contextlib.suppress(OSError):  # some systems cannot open a folder
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -68,8 +68,8 @@ def _flush_folder(folder: Path) -> None:
 def remove_leftovers(folder: AnyPath, *, older_than: float = 3600.0) -> int:
     """Remove the temporary files that killed processes left in `folder`; returns how many.
 
-    A running writer changes its file all the time, so a file that is `older_than` seconds old has no writer.
-    Files that `write_atomic` did not name are never removed.
+    A process that writes changes its file all the time, so a file that is `older_than` seconds old has no writer.
+    Only files with names as `write_atomic` makes them are removed.
     """
     path = as_path(folder)
     removed = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from driftcal.io.paths import AnyPath, as_path
 from driftcal.types import Array
 
-_BLOCK = 1 << 20  # bytes
+_BLOCK = 1 << 20  # bytes that are read at a time
 
 
 def canonical_json(value: Any) -> str:
@@ -38,6 +38,15 @@ def sha256_file(path: AnyPath) -> str:
     return digest.hexdigest()
 
 
+def array_blocks(pieces: Sequence[Array]) -> Iterator[bytes]:
+    """The little-endian bytes of `pieces`, joined along the first axis, about a megabyte at a time."""
+    for piece in pieces:
+        step = max(1, _BLOCK // max(1, piece[:1].nbytes))
+        for start in range(0, len(piece), step):
+            block = piece[start : start + step]
+            yield np.ascontiguousarray(block, dtype=block.dtype.newbyteorder("<")).tobytes()
+
+
 def sha256_array(array: Array) -> str:
     """SHA-256 over dtype, shape and values, the same for every memory layout and byte order; works on memory maps.
 
@@ -54,12 +63,8 @@ def sha256_array(array: Array) -> str:
         )
     little_endian = values.dtype.newbyteorder("<")
     digest.update(f"{little_endian.str}{values.shape}".encode())
-    if values.ndim == 0:
-        digest.update(values.astype(little_endian).tobytes())
-        return digest.hexdigest()
-    rows = max(1, _BLOCK // max(1, values[:1].nbytes))
-    for start in range(0, len(values), rows):
-        digest.update(np.ascontiguousarray(values[start : start + rows], dtype=little_endian).tobytes())
+    for block in array_blocks([np.atleast_1d(values)]):
+        digest.update(block)
     return digest.hexdigest()
 
 

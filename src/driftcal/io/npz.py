@@ -1,4 +1,4 @@
-"""Reading ``.npy`` and ``.npz`` files. Nothing is unpickled, and no header makes this use more memory than the file justifies."""
+"""Reading ``.npy`` and ``.npz`` files. Nothing is unpickled, and headers that declare too much memory are refused."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from driftcal.io.paths import AnyPath, as_path, is_remote
 from driftcal.io.unpacked_size import check_unpacked_size
 from driftcal.types import Array
 
-#: Names under which files hold inputs, logits and labels, the usual name first.
+#: Names of the arrays of inputs, logits and labels in files, the usual name first.
 INPUT_NAMES = ("x", "images", "inputs", "features", "data", "X", "x_test", "x_val")
 LOGIT_NAMES = ("logits", "scores")
 LABEL_NAMES = ("y", "labels", "label", "targets", "Y", "y_test", "y_val")
 
 #: Bytes that any file may unpack to.
 ALWAYS_ALLOWED = 1 << 30
-#: How many times its own size a larger file may unpack to. Images with much black compress about 20 times.
+#: How many times its size a larger file may unpack to. Images with much black compress about 20 times.
 MAX_RATIO = 100.0
 
 _WAY_OUT = "Write it with numpy.savez(path, name=array), text as text and not as Python objects."
@@ -34,7 +34,7 @@ _WAY_OUT = "Write it with numpy.savez(path, name=array), text as text and not as
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """A ``.npz`` file with named arrays, or a ``.npy`` file with a single one. An array is read when it is asked for.
+    """A ``.npz`` file with named arrays, or a ``.npy`` file with a single one. Arrays are read when they are used.
 
     Parameters
     ----------
@@ -55,17 +55,17 @@ class ArrayFile:
         name = next((name for name in names if name in self.names), None)
         if name is None:
             return None
-        with _explained(self.path), self.path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+        with _as_data_error(self.path), self.path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
             member = archive.getinfo(f"{name}.npy")
             with archive.open(member) as file:
                 return _read_array(file, member.file_size, f"array {name!r}")
 
-    def find(self, names: Sequence[str], what: str, way_out: str = "Rename the array that holds them.") -> Array:
-        """The first array that has one of `names`; the error says `what` it should hold."""
+    def find(self, names: Sequence[str], content: str, way_out: str = "Rename the array that holds them.") -> Array:
+        """The first array that has one of `names`; if there is none, the error says what its `content` should be."""
         array = self.get(*names)
         if array is None:
             raise DataError(
-                f"{str(self.path)!r} must hold an array named {names[0]!r} with {what}; it holds {self._contents()}. {way_out}"
+                f"{str(self.path)!r} must hold an array named {names[0]!r} with {content}; it holds {self._listed()}. {way_out}"
             )
         return array
 
@@ -74,17 +74,18 @@ class ArrayFile:
         if self.is_npy:
             return _read_npy(self.path)
         if len(self.names) != 1:
-            raise DataError(f"{str(self.path)!r} must hold a single array; it holds {self._contents()}. {_WAY_OUT}")
+            raise DataError(f"{str(self.path)!r} must hold a single array; it holds {self._listed()}. {_WAY_OUT}")
         return self.find(self.names, "the array")
 
-    def _contents(self) -> str:
+    def _listed(self) -> str:
+        """The names of the arrays, for error messages."""
         return "a single array without a name" if self.is_npy else ", ".join(map(repr, self.names)) or "no array"
 
 
 def open_arrays(path: AnyPath, *, max_ratio: float = MAX_RATIO) -> ArrayFile:
     """Open a ``.npy`` or ``.npz`` file; its content decides which of them it is.
 
-    A file that declares more than 1 GiB and more than `max_ratio` times its own size is refused.
+    A file that declares more than 1 GiB and more than `max_ratio` times its size is refused.
 
     >>> import tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "val.npz")
@@ -94,7 +95,7 @@ def open_arrays(path: AnyPath, *, max_ratio: float = MAX_RATIO) -> ArrayFile:
     (('x', 'y'), array([0, 1, 2]))
     """
     file_path = as_path(path)
-    with _explained(file_path), file_path.open("rb") as stream:
+    with _as_data_error(file_path), file_path.open("rb") as stream:
         magic = stream.read(6)
         if magic == b"\x93NUMPY":
             return ArrayFile(file_path, (), is_npy=True)
@@ -111,7 +112,8 @@ def open_arrays(path: AnyPath, *, max_ratio: float = MAX_RATIO) -> ArrayFile:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _as_data_error(path: Path) -> Iterator[None]:
+    """Raise any error inside a ``with`` block as a DataError that names the file."""
     try:
         yield
     except FileNotFoundError as error:
@@ -123,7 +125,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _read_npy(path: Path) -> Array:
-    with _explained(path):
+    with _as_data_error(path):
         if is_remote(path):
             content = path.read_bytes()
             return _read_array(io.BytesIO(content), len(content), "the array")
@@ -134,7 +136,7 @@ def _read_npy(path: Path) -> Array:
 
 
 def _read_array(stream: Any, size: int, name: str) -> Array:
-    """The array in a stream of `size` bytes."""
+    """The array in a stream of `size` bytes; errors call it `name`."""
     _check_header(stream, size, name)
     stream.seek(0)
     array: Array = np.lib.format.read_array(stream, allow_pickle=False)

@@ -1,7 +1,7 @@
 """Paths: of this machine, or any URL that fsspec supports (``s3://``, ``gs://``, ``memory://``, …).
 
-An object store has no rename and needs none: an object is written completely or not at all, and every reader sees a finished
-write. Elsewhere (``sftp://``, …) bytes are written under a temporary name, and the file is then moved.
+An object store writes an object completely or not at all, so it needs no rename. Elsewhere (``sftp://``, …) a file is
+written under a temporary name and then moved.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import numpy as np
 from driftcal.errors import need
 from driftcal.types import Array
 
-#: A path or a URL, as a caller may give it.
+#: A path or a URL, as a caller may pass it.
 AnyPath: TypeAlias = str | os.PathLike[str]
 
-#: Inode (or its like), size and time of change: the same version means the same bytes.
+#: Inode or remote version, size, and time of change. The same version means the same bytes.
 FileVersion: TypeAlias = tuple[int, int, int]
 
-#: Protocols whose files appear complete or not at all.
+#: Protocols of object stores, whose files are complete or absent.
 _ATOMIC_PROTOCOLS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss", "memory"}
 _LOCAL_PREFIXES = ("file://", "local://")
-_BLOCK = 1 << 24  # bytes
+_BLOCK = 1 << 24  # bytes of a transfer: fewer requests than with small ones
 
 
 def as_path(path: AnyPath) -> Path:
@@ -98,13 +98,14 @@ def remove_folder(folder: Path) -> None:
 
 
 def write_remote(path: Any, blocks: Iterable[bytes | bytearray | memoryview]) -> None:
-    """Write a remote file so that readers see all of it or nothing."""
+    """Write a remote file so that readers get all of it or nothing."""
     atomic = path.protocol in _ATOMIC_PROTOCOLS
     target = path.path if atomic else f"{path.path}.{secrets.token_hex(4)}.tmp"
     if not atomic:
         path.fs.makedirs(path.parent.path, exist_ok=True)
     try:
-        with tempfile.TemporaryFile() as spool:  # object stores need the length, and memory may not hold all blocks
+        # object stores need the length first, and all blocks together may not fit into memory
+        with tempfile.TemporaryFile() as spool:
             for block in blocks:
                 spool.write(block)
             size = spool.tell()
@@ -130,7 +131,7 @@ def read_range(path: Any, start: int, stop: int) -> bytes:
 
 
 def map_remote(path: Any) -> tuple[Array, FileVersion]:
-    """A memory map of a nameless local copy of a remote file, and the version of that file."""
+    """A memory map of a temporary local copy of a remote file, and the version of that file."""
     path.fs.invalidate_cache(path.path)
     info = path.fs.info(path.path)
     with tempfile.TemporaryFile() as copy:

@@ -1,6 +1,6 @@
 """Safetensors files: eight bytes with the length of the header, a JSON header, and the arrays one after the other.
 
-They are written and read here, not by the safetensors library: our bytes must not depend on the order in which a library
+The safetensors library is not used, for two reasons. The bytes of a file must not depend on the order in which a library
 writes metadata, and arrays must be memory maps, not copies.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from driftcal.io import paths
 from driftcal.io.atomic import write_atomic
-from driftcal.io.fingerprint import canonical_json
+from driftcal.io.fingerprint import array_blocks, canonical_json
 from driftcal.io.paths import AnyPath, FileVersion, as_path
 from driftcal.types import Array
 
@@ -25,9 +25,8 @@ _CODES = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "I16"
           "U64": "u8", "U32": "u4", "U16": "u2", "U8": "u1", "BOOL": "?"}  # fmt: skip
 _CODE_NAMES = {np.dtype(code): name for name, code in _CODES.items()}
 _LONGEST_HEADER = 100_000_000  # bytes; the limit of the safetensors format
-_BLOCK = 1 << 23  # bytes
 
-#: What reading a damaged header may raise.
+#: Errors that reading a damaged header may raise.
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, UnicodeDecodeError, RecursionError)
 
 
@@ -43,7 +42,7 @@ class TensorFile:
 
 @dataclass(frozen=True)
 class ArrayLayout:
-    """Where one array lies in a file: its first byte, its number of bytes, its dtype and its shape."""
+    """The position of one array in a file: its first byte, its number of bytes, its dtype and its shape."""
 
     begin: int
     n_bytes: int
@@ -51,21 +50,13 @@ class ArrayLayout:
     shape: tuple[int, ...]
 
 
-def array_blocks(pieces: Sequence[Array]) -> Iterator[bytes]:
-    """The little-endian bytes of `pieces`, joined along the first axis, a few megabytes at a time."""
-    for piece in pieces:
-        rows = max(1, _BLOCK // max(1, piece[:1].nbytes))
-        for start in range(0, len(piece), rows):
-            block = piece[start : start + rows]
-            yield np.ascontiguousarray(block, dtype=block.dtype.newbyteorder("<")).tobytes()
-
-
 def write_tensors(path: AnyPath, pieces: Sequence[Mapping[str, Array]], metadata: Mapping[str, Any]) -> Path:
     """Write arrays as one safetensors file, atomically.
 
-    The arrays come in pieces that are joined along the first axis. The bytes depend on the joined arrays and on `metadata` only.
+    Each of the `pieces` holds a part of every array; the parts are joined along the first axis. The bytes of the file
+    depend only on the joined arrays and on `metadata`.
     """
-    # Wide numbers come first, so that each array begins at a multiple of its own width.
+    # Wide numbers come first, so that each array begins at a multiple of its item size.
     order = sorted(pieces[0], key=lambda name: (-pieces[0][name].dtype.itemsize, name))
     header: dict[str, Any] = {"__metadata__": {"driftcal": canonical_json(metadata)}}
     position = 0
@@ -76,11 +67,11 @@ def write_tensors(path: AnyPath, pieces: Sequence[Mapping[str, Array]], metadata
         code = _CODE_NAMES[first.dtype.newbyteorder("=")]
         header[name] = {"dtype": code, "shape": shape, "data_offsets": [position, position + size]}
         position += size
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+    header_bytes = json.dumps(header, separators=(",", ":")).encode()
+    header_bytes += b" " * (-len(header_bytes) % 8)
 
     def blocks() -> Iterator[bytes]:
-        yield len(text).to_bytes(8, "little") + text
+        yield len(header_bytes).to_bytes(8, "little") + header_bytes
         for name in order:
             yield from array_blocks([piece[name] for piece in pieces])
 
@@ -88,9 +79,10 @@ def write_tensors(path: AnyPath, pieces: Sequence[Mapping[str, Array]], metadata
 
 
 def read_tensors(path: AnyPath) -> TensorFile | None:
-    """Map a safetensors file; None when it is absent or damaged, that is, when header and length contradict each other.
+    """Open a safetensors file as memory maps; None if it is absent or damaged.
 
-    A remote file is first copied to a nameless file on this machine's disk.
+    A file is damaged if its header cannot be read or contradicts its length. A remote file is first copied to a temporary
+    file on this machine's disk.
     """
     file_path = as_path(path)
     try:
@@ -113,8 +105,8 @@ def read_tensors(path: AnyPath) -> TensorFile | None:
     return TensorFile(file_path, arrays, metadata, version)
 
 
-def read_rows(path: AnyPath, name: str, start: int, stop: int) -> Array:
-    """The rows [start, stop) of one array of a safetensors file; of a remote file only these bytes are transferred."""
+def read_slice(path: AnyPath, name: str, start: int, stop: int) -> Array:
+    """``array[start:stop]`` of one array of a safetensors file; of a remote file only these bytes are transferred."""
     file_path = as_path(path)
     if not paths.is_remote(file_path):
         file = read_tensors(file_path)
@@ -122,14 +114,14 @@ def read_rows(path: AnyPath, name: str, start: int, stop: int) -> Array:
             raise FileNotFoundError(str(path))
         return file.arrays[name][start:stop]
     layout = read_layouts(file_path)[name]
-    width = layout.n_bytes // max(1, layout.shape[0])
+    n_bytes_each = layout.n_bytes // max(1, layout.shape[0])
     end = min(stop, layout.shape[0])
-    data = paths.read_range(file_path, layout.begin + start * width, layout.begin + end * width)
+    data = paths.read_range(file_path, layout.begin + start * n_bytes_each, layout.begin + end * n_bytes_each)
     return np.frombuffer(data, layout.dtype).reshape(-1, *layout.shape[1:])
 
 
 def read_layouts(path: Path) -> dict[str, ArrayLayout]:
-    """Where each array lies in a remote safetensors file, from its header alone."""
+    """The position of each array in a remote safetensors file; only its header is transferred."""
     length = int.from_bytes(paths.read_range(path, 0, 8), "little")
     size = int(cast(Any, path).fs.info(cast(Any, path).path)["size"])
     return _parse_header(paths.read_range(path, 8, 8 + length), size)[0]
@@ -143,7 +135,7 @@ def _header_length(first_bytes: bytes, size: int) -> int:
 
 
 def _parse_header(text: bytes, size: int) -> tuple[dict[str, ArrayLayout], dict[str, Any]]:
-    """The arrays and the metadata that a header declares for a file of `size` bytes; ValueError if they contradict it."""
+    """The arrays and the metadata that a header declares; ValueError if they do not fit a file of `size` bytes."""
     header = json.loads(text)
     metadata = json.loads(header.pop("__metadata__", {}).get("driftcal", "{}"))
     layouts, position = {}, 0

@@ -1,4 +1,4 @@
-"""A bound on the unpacked size of a file: an archive of a megabyte could otherwise take gigabytes of memory."""
+"""A limit on the unpacked size of a file: an archive of a megabyte could otherwise take gigabytes of memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from driftcal.errors import DriftcalError
 def check_unpacked_size(
     path: Path, unpacked: int, *, always_allowed: int, max_ratio: float, error: type[DriftcalError], way_out: str
 ) -> None:
-    """Refuse a file that unpacks to far more than its own size.
+    """Refuse a file that unpacks to far more than its size.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ def check_unpacked_size(
     always_allowed
         Bytes that every file may unpack to.
     max_ratio
-        How many times its own size a larger file may unpack to.
+        How many times its size a larger file may unpack to.
     error, way_out
         The error to raise, and its advice.
     """
