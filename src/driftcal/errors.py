@@ -20,7 +20,7 @@
     ├── DataError (RuntimeError)         a data set that is missing, damaged or cannot be fetched
     ├── EngineError (RuntimeError)       workers that cannot be started, or that failed
     │   └── WorkFailed                   tasks that failed on every worker that tried them, by name
-    └── MissingExtra (ImportError)       a framework that is not installed, with its install line
+    └── MissingExtra (ImportError)       a framework that is missing or too old, with its install line
 
     SuspiciousInputWarning (UserWarning)   validation data that look wrong, shown as a Python warning
 
@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from collections.abc import Iterable
 from types import ModuleType
 
@@ -124,7 +125,7 @@ class WorkFailed(EngineError):
 
 
 class MissingExtra(DriftcalError, ImportError):
-    """An optional framework is not installed."""
+    """An optional framework is not installed, or too old to open model files safely."""
 
 
 def need(module: str, extra: str) -> ModuleType:
@@ -135,3 +136,20 @@ def need(module: str, extra: str) -> ModuleType:
         raise MissingExtra(
             f'this needs {module!r}, which is not installed ({error}). Install it with: pip install "driftcal[{extra}]"'
         ) from error
+
+
+#: The first versions of frameworks that neither run code from a model file nor read other files that it names.
+SAFE_VERSIONS = {"keras": (3, 14), "onnxruntime": (1, 31), "torch": (2, 6)}
+
+
+def need_safe(module: str, extra: str) -> ModuleType:
+    """Import an optional `module` to open a model file with it; refuse a version for which that is not safe."""
+    imported = need(module, extra)
+    installed = str(getattr(imported, "__version__", ""))
+    lowest = SAFE_VERSIONS[module]
+    if tuple(int(number) for number in re.findall(r"[0-9]+", installed)[:2]) < lowest:
+        raise MissingExtra(
+            f"opening a model file needs {module} {'.'.join(map(str, lowest))} or newer, because older ones can run code from the file or "
+            f'read other files; {installed} is installed. Install it with: pip install --upgrade "driftcal[{extra}]"'
+        )
+    return imported

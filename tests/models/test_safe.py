@@ -1,12 +1,16 @@
 """Opening a model file never runs code from it, reads no other file and does not fill the memory."""
 
+import importlib
 import io
 import json
 import os
 import pickle
+import re
 import sys
+import tomllib
 import warnings
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +18,7 @@ import torch
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
 
-from driftcal.errors import ModelError
+from driftcal.errors import SAFE_VERSIONS, MissingExtra, ModelError
 from driftcal.models import archive_size, open_model
 
 
@@ -56,6 +60,25 @@ def test_keras_lambdas_are_refused(tmp_path):
     with pytest.raises(ModelError, match=r"safe mode.*package\.module:factory"):
         open_model(tmp_path / "net.keras")
     assert open_model(net).logits(np.ones((2, 4), np.float32)).shape == (2, 3), "in memory it is the user's own code"
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "old"),
+    [("net.keras", "keras", "3.7.0"), ("net.pt2", "torch", "2.5.1+cpu"), ("net.onnx", "onnxruntime", "1.20.1")],
+)
+def test_frameworks_that_would_run_code_are_refused(tmp_path, monkeypatch, name, module, old):
+    """An extra declares the lowest version; whoever installs the framework by hand may have an older one."""
+    monkeypatch.setattr(importlib.import_module(module), "__version__", old)
+    (tmp_path / name).write_bytes(b"not read")
+    with pytest.raises(MissingExtra, match=rf"needs {module} [0-9.]+ or newer.*{re.escape(old)} is installed"):
+        open_model(tmp_path / name)
+
+
+def test_the_extras_declare_the_safe_versions():
+    declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = [requirement for listed in declared["optional-dependencies"].values() for requirement in listed]
+    for module, lowest in SAFE_VERSIONS.items():
+        assert {item for item in extras if item.startswith(f"{module}>")} == {f"{module}>={'.'.join(map(str, lowest))}"}
 
 
 class Writes(torch.nn.Module):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.core.validation import as_array
-from driftcal.errors import ModelError, need
+from driftcal.errors import ModelError, need, need_safe
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models.archive_size import check_archive_size, check_unpacked_size
 from driftcal.models.outputs import Outputs, scores
@@ -111,7 +111,8 @@ class KerasBackend:
 
 def from_file(path: Path, *, threads: int | None = None) -> KerasBackend:
     """A ``.keras`` file. Layers that hold Python code (Lambda) are refused by Keras' safe mode."""
-    keras = import_keras()
+    import_keras()  # chooses the backend
+    keras = need_safe("keras", "keras")
     if not path.is_file():
         raise ModelError(f"there is no model file {str(path)!r}.")
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.core.parallel import n_threads
-from driftcal.errors import ModelError, need
+from driftcal.errors import ModelError, need, need_safe
 from driftcal.io.fingerprint import fingerprint, sha256_bytes
 from driftcal.models.file_digest import FileState, file_digest, file_state
 from driftcal.models.outputs import Outputs
@@ -31,7 +31,7 @@ class OnnxBackend:
     classes: tuple[Any, ...] | None = None
 
     def __init__(self, model: Any, *, device: str = "auto", threads: int | None = None) -> None:
-        runtime = need("onnxruntime", "onnx")
+        runtime = need_safe("onnxruntime", "onnx")
         self._model = model
         self._threads = threads or n_threads()
         self._providers = _providers(runtime, device)

@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from driftcal.errors import ModelError, need
+from driftcal.errors import ModelError, need, need_safe
 from driftcal.models.archive_size import check_archive_size
 from driftcal.models.torch.export_archive import load_exported
 from driftcal.models.torch.torch_backend import TorchBackend
@@ -17,7 +17,7 @@ _REMEDY = "Save the network with torch.export.save (.pt2) or as ONNX."
 
 def from_file(path: Path, *, device: str = "auto", threads: int | None = None, trust: bool = False) -> TorchBackend:
     """A torch.export file, or with `trust` a TorchScript file. Pickled checkpoints are refused: opening one runs code."""
-    need("torch", "torch")
+    need_safe("torch", "torch")
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()

@@ -180,9 +180,10 @@ def _on_device(torch: Any, module: Any, device: str) -> Any:
         if device == "cpu" or "out of memory" in str(error).lower():
             raise
         lines = str(error).strip().splitlines() or [repr(error)]
+        reason = lines[0][:300].rstrip(".")
         raise ModelError(
             f"device must be one that torch can use on this machine; it is {device!r}, and torch {torch.__version__} says: "
-            f"{lines[0][:300]} Leave device out to take what there is, or pass device='cpu'."
+            f"{reason}. Leave device out to take what there is, or pass device='cpu'."
         ) from error
 
 
