@@ -8,7 +8,7 @@ import driftcal
 from driftcal.calibrators import CALIBRATORS, make_calibrator
 from driftcal.core.numerics import softmax
 from driftcal.core.validation import for_kernel
-from driftcal.errors import InputError, LabelsError, NoFiniteOptimum
+from driftcal.errors import InputError, LabelsError, NoFiniteOptimum, ProbabilitiesError
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if not kind.needs_features)
 NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "level-ts", "level-ec")
@@ -170,6 +170,10 @@ def test_scores_with_one_column_need_a_score_type_which_is_kept(name, tmp_path):
     )
     again = driftcal.load(cal.save(tmp_path / "cal.safetensors"))
     assert again.score_type_ == "probabilities"
+    with pytest.raises(
+        ProbabilitiesError, match=r'score_type="probabilities", as in fit.*calibrator that was fitted on logits'
+    ):
+        again.predict_proba([-3.0, 4.0])
     assert np.array_equal(again.predict_proba(p), cal.predict_proba(p))
 
 

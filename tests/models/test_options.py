@@ -192,7 +192,9 @@ def test_the_error_of_a_missing_device_names_the_way_out():
     import torch
 
     if not torch.cuda.is_available():
-        with pytest.raises(ModelError, match=r"device must be one that torch can use.*'cuda'.*\w\. Leave .*device='cpu'"):
+        with pytest.raises(
+            ModelError, match=r"device must be one that torch can use.*'cuda'.*\w\. Leave .*device='cpu'"
+        ):
             open_model(torch.nn.Linear(6, 3), device="cuda")
     with pytest.raises(ModelError, match='device must be "auto" or a torch device'):
         open_model(torch.nn.Linear(6, 3), device="gpu")

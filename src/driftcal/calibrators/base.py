@@ -215,7 +215,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         scores, shape = validation.as_logits(logits)
         validation.check_columns(logits, getattr(self, "feature_names_in_", None), "logits", "calibrator", LogitsError)
         if self.score_type_ == "probabilities":
-            scores = validation.from_probabilities(logits)
+            scores = validation.from_probabilities(logits, 'scores (score_type="probabilities", as in fit)')
         validation.finite_logits(scores, self.n_features_in_)
         return scores, shape
 

@@ -177,8 +177,8 @@ def as_probabilities(p: AnyArray, name: str = "probabilities") -> Probs:
     if not ((values >= 0) & (values <= 1 + SUM_TOLERANCE)).all():
         outside = values[~((values >= 0) & (values <= 1 + SUM_TOLERANCE))]
         raise ProbabilitiesError(
-            f"{name} must lie in [0, 1]; it holds {outside[0]}. If these are logits, use driftcal.metrics.evaluate(y, logits) or a "
-            "calibrator's predict_proba."
+            f"{name} must lie in [0, 1]; it holds {outside[0]}. If these are logits, use driftcal.metrics.evaluate(y, logits), or a "
+            "calibrator that was fitted on logits."
         )
     if values.ndim == 1 or values.shape[-1] == 1:
         positive = np.minimum(values.reshape(-1), 1)
@@ -194,17 +194,17 @@ def as_probabilities(p: AnyArray, name: str = "probabilities") -> Probs:
     return values
 
 
-def from_probabilities(p: AnyArray) -> LogProbs:
+def from_probabilities(p: AnyArray, name: str = "probabilities") -> LogProbs:
     """Log-probabilities, which are valid logits, from probabilities; a probability of 0 becomes -inf, a masked class.
 
-    Each sample must lie in [0, 1] and sum to 1 within 0.001; it is normalised exactly.
+    Each sample must lie in [0, 1] and sum to 1 within 0.001; it is normalised exactly. Messages call them `name`.
 
     >>> import numpy as np
     >>> np.exp(from_probabilities([[0.2, 0.8], [1.0, 0.0]]))
     array([[0.2, 0.8],
            [1. , 0. ]])
     """
-    values = as_probabilities(p)
+    values = as_probabilities(p, name)
     with np.errstate(divide="ignore"):
         log_probs: LogProbs = np.log(values / values.sum(axis=1, keepdims=True))
     return log_probs

@@ -76,7 +76,13 @@ def from_arrays(
 
 def _as_inputs(x: Array) -> Array:
     if x.ndim not in (2, 3, 4) or x.dtype.kind not in "fiub":
-        way_out = " Convert columns of text to numbers first." if x.dtype.kind in "OSTU" else ""
+        way_out = (
+            (
+                " Convert columns of text to numbers first. driftcal.DriftCalibratedClassifier takes data frames as they are."
+            )
+            if x.dtype.kind in "OSTU"
+            else ""
+        )
         raise ImagesError(
             f"x must be images (n, H, W) or (n, H, W, C), or features (n, F); it is {x.dtype} of shape {x.shape}.{way_out}"
         )

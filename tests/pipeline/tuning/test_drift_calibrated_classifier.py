@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import driftcal
 from driftcal import DriftCalibratedClassifier, TabularNoise
-from driftcal.errors import InputError, LabelsError, ModelError, UnknownName
+from driftcal.errors import InputError, LabelsError, ModelError, SuspiciousInputWarning, UnknownName
 
 X, Y = make_classification(600, 8, n_informative=5, n_classes=3, flip_y=0.1, random_state=0)
 TRAIN, TEST = slice(0, 400), slice(400, 600)
@@ -104,7 +104,19 @@ def test_scores_of_pairs_are_not_those_of_classes(most):
 def test_each_sample_is_predicted_alone(method):
     calibrated = DriftCalibratedClassifier(LR, method, cv=3, n_levels=3).fit(X[TRAIN], Y[TRAIN])
     assert not calibrated.calibrator_.needs_window
+    assert "window" not in calibrated.explanation_
     np.testing.assert_array_equal(calibrated.predict_proba(X[TEST])[:3], calibrated.predict_proba(X[TEST][:3]))
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "words"),
+    [(X, np.random.default_rng(0).permutation(Y), "near chance"), (X[:60], Y[:60], "only 60 validation samples")],
+)
+def test_suspicious_data_are_questioned_and_the_accuracy_is_said(x, y, words):
+    with pytest.warns(SuspiciousInputWarning, match=words):
+        calibrated = DriftCalibratedClassifier(LR, "ts", cv=3, shift=None).fit(x, y)
+    assert calibrated.explanation_.startswith("Validation accuracy 0.")
+    assert words in calibrated.explanation_
 
 
 def test_works_where_scikit_learn_puts_estimators():

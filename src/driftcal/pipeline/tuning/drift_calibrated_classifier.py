@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,12 +12,13 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from driftcal.calibrators import Calibrator
-from driftcal.core.labels import as_columns
+from driftcal.calibrators import CALIBRATORS, Calibrator
+from driftcal.core.labels import as_columns, check_range
 from driftcal.core.validation import as_array
 from driftcal.errors import InputError, LabelsError, ModelError, UnknownName
 from driftcal.models.outputs import SMALLEST_PROBABILITY, log_probabilities
 from driftcal.models.sklearn import scores_classes
+from driftcal.pipeline.collecting.input_warnings import find_warnings, warn
 from driftcal.pipeline.collecting.perturbation import perturb
 from driftcal.pipeline.tuning.select import Selection, method_calibrator
 from driftcal.pipeline.tuning.tune_calibrators import tune_calibrators
@@ -103,6 +104,7 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             check_is_fitted(self.estimator)
             self.estimator_, self.classes_ = self.estimator, np.asarray(self.estimator.classes_)
             labels, _ = as_columns(targets, len(self.classes_), len(targets), classes=self.classes_.tolist())
+            check_range(labels, len(self.classes_))
             predictors = [(self.estimator_, np.arange(len(targets)))]
         else:
             self.classes_, labels = np.unique(targets, return_inverse=True)
@@ -124,10 +126,14 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
             _check_scores(estimator, _take(samples, held_out))
         provider = CrossFittedLogits(samples, labels, predictors, self.classes_, self.random_state)
         perturbed = perturb(provider, self._tuning_shift(samples), n_levels=self.n_levels)
-        selection = self.method if isinstance(self.method, Selection) else Selection()
+        accuracy = float(np.mean(np.asarray(perturbed.clean).argmax(axis=1) == labels))
+        warnings = find_warnings(accuracy, labels, [str(name) for name in self.classes_], len(self.classes_))
+        warn(warnings)
+        selection = _per_sample(self.method if isinstance(self.method, Selection) else Selection())
         tuned = tune_calibrators(method, selection, perturbed, labels, clean_weight=self.clean_weight)
         self.calibrator_, self.perturbation_ = tuned.calibrator, perturbed.record
-        self.explanation_ = tuned.explanation
+        accuracy_sentence = f"Validation accuracy {accuracy:.3f} on {len(labels)} samples."
+        self.explanation_ = " ".join([accuracy_sentence, *warnings, tuned.explanation]).strip()
         if hasattr(self.estimator_, "n_features_in_"):
             self.n_features_in_ = self.estimator_.n_features_in_
         if hasattr(self.estimator_, "feature_names_in_"):
@@ -215,6 +221,12 @@ class CrossFittedLogits:
     def accuracy(self, shift: Shift | None, level: float) -> float:
         """The share of samples whose largest logit is that of the label."""
         return float(np.mean(self.logits(shift, level).argmax(axis=1) == self.labels))
+
+
+def _per_sample(selection: Selection) -> Selection:
+    """The selection without windowed candidates: a classifier of scikit-learn predicts each sample alone."""
+    names = CALIBRATORS if selection.candidates is None else selection.candidates
+    return replace(selection, candidates=[n for n in names if not CALIBRATORS[n].needs_window] or ["ts"])
 
 
 def _as_samples(X: AnyArray) -> Any:
