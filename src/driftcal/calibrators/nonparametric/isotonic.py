@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import ExportMap, Scaled
 from driftcal.calibrators.export_maps.lookup import curve_table
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.nonparametric.kernels.isotonic_fit import apply_curves, fit_curves
 from driftcal.calibrators.normalise import normalise
 from driftcal.calibrators.scaling.ensemble_temperature import fit_brier
-from driftcal.calibrators.scaling.temperature import certify, checked_first_pass, min_beta
+from driftcal.calibrators.scaling.first_pass import checked_first_pass
+from driftcal.calibrators.scaling.temperature import min_beta
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import softmax_kernel
 from driftcal.types import Array, Float64, Logits
@@ -99,7 +101,8 @@ class TemperatureIsotonicRegression(LogitCalibrator):
         self.temperature_ = float(1 / single.beta)
         curves, report = fit_curves(data, data.n_classes, 1 / self.temperature_)
         self.curve_scores_, self.curve_values_, self.curve_starts_ = curves.scores, curves.values, curves.starts
-        certify("squared error", first.brier, report.after, bound=self.t_max is None)
+        if self.t_max is None:  # a cap may exclude the uncalibrated model
+            certify("squared error", first.brier, report.after)
         return FitReport("brier", first.brier, report.after, single.passes + 1 + report.passes)
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:

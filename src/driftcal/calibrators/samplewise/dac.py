@@ -9,13 +9,14 @@ import numpy as np
 from scipy.optimize import minimize
 
 from driftcal.calibrators.base import FitReport
+from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import ExportMap
 from driftcal.calibrators.export_maps.sample_temperatures import Neighbours, ScaledByDistance
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.samplewise.feature_calibrator import sample_losses
 from driftcal.calibrators.samplewise.neighbours import NeighbourCalibrator
 from driftcal.calibrators.scaling.ensemble_temperature import fit_brier
-from driftcal.calibrators.scaling.temperature import certify, checked_first_pass
+from driftcal.calibrators.scaling.first_pass import checked_first_pass
 from driftcal.core.dataset import LabelledLogits
 from driftcal.errors import DidNotConverge
 from driftcal.types import AnyArray, Array, Float64, Logits

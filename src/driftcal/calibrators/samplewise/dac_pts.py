@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import FitReport
+from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import ExportMap
 from driftcal.calibrators.export_maps.sample_temperatures import Neighbours, ScaledByNetwork
 from driftcal.calibrators.fitted_array import FittedArray
@@ -27,7 +28,7 @@ from driftcal.calibrators.samplewise.network import (
     train_from_each,
 )
 from driftcal.calibrators.scaling.ensemble_temperature import fit_brier
-from driftcal.calibrators.scaling.temperature import certify, checked_first_pass
+from driftcal.calibrators.scaling.first_pass import checked_first_pass
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import kernel
 from driftcal.core.optimize import Minimum, minimise_newton

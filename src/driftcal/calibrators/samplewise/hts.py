@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import ExportMap
 from driftcal.calibrators.export_maps.sample_temperatures import ScaledByEntropy
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.samplewise.sample_scaling import scale_row
-from driftcal.calibrators.scaling.temperature import certify, exponential_moments, fit_nll
+from driftcal.calibrators.scaling.temperature import exponential_moments, fit_nll
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, exp, kernel, row_argmax
 from driftcal.core.optimize import minimise_newton

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import ExportMap
 from driftcal.calibrators.export_maps.sample_temperatures import ScaledByNetwork
 from driftcal.calibrators.fitted_array import FittedArray
@@ -30,7 +31,7 @@ from driftcal.calibrators.samplewise.network import (
 )
 from driftcal.calibrators.samplewise.sample_scaling import scale_rows
 from driftcal.calibrators.scaling.ensemble_temperature import fit_brier
-from driftcal.calibrators.scaling.temperature import certify, checked_first_pass
+from driftcal.calibrators.scaling.first_pass import checked_first_pass
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, bits_of_float, kernel, row_argmax
 from driftcal.core.optimize import Minimum, minimise_newton

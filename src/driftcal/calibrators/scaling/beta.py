@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import BetaCurves, ExportMap, Sigmoids
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.normalise import normalise
 from driftcal.calibrators.parameters import check_positive
 from driftcal.calibrators.per_class import LOG_ODDS, ClassScores, for_each_class
 from driftcal.calibrators.scaling.platt import sigmoid
-from driftcal.calibrators.scaling.temperature import certify
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, exp, kernel, log_odds_row
 from driftcal.core.optimize import minimise_newton
@@ -24,21 +24,23 @@ from driftcal.types import Float64, Labels, Logits, Weights
 
 #: The curve that changes nothing.
 IDENTITY = np.array([1.0, 1.0, 0.0])
-#: One of them, as a and b of all classes, is what the penalty is centred at.
+#: The candidates for s, the value of a and b that the penalty is centred at.
 SCALES: Float64 = 2.0 ** np.arange(-8.0, 2.0)
-#: a, b and c from the fitted numbers: three, or two where a = b.
+#: (a, b, c) = matrix @ parameters: three parameters, or two where a = b.
 _FREE, _TIED = np.eye(3), np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
 
 
 class BetaCalibration(LogitCalibrator):
     """A beta curve per class against the rest: σ(a·ln p − b·ln(1 − p) + c) with a, b ≥ 0, normalised.
 
-    a, b and c minimise the negative log-likelihood of "is the class" plus (`decay`/n)·((a − s)² + (b − s)² + c²): a prior with
-    the weight of about one sample, which decides where a threshold separates the samples of a class or there are none. s is the
-    power of two with the lowest loss as a = b = s for all classes.
-    Unlike Platt's, the curve can be steep or flat at 0 and at 1 independently, and can be the identity. A coefficient that would
-    be negative is 0. A class with fewer than `tied_below` samples gets a = b, because few samples cannot distinguish them (the
-    authors' family "am"). n is the sum of the weights. Kull, Silva Filho and Flach 2017 (Beta calibration), section 4.
+    a, b and c minimise the negative log-likelihood of "is the class" plus (`decay`/n)·((a − s)² + (b − s)² + c²). This
+    prior has the weight of about one sample. It matters for a class without samples, or if a threshold separates the
+    samples of a class. s is the power of two with the lowest loss as a = b = s for all classes. n is the sum of the
+    weights.
+
+    Unlike Platt's, the curve can be steep or flat at 0 and at 1 independently, and can be the identity. A coefficient
+    that would be negative is 0. A class with fewer than `tied_below` samples gets a = b, because few samples cannot
+    distinguish them (the authors' family "am"). Kull, Silva Filho and Flach 2017 (Beta calibration), section 4.
 
     >>> import numpy as np
     >>> logits = np.log([[0.9, 0.1]] * 4 + [[0.6, 0.4]] * 4)
@@ -58,18 +60,19 @@ class BetaCalibration(LogitCalibrator):
 
     def _fit(self, data: LabelledLogits) -> FitReport:
         penalty = self.decay / data.effective_n_samples
-        few = data.class_weights * (data.effective_n_samples / data.total_weight) < self.tied_below
+        is_tied = data.class_weights * (data.effective_n_samples / data.total_weight) < self.tied_below
         scale_losses, passes = for_each_class(data, LOG_ODDS, _scale_losses)
         centre = SCALES[int(np.argmin(np.sum(scale_losses, axis=0)))] * IDENTITY
 
         def fit(column: ClassScores) -> _Curve:
-            return _fit_curve(column, penalty, data.total_weight, _TIED if few[column.column] else _FREE, centre)
+            return _fit_curve(column, penalty, data.total_weight, _TIED if is_tied[column.column] else _FREE, centre)
 
-        fitted, more = for_each_class(data, LOG_ODDS, fit)
-        self.curves_ = np.array([curve.abc for curve in fitted])
-        before, after = (math.fsum(getattr(curve, name) for curve in fitted) for name in ("before", "after"))
+        curves, fit_passes = for_each_class(data, LOG_ODDS, fit)
+        self.curves_ = np.array([curve.abc for curve in curves])
+        before = math.fsum(curve.before for curve in curves)
+        after = math.fsum(curve.after for curve in curves)
         certify("negative log-likelihood", before, after)
-        return FitReport("nll one against rest, summed over classes", before, after, passes + more)
+        return FitReport("nll one against rest, summed over classes", before, after, passes + fit_passes)
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:
         _beta_kernel(logits, self.curves_, out)
@@ -100,7 +103,7 @@ def _scale_losses(column: ClassScores) -> Float64:
 
 
 def _fit_curve(column: ClassScores, penalty: float, weight: float, basis: Float64, centre: Float64) -> _Curve:
-    """a, b and c of one class, `basis` @ the fitted numbers, with a penalty on their deviation from `centre`.
+    """Fit a, b and c of one class, (a, b, c) = `basis` @ parameters, with a penalty on their deviation from `centre`.
 
     Coefficients that would be negative are fixed at 0.
     """
@@ -138,7 +141,7 @@ def _scale_sums(x: Float64, labels: Labels, weights: Weights, c: int, scales: Fl
     """The negative log-likelihood of σ(scale·x) for each scale."""
     sums = np.zeros(scales.shape[0])
     for i in range(x.shape[0]):
-        if abs(x[i]) >= -MASKED:  # masked, or the only class: the curve is not used
+        if abs(x[i]) >= -MASKED:  # the class is masked or the only one: its curve is not used
             continue
         signed = -x[i] if labels[i] == c else x[i]
         for k in range(scales.shape[0]):
@@ -152,7 +155,7 @@ def _curve_sums(x: Float64, labels: Labels, weights: Weights, c: int, curve: Flo
     """The negative log-likelihood, its gradient in a, b and c, and its curvatures aa, ab, ac, bb, bc, cc."""
     sums = np.zeros(10)
     for i in range(x.shape[0]):
-        if abs(x[i]) >= -MASKED:  # masked, or the only class: the curve is not used
+        if abs(x[i]) >= -MASKED:  # the class is masked or the only one: its curve is not used
             continue
         w = weights[i]
         u, v = _logs(x[i])
@@ -162,7 +165,7 @@ def _curve_sums(x: Float64, labels: Labels, weights: Weights, c: int, curve: Flo
         hit = 1.0 if labels[i] == c else 0.0
         residual = w * ((share if m >= 0 else e * share) - hit)
         curvature = w * e * share * share
-        # not max(m, 0) − hit·m, which has no digits left for a confident and correct sample
+        # max(m, 0) − hit·m would have no digits left for a confident and correct sample
         sums[0] += w * (max(-m if hit > 0 else m, 0.0) + math.log1p(e))
         sums[1] += residual * u
         sums[2] += residual * v

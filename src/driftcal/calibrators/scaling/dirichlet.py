@@ -9,44 +9,48 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import ExportMap, Mixed, ScaledPerClass
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.parameters import check_positive
-from driftcal.calibrators.scaling.temperature import certify
-from driftcal.calibrators.scaling.vector import fit_slopes, temperature_or_default, uncalibrated_nll, vector_kernel
+from driftcal.calibrators.scaling.vector import fit_slopes, temperature_scaling_beta, uncalibrated_nll, vector_kernel
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import log_softmax, softmax, softmax_kernel
 from driftcal.core.optimize import LBFGS_TOL, LossAndGradient, Minimum, minimise_lbfgs, minimise_newton
 from driftcal.errors import DidNotConverge
 from driftcal.types import Float64, Labels, Logits, Weights
 
-#: The log of the least probability that float64 holds: what a class without a chance counts as.
+#: The log of the smallest probability that float64 holds. Smaller log-probabilities are raised to it.
 LEAST_LOG = -708.0
-#: Times C²/n, the default penalty on the off-diagonal and the intercepts; on the diagonal it is C/n, as in SVS.
+#: The default penalty on the off-diagonal and the intercepts is this times C²/n. On the diagonal it is C/n, as in SVS.
 PENALTY = 10.0
-#: Of a given penalty on the off-diagonal, this share is the penalty on the diagonal minus 1: classes without tuning samples need it.
+#: With a `penalty` from the user, this share of it applies to the diagonal minus 1: classes without tuning samples need
+#: it.
 DIAGONAL_SHARE = 1e-2
-#: Up to this many classes (420 numbers) Newton's method with the whole curvature is cheaper than many passes without it.
+#: Up to this many classes (420 parameters) Newton's method with the full curvature is faster than L-BFGS.
 NEWTON_CLASSES = 20
-#: Beyond this many, the last digits of thousands of numbers are not worth three times the passes.
-EXACT_CLASSES = 50
+#: Above this many classes L-BFGS stops at `COARSE_TOL`: the last digits of thousands of parameters take three times the
+#: passes.
+EXACT_CLASSES, COARSE_TOL = 50, 1e-13
 
 
 class DirichletCalibration(LogitCalibrator):
     """Any linear map of log-probabilities: q = softmax(W·log p + b), with p = softmax(z).
 
-    W and b minimise the negative log-likelihood plus off-diagonal and intercept regularisation (ODIR) towards the one best
-    temperature: (10·C²/n)·(Σ w_ij² over i ≠ j + Σ b_i²) + (C/n)·Σ (w_ii − 1/T)². With fewer than C² samples W is a diagonal,
-    `matrix_` then has C numbers, and the penalty on b is C/n too: so few samples say nothing about the off-diagonal. n is the
-    sum of the weights.
+    W and b minimise the negative log-likelihood plus off-diagonal and intercept regularisation (ODIR) towards the best
+    single temperature: (10·C²/n)·(Σ w_ij² over i ≠ j + Σ b_i²) + (C/n)·Σ (w_ii − 1/T)². n is the sum of the weights.
+    Fewer than C² samples cannot determine the off-diagonal. Then W is a diagonal, `matrix_` has C numbers, and the
+    penalty on b is C/n too.
 
-    A number as `penalty` is the published form: λ·(mean of w_ij² + mean of b_i²), towards the identity (and 1 % of λ on the mean
-    of (w_ii − 1)², for classes without samples). The best λ differs by orders of magnitude from case to case.
+    A number λ as `penalty` gives the published form: λ·(mean of w_ij² + mean of b_i²), towards the identity. 1 % of λ
+    applies to the mean of (w_ii − 1)², for classes without samples. The best λ differs by orders of magnitude between
+    data sets.
 
-    Convex: Newton's method finds the one optimum, beyond 20 classes L-BFGS, beyond 50 to about 1e-9 of the loss (1e-8 with fewer
-    samples than numbers). Each pass is a product of n×C and C×C matrices: meant for tens of classes. Can change the predicted
-    class.
-    Kull et al. 2019 (Beyond temperature scaling), sections 3 and 4; the default penalty grows as samples get fewer, after Berta et al. 2025.
+    The loss is convex. Newton's method finds the one optimum, L-BFGS with more than 20 classes. With more than 50
+    classes the fit stops at about 1e-9 of the loss (1e-8 with fewer samples than parameters). Each pass is a product of
+    n×C and C×C matrices, so the method is meant for tens of classes. It can change the predicted class. Kull et al.
+    2019 (Beyond temperature scaling), sections 3 and 4. The default penalty grows as samples get fewer, after Berta et
+    al. 2025.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -68,8 +72,8 @@ class DirichletCalibration(LogitCalibrator):
     def _fit(self, data: LabelledLogits) -> FitReport:
         before = uncalibrated_nll(data)
         n = data.n_classes
-        beta, passes = temperature_or_default(data, None)
-        start = (beta if passes else 1.0) * np.eye(n, n + 1)
+        beta, passes = temperature_scaling_beta(data, None)
+        start = beta * np.eye(n, n + 1)
         if self.penalty is None and data.effective_n_samples < n * n:
             return self._fit_diagonal(data, before, np.diag(start), passes)
         penalty, centre = self._penalty(data, start)
@@ -94,7 +98,7 @@ class DirichletCalibration(LogitCalibrator):
         return FitReport("nll", before, after, passes + best.n_calls + 2)
 
     def _penalty(self, data: LabelledLogits, start: Float64) -> tuple[Float64, Float64]:
-        """The penalty on the squared deviation of each entry of (W, b), and what they deviate from."""
+        """The penalty on the squared deviation of each entry of (W, b), and the centre that they deviate from."""
         n = data.n_classes
         if self.penalty is None:
             off = intercept = PENALTY * n * n / data.effective_n_samples
@@ -147,7 +151,7 @@ def _minimise_newton(data: LabelledLogits, loss: LossAndGradient, start: Float64
 
 
 def _minimise_lbfgs(data: LabelledLogits, loss: LossAndGradient, start: Float64, penalty: Float64) -> Minimum:
-    """L-BFGS in units in which log-probabilities no longer vary together, so that all directions have a similar curvature."""
+    """L-BFGS in uncorrelated units of log-probabilities, so that all directions have a similar curvature."""
     size = start.shape[1]
     moments = data.reduce_sum(_moment_sums, (size, size), start) / data.total_weight
     moments[np.diag_indices(size)] += 2 * penalty.mean(axis=0) + 1e-14 * np.trace(moments)
@@ -161,7 +165,7 @@ def _minimise_lbfgs(data: LabelledLogits, loss: LossAndGradient, start: Float64,
         value, gradient = loss(matrix_of(flat))
         return value, solve_triangular(lower, gradient.T, lower=True).T.ravel()
 
-    tol = LBFGS_TOL if size <= EXACT_CLASSES else 1e-13
+    tol = LBFGS_TOL if size <= EXACT_CLASSES else COARSE_TOL
     best = minimise_lbfgs(scaled_loss, (start @ lower).ravel(), np.ones(start.size), "Dirichlet calibration", tol=tol)
     return Minimum(matrix_of(best.x), best.value, best.n_calls + 1)
 
@@ -175,8 +179,8 @@ def _scores(logits: Logits, matrix: Float64) -> tuple[Float64, Float64]:
 
 
 def _matrix_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, matrix: Float64) -> None:
-    """Add the gradient of the negative log-likelihood in (W, b), and in the row below it the negative log-likelihood."""
-    used = weights > 0  # a sample of weight 0 may hold anything, an infinite loss too
+    """Add the gradient of the negative log-likelihood in (W, b), and below it the negative log-likelihood."""
+    used = weights > 0  # a sample of weight 0 may hold anything, even an infinite loss
     if not used.all():
         logits, labels, weights = logits[used], labels[used], weights[used]
     x, u = _scores(logits, matrix)

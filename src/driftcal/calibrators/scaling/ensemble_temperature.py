@@ -1,10 +1,11 @@
-"""Ensemble temperature scaling, and the temperature by squared error it rests on."""
+"""Ensemble temperature scaling, and the best temperature by squared error, which it uses."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -12,38 +13,42 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import Blended, ExportMap
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.normalise import normalise
-from driftcal.calibrators.scaling.temperature import (
-    FLAT,
-    BetaMinimum,
-    FirstPass,
-    certify,
-    checked_first_pass,
-    min_beta,
-    minimise_in_beta,
-    no_better_than_chance,
-)
+from driftcal.calibrators.scaling.first_pass import FLAT, FirstPass, checked_first_pass, no_better_than_chance
+from driftcal.calibrators.scaling.minimise_in_beta import BetaMinimum, minimise_in_beta
+from driftcal.calibrators.scaling.temperature import min_beta
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, exp, kernel, row_max, softmax_kernel
 from driftcal.errors import DidNotConverge, NoFiniteOptimum
 from driftcal.types import Float64, Labels, Logits, Weights
 
-#: Neighbouring temperatures of the coarse search differ by a factor 2: then each follows from the last by squaring.
+#: The temperatures of the coarse search. Neighbours differ by a factor of 2: each one follows from the last by
+#: squaring.
 GRID = 16
-#: The coarse search starts where logits differ by 1/64 on average (almost uniform) and ends where they differ by 512.
+#: The coarse search begins where logits differ by 1/64 on average (almost uniform) and ends where they differ by 512.
 GRID_START = 2.0**-6
-#: Squared errors that differ by less than this share are equal.
+#: The most grids of the coarse search, each 14 factors of 2 further than the last.
+MAX_GRIDS = 4
+#: Squared errors that differ by less than this share are equal: they are rounded by as much.
 EQUAL = 1e-15
+#: A pass at a beta this close to the last one also collects the moments for the weights: the search ends there.
+NEAR = 0.02
+#: Moments are extrapolated over a step this small relative to beta: the error is then below 1e-10.
+MAX_EXTRAPOLATION = 5e-4
+#: Tolerances of the search on a small and on a larger subsample, so that the passes over all samples start nearby.
+SUBSAMPLE_TOLERANCES = (0.1, 0.05)
 
 
 class EnsembleTemperatureScaling(LogitCalibrator):
-    """A weighted mean of the scaled model, the uncalibrated model and a uniform prediction: w1·softmax(z/T) + w2·softmax(z) + w3/C.
+    """Scaled model, uncalibrated model and uniform prediction, weighted: w1·softmax(z/T) + w2·softmax(z) + w3/C.
 
-    T minimises the squared error of the scaled model alone: a coarse search over all sizes, since the loss is not known to be
-    convex, then Newton's method. The weights on the simplex then minimise the squared error exactly, from their 3×3 Gram
-    matrix. Masked classes (-inf) get nothing of w3. Zhang, Kailkhura and Han 2020 (Mix-n-Match), section 3.2.
+    T minimises the squared error of the scaled model alone. The loss may not be convex, so a coarse search over all
+    sizes comes before Newton's method. The weights on the simplex then minimise the squared error exactly, from their
+    3×3 Gram matrix. Masked classes (-inf) have no share in w3. Zhang, Kailkhura and Han 2020 (Mix-n-Match), section
+    3.2.
 
     >>> import numpy as np
     >>> logits = np.log([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.9, 0.1]])  # confidence 0.9, accuracy 0.75
@@ -62,12 +67,14 @@ class EnsembleTemperatureScaling(LogitCalibrator):
         first = checked_first_pass(data, self.t_max)
         moments = _Moments(data)
         best = fit_brier(data, first, self.t_max, moments)
-        (pp, p_y, pq), more = moments.at(best.beta)
         self.temperature_ = float(1 / best.beta)
-        gram = np.array([[pp, pq, first.uniform], [pq, first.sum_of_squares, first.uniform], [first.uniform] * 3])
-        self.weights_, after = _best_weights(gram, np.array([p_y, first.true_class, first.uniform]))
+        at_best = moments.at(best.beta)
+        pp, pq, uniform = at_best.p_squared, at_best.p_times_q, first.uniform
+        gram = np.array([[pp, pq, uniform], [pq, first.sum_of_squares, uniform], [uniform] * 3])
+        true_class = np.array([at_best.p_true_class, first.true_class_probability, uniform])
+        self.weights_, after = _best_weights(gram, true_class)
         certify("squared error", first.brier, after)
-        return FitReport("brier", first.brier, after, best.passes + more + 1)
+        return FitReport("brier", first.brier, after, best.passes + at_best.passes + 1)
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:
         scaled, uncalibrated, uniform = self.weights_
@@ -90,7 +97,7 @@ class EnsembleTemperatureScaling(LogitCalibrator):
 
 @kernel
 def _grid_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, beta: float) -> None:
-    """Add the squared error at beta, 2·beta, 4·beta, …: exp(2·beta·d) is the square of exp(beta·d)."""
+    """Add the squared error at beta, 2·beta, 4·beta, …, where exp(2·beta·d) is the square of exp(beta·d)."""
     powers = np.empty(logits.shape[1])
     for i in range(logits.shape[0]):
         row = logits[i]
@@ -100,14 +107,14 @@ def _grid_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, 
         for k in range(sums.shape[0]):
             s0 = 0.0
             q0 = 0.0
-            true_class = powers[labels[i]]
+            e_true = powers[labels[i]]
             for c in range(row.shape[0]):
                 e = powers[c]
                 square = e * e
                 s0 += e
                 q0 += square
                 powers[c] = square
-            sums[k] += weights[i] * (q0 / (s0 * s0) - 2.0 * true_class / s0 + 1.0)
+            sums[k] += weights[i] * (q0 / (s0 * s0) - 2.0 * e_true / s0 + 1.0)
 
 
 @kernel
@@ -140,9 +147,9 @@ def _brier_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64,
         a = q0 / (s0 * s0)
         b = q1 / (s0 * s0)
         squares = q2 / (s0 * s0) - 2.0 * mean * b + mean * mean * a
-        true_class = max(np.float64(row[labels[i]]) - top, MASKED)
-        p = exp(beta * true_class) / s0
-        deviation = true_class - mean
+        d_true = max(np.float64(row[labels[i]]) - top, MASKED)
+        p = exp(beta * d_true) / s0
+        deviation = d_true - mean
         w = weights[i]
         if w > 0:
             sums[0] += w * (a - 2.0 * p + 1.0)
@@ -154,7 +161,7 @@ def _brier_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64,
 def _moment_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, beta: float) -> None:
     """Add p·p, p_y and p·q, each with its gradient and its curvature in beta; p = softmax(beta·z), q = softmax(z).
 
-    What q alone gives, the first pass has.
+    The loop repeats that of `_brier_sums`: one loop over the classes is faster than two.
     """
     for i in range(logits.shape[0]):
         row = logits[i]
@@ -189,9 +196,9 @@ def _moment_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64
         a = q0 / (s0 * s0)
         b = q1 / (s0 * s0)
         squares = q2 / (s0 * s0) - 2.0 * mean * b + mean * mean * a
-        true_class = max(np.float64(row[labels[i]]) - top, MASKED)
-        p = exp(beta * true_class) / s0
-        deviation = true_class - mean
+        d_true = max(np.float64(row[labels[i]]) - top, MASKED)
+        p = exp(beta * d_true) / s0
+        deviation = d_true - mean
         shared = r0 / (s0 * t)
         shared_d = r1 / (s0 * t)
         w = weights[i]
@@ -207,8 +214,18 @@ def _moment_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64
             sums[8] += w * (r2 / (s0 * t) - 2.0 * mean * shared_d + (mean * mean - variance) * shared)
 
 
+@dataclass(frozen=True)
+class _MomentsAtBeta:
+    """The means of p·p, p of the true class and p·q at one beta, and the passes taken; q is the uncalibrated model."""
+
+    p_squared: float
+    p_true_class: float
+    p_times_q: float
+    passes: int
+
+
 class _Moments:
-    """The squared error as `fit_brier` needs it; near the minimum the same passes also give what the weights need."""
+    """The squared error for `fit_brier`; near the minimum the same passes also collect the moments for the weights."""
 
     def __init__(self, data: LabelledLogits) -> None:
         self.data = data
@@ -217,24 +234,23 @@ class _Moments:
 
     def __call__(self, beta: float, stride: int = 1) -> Sequence[float]:
         """Value, gradient and curvature of the squared error at `beta`."""
-        near = abs(beta - self.beta) < 0.02 * beta
-        if stride > 1 or not near:
+        is_near = abs(beta - self.beta) < NEAR * beta
+        if stride > 1 or not is_near:
             if stride == 1:
                 self.beta, self.at_beta = beta, None
             return brier(self.data, beta, stride)
-        square, true_class, _ = self._pass(beta)
-        loss: list[float] = (square - 2 * true_class + [1, 0, 0]).tolist()
+        p_squared, p_true_class, _ = self._pass(beta)
+        loss: list[float] = (p_squared - 2 * p_true_class + [1, 0, 0]).tolist()
         return loss
 
-    def at(self, beta: float) -> tuple[list[float], int]:
-        """The means of p·p, p_y and p·q at `beta`, and the passes taken.
-
-        They are extrapolated from the last pass where it is so near that the error is below 1e-10.
-        """
+    def at(self, beta: float) -> _MomentsAtBeta:
+        """The moments at `beta`, extrapolated from the last pass if that is near enough."""
         at_beta, step = self.at_beta, beta - self.beta
-        if at_beta is None or abs(step) > 5e-4 * beta:
-            return self._pass(beta)[:, 0].tolist(), 1
-        return (at_beta @ [1, step, step * step / 2]).tolist(), 0
+        passes = 0
+        if at_beta is None or abs(step) > MAX_EXTRAPOLATION * beta:
+            at_beta, step, passes = self._pass(beta), 0.0, 1
+        p_squared, p_true_class, p_times_q = (at_beta @ [1, step, step * step / 2]).tolist()
+        return _MomentsAtBeta(p_squared, p_true_class, p_times_q, passes)
 
     def _pass(self, beta: float) -> Float64:
         moments = (self.data.reduce_sum(_moment_sums, 9, beta) / self.data.total_weight).reshape(3, 3)
@@ -252,59 +268,57 @@ def fit_brier(
 ) -> BetaMinimum:
     """Minimise the squared error of softmax(beta·z), beta = 1/T.
 
-    `loss` replaces :func:`brier` of `data` where a caller needs more of the same passes.
+    `loss` replaces :func:`brier` of `data` if a caller needs further sums from the same passes.
     """
     loss = partial(brier, data) if loss is None else loss
-    floor = min_beta(t_max)
-    if first.top_minus_mean < FLAT:  # every sample is flat: all temperatures are the same, and the caller has set a cap
-        return BetaMinimum(max(1.0, floor), first.brier, 0)
+    lowest_beta = min_beta(t_max)
+    if first.top_minus_mean < FLAT:  # all temperatures give the same probabilities, and the caller has set a cap
+        return BetaMinimum(max(1.0, lowest_beta), first.brier, 0)
     try:
-        best = _search(data, first, floor, max(floor, GRID_START / first.top_minus_mean), loss)
+        best = _search(data, first, lowest_beta, max(lowest_beta, GRID_START / first.top_minus_mean), loss)
     except NoFiniteOptimum:
-        if floor > 1 or first.brier >= 1 - 1 / data.n_classes:
+        if lowest_beta > 1 or first.brier >= 1 - 1 / data.n_classes:
             raise
-        best = BetaMinimum(floor, math.inf, 1)
-    if best.value <= first.brier + 1e-12 or floor > 1:
+        best = BetaMinimum(lowest_beta, math.inf, 1)
+    if best.value <= first.brier + 1e-12 or lowest_beta > 1:  # 1e-12 is rounding
         return best
-    # Logits of very different sizes have several local minima, and beta = 1 is lower than this one: search around it.
-    other = _search(data, first, floor, max(floor, 2.0 ** -(GRID // 2)), loss)
+    # logits of very different sizes have several local minima, and beta = 1 is lower than this one: search around it
+    other = _search(data, first, lowest_beta, max(lowest_beta, 2.0 ** -(GRID // 2)), loss)
     return BetaMinimum(other.beta, other.value, best.passes + other.passes)
 
 
 def _search(
-    data: LabelledLogits, first: FirstPass, floor: float, start: float, loss: Callable[..., Sequence[float]]
+    data: LabelledLogits, first: FirstPass, lowest_beta: float, start: float, loss: Callable[..., Sequence[float]]
 ) -> BetaMinimum:
-    """The lowest squared error near the lowest point of a grid that begins at `start`; the grid moves if that is its end."""
+    """The minimum near the lowest point of a grid that begins at `start`; if that is an end, the grid moves."""
     stride = data.subsample_stride  # a subsample of a large array, unless its lowest point is an end of the grid
-    for passes in (0, 1, 2, 3):
+    for n_grids in range(MAX_GRIDS):
         grid = data.reduce_sum(_grid_sums, GRID, start, stride=stride)
-        # where sharper temperatures change nothing beyond rounding, the highest of them
+        # the first of equal errors: the highest temperature if lower ones change nothing beyond rounding
         best = int(np.flatnonzero(grid <= grid.min() * (1 + EQUAL))[0])
         if stride > 1 and best in (0, GRID - 1):
             stride = 1
             continue
-        if best == 0 and start > floor and not first.better_than_chance:
-            raise no_better_than_chance()  # the loss only rises from beta = 0, and no larger beta undercuts it
+        if best == 0 and start > lowest_beta and not first.better_than_chance:
+            raise no_better_than_chance()  # the loss rises from beta = 0 on, and no larger beta has a lower one
         if best == GRID - 1:
             start *= 2.0 ** (GRID - 2)
-        elif best == 0 and start > floor:
-            start = max(floor, start / 2.0 ** (GRID - 2))
+        elif best == 0 and start > lowest_beta:
+            start = max(lowest_beta, start / 2.0 ** (GRID - 2))
         else:
-            reach = 1 if stride == 1 else 2  # the minimum of all samples may lie a little beside that of a subsample
-            low = floor if best == 0 else max(floor, start * 2.0 ** (best - reach))
-            high = start * 2.0 ** (best + reach)
-
+            n_steps = 1 if stride == 1 else 2  # the minimum of all samples may differ from that of a subsample
+            low = lowest_beta if best == 0 else max(lowest_beta, start * 2.0 ** (best - n_steps))
+            high = start * 2.0 ** (best + n_steps)
             middle = start * 2.0**best
             if data.subsample_stride > 1:
-                # First few samples, then more, so that the passes over all of them start nearby.
+                strides = (data.subsample_stride, -(-data.subsample_stride // 4))
                 with contextlib.suppress(DidNotConverge):
-                    for part, tolerance in ((data.subsample_stride, 0.1), (-(-data.subsample_stride // 4), 0.05)):
-                        middle = minimise_in_beta(
-                            partial(loss, stride=part), middle, low, high, tolerance=tolerance
-                        ).beta
-            # A product of steps of 1e-5 leaves 1e-10 of beta: far less than the squared error can tell apart.
-            minimum = minimise_in_beta(loss, middle, low, high, product=1e-5)
-            n_passes = passes + minimum.passes + (stride == 1)  # a subsample is not a pass
+                    for part, tolerance in zip(strides, SUBSAMPLE_TOLERANCES, strict=True):
+                        subsample_loss = partial(loss, stride=part)
+                        middle = minimise_in_beta(subsample_loss, middle, low, high, tolerance=tolerance).beta
+            # a product of 1e-5 leaves an error of 1e-10 in beta, which the squared error cannot resolve
+            minimum = minimise_in_beta(loss, middle, low, high, max_step_product=1e-5)
+            n_passes = n_grids + minimum.passes + (stride == 1)  # a grid on a subsample is not a pass
             return BetaMinimum(minimum.beta, minimum.value, n_passes)
     if best == 0:
         raise no_better_than_chance()
@@ -315,10 +329,11 @@ def _search(
 
 
 def _best_weights(gram: Float64, true_class: Float64) -> tuple[Float64, float]:
-    """The weights w on the simplex with the least squared error w·G·w − 2w·r + 1, and that error.
+    """The weights w on the simplex with the least squared error w·G·w − 2w·r + 1, and that error; r is `true_class`.
 
-    The loss is quadratic, so its minimum over the simplex is the stationary point of one of the seven faces. Faces
-    come smallest first and must be lower by more than rounding: where T = 1 makes two parts equal, the first is kept.
+    The loss is quadratic, so its minimum over the simplex is the stationary point of one of the seven faces. Small
+    faces are tried first, and a later one must be lower by more than rounding. So if T = 1 makes two parts equal, the
+    first one gets the weight.
     """
     best, least = np.array([1.0, 0.0, 0.0]), math.inf
     for size in (1, 2, 3):
@@ -333,7 +348,7 @@ def _best_weights(gram: Float64, true_class: Float64) -> tuple[Float64, float]:
 
 
 def _stationary(gram: Float64, true_class: Float64, face: list[int]) -> Float64 | None:
-    """Minimise w·G·w − 2w·r on one face with weights that sum to 1; None where it lies outside or is not unique."""
+    """The minimum of w·G·w − 2w·r on one face with Σw = 1; None if it is outside the face or not unique."""
     first, rest = face[0], face[1:]
     weights = np.zeros(3)
     weights[first] = 1.0

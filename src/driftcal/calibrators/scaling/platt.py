@@ -5,36 +5,37 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import ExportMap, Sigmoids
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.normalise import normalise
 from driftcal.calibrators.per_class import LOG_ODDS, ClassScores, for_each_class
-from driftcal.calibrators.scaling.temperature import certify
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, exp, kernel, log, log_odds_row
 from driftcal.errors import DidNotConverge
 from driftcal.types import Float64, Labels, Logits, Weights
 
-#: A class has converged when a Newton step promises to lower its mean loss by less than this many nats: slope and intercept
-#: then have about six correct digits, and the step itself doubles them.
-DECREMENT = 1e-12
+#: A class has converged if a Newton step is expected to lower its mean loss by less than this many nats. Slope and
+#: intercept then have about six correct digits, and the step doubles these.
+CONVERGED_DECREASE = 1e-12
+#: The most Newton steps. Only scores of very different sizes need so many.
 MAX_STEPS = 200
-
-#: A loss, its gradient in slope and intercept, and its curvatures aa, ab, bb.
-_Sums: TypeAlias = tuple[float, float, float, float, float, float]
+#: Smoothed targets count at most this many samples: with more they would round to 0 and 1, which no finite line
+#: reaches.
+MAX_COUNT = 1e9
 
 
 class PlattScaling(LogitCalibrator):
     """A logistic curve per class on its log-odds against the rest: σ(a·x + b), x = log p − log(1 − p), normalised.
 
-    a and b minimise the negative log-likelihood of "is the class". Where a class has no finite optimum, because a
-    threshold separates its tuning samples from the others or one of both is missing, Platt's smoothed targets are used and
-    the report says so. Platt 1999; one against rest as in Zadrozny and Elkan 2002.
+    a and b minimise the negative log-likelihood of "is the class". There is no finite optimum if a threshold separates
+    the tuning samples of a class from the others, or if one of both is missing. Then Platt's smoothed targets are used,
+    and the report has a warning. Platt 1999; one against rest as in Zadrozny and Elkan 2002.
 
     >>> import numpy as np
     >>> logits = np.log([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9], [0.9, 0.1], [0.1, 0.9]])
@@ -90,7 +91,10 @@ def to_sigmoid(x: Float64, slope: float, intercept: float) -> None:
 
 @dataclass(frozen=True)
 class Line:
-    """σ(slope·x + intercept) of one class; losses are sums over samples, `smoothed` says that no optimum was finite."""
+    """σ(slope·x + intercept) of one class, and its summed loss before and after.
+
+    `smoothed` says that there was no finite optimum, so that smoothed targets were used.
+    """
 
     slope: float
     intercept: float
@@ -99,58 +103,97 @@ class Line:
     smoothed: bool
 
 
-def fit_line(column: ClassScores) -> Line:
-    """Newton's method on one class; a step that would raise the loss is shortened.
+class _LineSums(NamedTuple):
+    """The summed loss of a line, its gradient in slope a and intercept b, and its curvatures."""
 
-    It works on x − centre, so that slope and intercept stay distinguishable where scores hardly differ.
+    loss: float
+    gradient_a: float
+    gradient_b: float
+    aa: float
+    ab: float
+    bb: float
+
+    def derivative(self, step: _Step) -> float:
+        """The derivative of the loss along a step."""
+        return step.a * self.gradient_a + step.b * self.gradient_b
+
+    def newton_step(self, damping: float = 0.0) -> _Step | None:
+        """The step to the minimum of the quadratic model, shorter and steeper with `damping`; None if all is flat."""
+        # a ridge far below rounding keeps the system solvable if scores hardly differ
+        aa, ab, bb = self.aa * (1 + 1e-13 + damping), self.ab, self.bb * (1 + 1e-13 + damping)
+        determinant = aa * bb - ab * ab
+        if not determinant > 0:
+            return None
+        return _Step(
+            (ab * self.gradient_b - bb * self.gradient_a) / determinant,
+            (ab * self.gradient_a - aa * self.gradient_b) / determinant,
+        )
+
+
+class _Step(NamedTuple):
+    """A step of the slope a and the intercept b."""
+
+    a: float
+    b: float
+
+
+def fit_line(column: ClassScores) -> Line:
+    """Fit the line of one class by Newton's method; a step that would raise the loss is shortened.
+
+    The variable is x − centre, so that slope and intercept stay distinguishable if scores hardly differ.
     """
     c, x, labels, weights = column.column, column.scores, column.labels, column.weights
     groups = ClassGroups(*_class_groups(x, labels, weights, c))
     positive, negative, centre = groups.positive, groups.negative, groups.mean
-    constant = not groups.most - groups.least > 1e-14 * max(abs(groups.least), abs(groups.most))
-    smoothed = groups.separable and not (constant and positive > 0 and negative > 0)
-    # Weights that sum to less than the number of samples are shares of it. Counts beyond 1e9 would round the targets to 1
-    # and 0, which no finite line reaches.
-    samples_each = max(1.0, len(x) / (positive + negative)) if positive + negative > 0 else 1.0
-    hits, misses = min(positive * samples_each, 1e9), min(negative * samples_each, 1e9)
-    hit = (hits + 1) / (hits + 2) if smoothed else 1.0
-    miss = 1 / (misses + 2) if smoothed else 0.0
+    is_constant = not groups.greatest - groups.least > 1e-14 * max(abs(groups.least), abs(groups.greatest))
+    smoothed = groups.separable and not (is_constant and positive > 0 and negative > 0)
+    # weights that sum to less than the number of samples are shares of it
+    samples_per_weight = max(1.0, len(x) / (positive + negative)) if positive + negative > 0 else 1.0
+    n_positive = min(positive * samples_per_weight, MAX_COUNT)
+    n_negative = min(negative * samples_per_weight, MAX_COUNT)
+    positive_target = (n_positive + 1) / (n_positive + 2) if smoothed else 1.0
+    negative_target = 1 / (n_negative + 2) if smoothed else 0.0
 
     powers = np.empty(len(x))
 
-    def sums(a: float, b: float) -> _Sums:
-        return _line_sums(x, labels, weights, powers, column.equal_weights, c, a, b, centre, hit, miss)
+    def sums(a: float, b: float) -> _LineSums:
+        return _LineSums(
+            *_line_sums(
+                x, labels, weights, powers, column.equal_weights, c, a, b, centre, positive_target, negative_target
+            )
+        )
 
     a, length, damping = 0.0, 1.0, 0.0
     total = positive + negative
-    share = (positive * hit + negative * miss) / total if total > 0 else 0.5
-    b = math.log(share / (1 - share)) if 0 < share < 1 else math.log((positive + 1) / (negative + 1))
+    base_rate = (positive * positive_target + negative * negative_target) / total if total > 0 else 0.5
+    b = math.log(base_rate / (1 - base_rate)) if 0 < base_rate < 1 else math.log((positive + 1) / (negative + 1))
     current = sums(1.0, centre)
-    before = current[0]
-    base_rate = -total * (share * math.log(share) + (1 - share) * math.log1p(-share)) if 0 < share < 1 else 0.0
-    if before < base_rate:  # the uncalibrated model is a better start than the base rate
+    before = current.loss
+    base_rate_loss = 0.0
+    if 0 < base_rate < 1:
+        base_rate_loss = -total * (base_rate * math.log(base_rate) + (1 - base_rate) * math.log1p(-base_rate))
+    if before < base_rate_loss:  # the uncalibrated model is a better start than the base rate
         a, b = 1.0, centre
     else:
         current = sums(a, b)
     for _ in range(MAX_STEPS):
-        step = _newton_step(*current[1:])
-        if constant or step is None:  # all scores are equal: the constant is the optimum
-            after = current[0]
+        newton_step = current.newton_step()
+        if is_constant or newton_step is None:  # all scores are equal: the constant is the optimum
+            after = current.loss
             break
-        promise = -(step[0] * current[1] + step[1] * current[2])
-        if promise <= DECREMENT * total:  # the last step, and what it brings, are exact to second order
-            a, b, after = a + step[0], b + step[1], current[0] - promise / 2
+        expected_decrease = -current.derivative(newton_step)
+        if expected_decrease <= CONVERGED_DECREASE * total:  # the last step and its decrease are exact to second order
+            a, b, after = a + newton_step.a, b + newton_step.b, current.loss - expected_decrease / 2
             break
-        step_a, step_b = _newton_step(*current[1:], damping) or step
-        promise = -(step_a * current[1] + step_b * current[2])
-        new = sums(a + length * step_a, b + length * step_b)
-        # The loss is convex: a step whose gradient along it is smaller in size than before went downhill.
-        if abs(new[1] * step_a + new[2] * step_b) < promise:
-            a, b, current = a + length * step_a, b + length * step_b, new
+        step = current.newton_step(damping) or newton_step
+        new = sums(a + length * step.a, b + length * step.b)
+        # the loss is convex: a step whose derivative along it shrinks went downhill
+        if abs(new.derivative(step)) < -current.derivative(step):
+            a, b, current = a + length * step.a, b + length * step.b, new
             length, damping = min(1.0, 4 * length), damping / 1000
         elif length > 1e-3:
             length /= 4
-        else:  # the direction itself is bad: scores of very different sizes make a and b hard to distinguish
+        else:  # the direction is bad: scores of very different sizes make a and b hard to distinguish
             length, damping = 1.0, max(1000 * damping, 1e-9)
     else:
         raise DidNotConverge(
@@ -158,32 +201,24 @@ def fit_line(column: ClassScores) -> Line:
             f"and {b - a * centre:.6g}. Are some logits or weights many orders of magnitude larger than the rest?"
         )
     b -= a * centre
-    certify("negative log-likelihood", before, after, bound=not smoothed)
-    # Smoothed targets stop short of certainty; a model that is certain and correct stays uncalibrated.
+    if not smoothed:
+        certify("negative log-likelihood", before, after)
+    # smoothed targets are below 1: a model that is certain and correct stays uncalibrated
     return Line(a, b, before, after, smoothed) if after <= before else Line(1.0, 0.0, before, before, smoothed)
-
-
-def _newton_step(
-    gradient_a: float, gradient_b: float, aa: float, ab: float, bb: float, damping: float = 0.0
-) -> tuple[float, float] | None:
-    """The step to the minimum of the quadratic model, shorter and steeper with `damping`; None where all is flat."""
-    # A ridge far below rounding keeps the system solvable where scores hardly differ.
-    aa, bb = aa * (1 + 1e-13 + damping), bb * (1 + 1e-13 + damping)
-    determinant = aa * bb - ab * ab
-    if not determinant > 0:
-        return None
-    return (ab * gradient_b - bb * gradient_a) / determinant, (ab * gradient_a - aa * gradient_b) / determinant
 
 
 @dataclass(frozen=True)
 class ClassGroups:
-    """Weight of the samples of a class and of the others; mean, least and greatest x; whether a threshold separates both."""
+    """The weights of the samples of a class and of all others, and the mean, least and greatest x.
+
+    `separable` says whether a threshold separates both.
+    """
 
     positive: float
     negative: float
     mean: float
     least: float
-    most: float
+    greatest: float
     separable: bool
 
 
@@ -219,10 +254,10 @@ def _line_sums(
     a: float,
     b: float,
     centre: float,
-    hit: float,
-    miss: float,
-) -> _Sums:
-    """Σ w (log(1 + e^m) − t·m), m = a·(x − centre) + b; its gradient in a and b; its curvatures aa, ab, bb.
+    positive_target: float,
+    negative_target: float,
+) -> tuple[float, float, float, float, float, float]:
+    """The fields of `_LineSums`; the loss is Σ w (log(1 + e^m) − t·m) with m = a·(x − centre) + b and the target t.
 
     `powers` is scratch memory for e^−|m| of every sample.
     """
@@ -231,7 +266,7 @@ def _line_sums(
         unmasked = abs(x[i]) < -MASKED
         w = weights[i] if unmasked else 0.0
         z = x[i] - centre if unmasked else 0.0
-        t = hit if labels[i] == c else miss
+        t = positive_target if labels[i] == c else negative_target
         m = a * z + b
         e = exp(max(-abs(m), MASKED))
         share = 1.0 / (1.0 + e)
@@ -250,7 +285,10 @@ def _line_sums(
 
 @kernel
 def _log_factors(powers: Float64, weights: Weights, equal_weights: bool) -> float:
-    """Σ w log(1 + power), powers from 0 to 1: 512 samples of the same weight, whose product is at most 2^512, take one logarithm."""
+    """Σ w log(1 + power), with powers from 0 to 1.
+
+    512 samples of the same weight take one logarithm, since their product is at most 2^512.
+    """
     total = 0.0
     if not equal_weights:
         for i in range(powers.shape[0]):

@@ -1,4 +1,4 @@
-"""Base: the uncalibrated model."""
+"""The uncalibrated model as a calibrator, with the short name "base"."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from driftcal.calibrators.base import FitReport, LogitCalibrator
 from driftcal.calibrators.export_maps.export_map import ExportMap
-from driftcal.calibrators.scaling.temperature import first_pass
+from driftcal.calibrators.scaling.first_pass import first_pass
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import log_softmax_kernel, softmax_kernel
 from driftcal.types import Float64, Logits

@@ -1,4 +1,4 @@
-"""Vector scaling, and structured vector scaling, which starts from one temperature."""
+"""Vector scaling, and structured vector scaling, which corrects temperature scaling for each class."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import ExportMap, ScaledPerClass
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.parameters import check_positive
-from driftcal.calibrators.scaling.temperature import certify, first_pass, fit_nll, min_beta
+from driftcal.calibrators.scaling.first_pass import first_pass
+from driftcal.calibrators.scaling.temperature import fit_nll, min_beta
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, exp, kernel, row_max
 from driftcal.core.optimize import minimise_lbfgs
@@ -24,10 +26,11 @@ from driftcal.types import Float64, Labels, Logits, Weights
 class VectorScaling(LogitCalibrator):
     """A factor and a constant for each class: q = softmax(a ⊙ log p + b), with p = softmax(z).
 
-    a and b minimise the negative log-likelihood plus (`decay`/n)·(‖a − 1/T‖² + ‖b‖²), with the T of temperature scaling, or 1
-    where no T is best: a prior with the weight of about one sample, which decides for classes without tuning samples. It works
-    on log p, not on z, so that a constant added to a sample's logits changes nothing. The loss is convex, so L-BFGS finds the
-    one optimum. Can change the predicted class. n is the sum of the weights. Guo et al. 2017, section 4.2.
+    a and b minimise the negative log-likelihood plus (`decay`/n)·(‖a − 1/T‖² + ‖b‖²). T is that of temperature scaling,
+    or 1 if no T is best. This prior has the weight of about one sample; it matters for classes without tuning samples.
+    n is the sum of the weights. The map uses log p, not z, so that a constant added to a sample's logits changes
+    nothing. The loss is convex, so L-BFGS finds the one optimum. The map can change the predicted class. Guo et al.
+    2017, section 4.2.
 
     >>> import numpy as np
     >>> logits = np.log([[0.8, 0.2]] * 5 + [[0.2, 0.8]] * 5)  # correct 3 times out of 5, then 5 times out of 5
@@ -46,8 +49,8 @@ class VectorScaling(LogitCalibrator):
 
     def _fit(self, data: LabelledLogits) -> FitReport:
         before = uncalibrated_nll(data)
-        beta, passes = temperature_or_default(data, None)
-        start = np.concatenate([np.full(data.n_classes, beta if passes else 1.0), np.zeros(data.n_classes)])
+        beta, passes = temperature_scaling_beta(data, None)
+        start = np.concatenate([np.full(data.n_classes, beta), np.zeros(data.n_classes)])
         penalty = self.decay / data.effective_n_samples
         fitted = fit_slopes(data, 1.0, start, penalty, "vector scaling")
         self.slopes_, self.intercepts_ = fitted.slopes, fitted.intercepts
@@ -68,10 +71,10 @@ class VectorScaling(LogitCalibrator):
 class StructuredVectorScaling(LogitCalibrator):
     """Temperature scaling with a correction for each class: q = softmax((1 + v) ⊙ log p + b), p = softmax(z / T).
 
-    T is the one best temperature; v and b then minimise the negative log-likelihood plus (C/n)·(‖v‖² + ‖b‖²). With few samples
-    it is close to temperature scaling, with many to vector scaling. Where no temperature is best it starts from T = 1 and
-    the report says so; `t_max` as in temperature scaling. Can change the predicted class. n is the sum of the weights.
-    Berta, Holzmüller, Jordan and Bach 2025 (Structured matrix scaling), "SVS".
+    T is the best single temperature. v and b then minimise the negative log-likelihood plus (C/n)·(‖v‖² + ‖b‖²), where
+    n is the sum of the weights. With few samples the result is close to temperature scaling, with many to vector
+    scaling. If no temperature is best, T is 1 and the report has a warning. `t_max` is as in temperature scaling. The
+    map can change the predicted class. Berta, Holzmüller, Jordan and Bach 2025 (Structured matrix scaling), "SVS".
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -93,16 +96,16 @@ class StructuredVectorScaling(LogitCalibrator):
     def _fit(self, data: LabelledLogits) -> FitReport:
         before = uncalibrated_nll(data)
         warnings: tuple[str, ...] = ()
-        beta, passes = temperature_or_default(data, self.t_max)
-        if passes == 0 or beta == 0:
-            beta = 1.0
+        beta, passes = temperature_scaling_beta(data, self.t_max)
+        if passes == 0:
             warnings = ("no temperature is best for these samples: the correction for each class starts from T = 1",)
         self.temperature_ = 1 / beta
         start = np.concatenate([np.ones(data.n_classes), np.zeros(data.n_classes)])
         penalty = data.n_classes / data.effective_n_samples
         fitted = fit_slopes(data, beta, start, penalty, "structured vector scaling")
         self.slopes_, self.intercepts_ = fitted.slopes, fitted.intercepts
-        certify("nll", before, fitted.nll, bound=self.t_max is None)
+        if self.t_max is None:  # a cap may exclude the uncalibrated model
+            certify("nll", before, fitted.nll)
         return FitReport("nll", before, fitted.nll, passes + fitted.passes + 1, warnings=warnings)
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:
@@ -117,7 +120,7 @@ class StructuredVectorScaling(LogitCalibrator):
 
 
 def uncalibrated_nll(data: LabelledLogits) -> float:
-    """The negative log-likelihood of the uncalibrated model; raises where a true class is masked."""
+    """The negative log-likelihood of the uncalibrated model; raises `NoFiniteOptimum` if a true class is masked."""
     nll = first_pass(data).nll
     if not math.isfinite(nll):
         raise NoFiniteOptimum(
@@ -127,18 +130,18 @@ def uncalibrated_nll(data: LabelledLogits) -> float:
     return nll
 
 
-def temperature_or_default(data: LabelledLogits, t_max: float | None) -> tuple[float, int]:
-    """1/T of temperature scaling and its passes; where no T is best, the better of 1 and 0, and 0 passes."""
+def temperature_scaling_beta(data: LabelledLogits, t_max: float | None) -> tuple[float, int]:
+    """1/T of temperature scaling and its passes; (1, 0) if no T is best."""
     try:
         beta, report = fit_nll(data, t_max)
     except NoFiniteOptimum:
-        return (1.0 if first_pass(data).error_rate == 0 else 0.0), 0
+        return 1.0, 0
     return beta, report.passes
 
 
 @dataclass(frozen=True, eq=False)
 class SlopesFit:
-    """A slope and an intercept for each class, the negative log-likelihood they reach, and the passes taken."""
+    """A slope and an intercept for each class, their negative log-likelihood, and the passes taken."""
 
     slopes: Float64
     intercepts: Float64
@@ -149,7 +152,7 @@ class SlopesFit:
 def fit_slopes(data: LabelledLogits, beta: float, start: Float64, penalty: float, name: str) -> SlopesFit:
     """Minimise the negative log-likelihood of softmax(a ⊙ log softmax(beta·z) + b) plus `penalty`·‖(a, b) − start‖².
 
-    `start` holds slopes and intercepts side by side. An error says `name`.
+    `start` holds the slopes, then the intercepts. An error mentions `name`.
     """
     n = data.n_classes
 
@@ -158,9 +161,11 @@ def fit_slopes(data: LabelledLogits, beta: float, start: Float64, penalty: float
 
     def loss(x: Float64) -> tuple[float, Float64]:
         at_x, deviation = sums(x), x - start
-        return float(at_x[-1] + penalty * deviation @ deviation), at_x[: 2 * n] + 2 * penalty * deviation
+        nll, gradient = at_x[-1], at_x[: 2 * n]
+        return float(nll + penalty * deviation @ deviation), gradient + 2 * penalty * deviation
 
-    best = minimise_lbfgs(loss, start, sums(start)[2 * n : -1] + 2 * penalty, name)
+    curvature = sums(start)[2 * n : -1]
+    best = minimise_lbfgs(loss, start, curvature + 2 * penalty, name)
     deviation = best.x - start
     slopes, intercepts = np.split(best.x, 2)
     return SlopesFit(slopes, intercepts, best.value - penalty * float(deviation @ deviation), best.n_calls + 1)
@@ -168,7 +173,7 @@ def fit_slopes(data: LabelledLogits, beta: float, start: Float64, penalty: float
 
 @kernel
 def _scores(row: Any, beta: float, slopes: Float64, intercepts: Float64, x: Float64, u: Float64) -> float:
-    """Write x = log softmax(beta·row) and u = a·x + b, MASKED where the class is; returns the largest u."""
+    """Write x = log softmax(beta·row) and u = a·x + b, which is MASKED for a masked class; return the largest u."""
     top = row_max(row)
     total = 0.0
     for c in range(row.shape[0]):
@@ -196,22 +201,22 @@ def _vector_sums(
     slopes: Float64,
     intercepts: Float64,
 ) -> None:
-    """Add the gradient of the negative log-likelihood in a and in b, its curvatures in each of them, and itself."""
+    """Add the gradient of the negative log-likelihood in a and b, its curvatures in a and b, and its value."""
     n = logits.shape[1]
     x = np.empty(n)
     u = np.empty(n)
     for i in range(logits.shape[0]):
         w = weights[i]
-        if w == 0:  # such a sample may hold anything, an infinite loss too
+        if w == 0:  # such a sample may hold anything, even an infinite loss
             continue
         row = logits[i]
         best = _scores(row, beta, slopes, intercepts, x, u)
-        true_class = u[labels[i]] - best
+        u_true = u[labels[i]] - best
         total = 0.0
         for c in range(n):
             u[c] = exp(max(u[c] - best, MASKED))
             total += u[c]
-        sums[4 * n] += w * (math.log(total) - true_class)
+        sums[4 * n] += w * (math.log(total) - u_true)
         for c in range(n):
             if row[c] > -np.inf:
                 p = u[c] / total
@@ -225,7 +230,7 @@ def _vector_sums(
 
 @kernel
 def vector_kernel(logits: Logits, beta: float, slopes: Float64, intercepts: Float64, out: Float64) -> None:
-    """Rows of softmax(a ⊙ log softmax(beta·z) + b); a masked class gets exactly 0."""
+    """Write softmax(a ⊙ log softmax(beta·z) + b) of each sample into `out`; a masked class gets exactly 0."""
     x = np.empty(logits.shape[1])
     for i in range(logits.shape[0]):
         row = out[i]

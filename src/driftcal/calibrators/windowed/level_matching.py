@@ -18,7 +18,8 @@ from driftcal.calibrators.base import FitReport, LogitCalibrator
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.nonparametric.isotonic import IsotonicRegressionMulticlass, check_starts
 from driftcal.calibrators.nonparametric.kernels.isotonic_fit import fit_curves
-from driftcal.calibrators.scaling.temperature import fit_nll, min_beta, minimise_in_beta, nll_sums
+from driftcal.calibrators.scaling.minimise_in_beta import minimise_in_beta
+from driftcal.calibrators.scaling.temperature import fit_nll, min_beta, nll_sums
 from driftcal.calibrators.windowed.expectation_consistency import consistent_temperature
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.core.dataset import LabelledLogits

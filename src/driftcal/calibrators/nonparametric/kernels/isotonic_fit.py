@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from driftcal.calibrators.base import FitReport
+from driftcal.calibrators.certify import certify
 from driftcal.calibrators.nonparametric.kernels.accumulate import (
     accumulate_curve_per_class,
     accumulate_one_curve,
 )
 from driftcal.calibrators.nonparametric.kernels.breakpoints import BELOW, EQUAL, GREATEST
 from driftcal.calibrators.nonparametric.kernels.prune import count_scores, n_counters, prune
-from driftcal.calibrators.scaling.temperature import certify
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import kernel, row_max, softmax_row
 from driftcal.types import Array, Float64, Labels, Logits, Weights
