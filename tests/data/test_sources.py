@@ -223,7 +223,7 @@ def test_categorical_columns_of_a_data_frame_have_names():
     frame = pandas.DataFrame(TABLE, columns=["size", "colour", "shop"])
     assert open_source((frame, [0, 1, 0, 1]), categorical=["shop", "size"]).categorical == (0, 2)
     assert open_source((frame, [0, 1, 0, 1]), categorical="shop").categorical == (2,)
-    with pytest.raises(InputError, match=r"from 0 to 2, or names among size, colour, shop; it holds 'color'"):
+    with pytest.raises(UnknownName, match=r"there is no column 'color'; did you mean 'colour'"):
         open_source((frame, [0, 1, 0, 1]), categorical=["color"])
     frame["colour"] = ["red", "blue", "red", "red"]
     with pytest.raises(ImagesError, match="Convert columns of text to numbers"):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import driftcal
-from driftcal.errors import InputError, UnknownName
+from driftcal.errors import InputError, LabelsError, UnknownName
 
 
 def logistic(half: float, slope: float, clean: float, plateau: float):
@@ -151,6 +151,50 @@ def test_labels_of_one_class_get_a_note() -> None:
     result = driftcal.find_levels(evaluate, np.full(600, 2), n_levels=5)
     assert "all labels are 2" in result.notes[0]
     assert result.levels[0].epsilon == 0
+
+
+def test_every_spelling_of_labels_gives_the_same_levels() -> None:
+    evaluate, columns, _ = network()
+    names = np.array(["ant", "bee", "cat", "dog"])
+    expected = driftcal.find_levels(evaluate, columns, n_levels=4)
+    assert expected.levels[0].accuracy == 1
+    for labels, options in (
+        (columns.astype(str), {}),
+        (columns.astype(float).tolist(), {}),
+        (np.eye(4)[columns], {}),
+        (names[columns], {"classes": names.tolist()}),
+        (columns + 10, {"classes": [10, 11, 12, 13]}),
+    ):
+        result = driftcal.find_levels(evaluate, labels, n_levels=4, **options)
+        assert result.levels == expected.levels
+        assert result.notes == expected.notes
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda y: np.array(["ant", "bee", "cat", "dog"])[y], r"labels are text .*pass classes=\['ant', 'bee'"),
+        (lambda y: y + 1, r"labels must be 0\.\.3 for 4 classes; sample \d+ has 4"),
+        (lambda y: y - 1, r"sample \d+ has -1"),
+        (lambda y: y + 0.5, "whole numbers or class names"),
+        (lambda y: np.eye(4)[y] * 2, "one-hot samples of 0 and 1"),
+        (lambda y: y[:0], r"labels must hold one label per sample; their shape is \(0,\)"),
+        (lambda y: 3, r"one label per sample; their shape is \(\)"),
+    ],
+)
+def test_labels_that_are_no_columns_are_refused(change, message: str) -> None:
+    evaluate, columns, _ = network()
+    with pytest.raises(LabelsError, match=message):
+        driftcal.find_levels(evaluate, change(columns), n_levels=4)
+
+
+def test_one_column_of_logits_is_the_log_odds_of_class_1() -> None:
+    log_odds = np.random.default_rng(0).normal(size=(500, 1))
+    labels = (log_odds[:, 0] > 0).astype(int)
+    noise = np.random.default_rng(1).normal(size=(500, 1))
+    result = driftcal.find_levels(lambda level, indices: log_odds + np.sqrt(level) * noise, labels, n_levels=3)
+    assert result.levels[0].accuracy == 1
+    assert result.levels[-1].target == pytest.approx(0.5)
 
 
 def test_with_few_samples_the_tolerance_is_one_sample() -> None:

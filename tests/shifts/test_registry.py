@@ -30,7 +30,7 @@ def test_the_registry_holds_every_shift() -> None:
     assert set(DESCRIPTIONS) <= set(SHIFTS)
     for table in TABLES.values():
         assert set(table) == set(CORRUPTIONS)
-        assert all(len(rows) == 5 for rows in table.values())
+        assert all(len(severities) == 5 for severities in table.values())
 
 
 def test_suites_list_shifts_and_levels() -> None:

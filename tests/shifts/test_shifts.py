@@ -145,7 +145,7 @@ def test_distortion_grows_with_the_level(name: str, table: str) -> None:
     shift = get_shift(name, table=table) if name in TABLES[table] else get_shift(name)
     levels = (1e-4, 1e-3, 1e-2, 0.1, 1.0) if shift.levels is None else shift.levels[1:]
     quality = [psnr(images, shift(images, level)) for level in levels]
-    # the published tables of these do not grow all the way: another kind of damage begins, or one part grows weaker
+    # the published parameters of these do not always grow: another kind of damage begins, or one part becomes weaker
     if name in ("glass_blur", "frost", "saturate", "elastic_transform") or (name, table) == ("spatter", "cifar10-c"):
         assert max(quality) < 45
         assert quality[-1] < quality[0] or name in ("saturate", "elastic_transform")

@@ -182,8 +182,8 @@ def test_an_object_matrix_of_categories_drifts_too():
     ("call", "error", "message"),
     [
         (lambda: driftcal.TabularNoise().fit(MIXED, categorical=["objekt"]), UnknownName, "did you mean 'object'"),
-        (lambda: driftcal.TabularNoise().fit(MIXED, categorical=[12]), InputError, "12 features; got 12. Count from 0, or"),
-        (lambda: driftcal.TabularNoise().fit(NUMBERS.to_numpy(), categorical=["a"]), InputError, "got 'a'. Count from 0"),
+        (lambda: driftcal.TabularNoise().fit(MIXED, categorical=[12]), InputError, "0 to 11, or names of columns; it holds 12"),
+        (lambda: driftcal.TabularNoise().fit(NUMBERS.to_numpy(), categorical=["a"]), InputError, "from 0 to 3; it holds 'a'"),
         (
             lambda: driftcal.TabularNoise().fit(pd.DataFrame({"when": pd.date_range("2024", periods=3)})),
             InputError,

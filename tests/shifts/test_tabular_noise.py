@@ -53,8 +53,8 @@ def test_missing_values_dtypes_and_categories_stay() -> None:
     [
         (lambda: driftcal.get_shift("tabular_noise")(np.zeros((2, 2)), 1), NotFittedError, ".fit(x_val"),
         (lambda: driftcal.TabularNoise().fit(np.zeros(3)), InputError, "features[None]"),
-        (lambda: driftcal.TabularNoise().fit(np.zeros((0, 3))), InputError, "at least one row"),
-        (lambda: driftcal.TabularNoise().fit(np.zeros((2, 3)), categorical=[3]), InputError, "of 3 features; got 3"),
+        (lambda: driftcal.TabularNoise().fit(np.zeros((0, 3))), InputError, "at least one sample"),
+        (lambda: driftcal.TabularNoise().fit(np.zeros((2, 3)), categorical=[3]), InputError, "from 0 to 2; it holds 3"),
         (lambda: driftcal.TabularNoise().fit(np.zeros((2, 3)))(np.zeros((2, 4)), 1), InputError, "Fit again"),
         (lambda: driftcal.TabularNoise().fit(np.array([["a"], ["b"]])), InputError, "categorical=[0]"),
         (lambda: driftcal.TabularNoise().fit(np.array([[np.inf], [1]])), InputError, "column 0 holds inf"),

@@ -85,7 +85,7 @@ class LogitCache:
         return None if file is None else CacheEntry(key, file.arrays, str(file.metadata["digest"]))
 
     def read_samples(self, key: CacheKey, name: str, start: int, stop: int) -> Array:
-        """The samples [start, stop) of one array of a finished `key`; of a remote file only these bytes are transferred.
+        """The samples [start, stop) of one array of a finished `key`; a remote file transfers only these bytes.
 
         The digest is not checked again: the process that finished the file has checked it.
         """

@@ -42,7 +42,7 @@ class Block:
     weights: Weights
 
     def part_of(self, per_sample: Array | None) -> tuple[Array, ...]:
-        """This block's part of an array with one entry per sample, as a kernel's extra argument; () without an array."""
+        """This block's part of an array with one entry per sample, as an extra argument of a kernel; () for None."""
         return () if per_sample is None else (per_sample[self.start : self.start + len(self.labels)],)
 
 

@@ -20,7 +20,8 @@ from driftcal.core.score_type import resolve_score_type, to_logits
 from driftcal.errors import InputError, LogitsError
 from driftcal.types import Float64, Labels, Logits
 
-#: Differences of logits may change between passes by this share of their mean: a network rounds differently in each run.
+#: Differences of logits may change between passes by this share of their mean: a network rounds differently in each
+#: run.
 _MAX_CHANGE = 1e-3
 
 

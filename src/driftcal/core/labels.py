@@ -63,7 +63,8 @@ def as_columns(
     Parameters
     ----------
     y
-        Labels in any form that the module describes, one per sample; or (n_samples, n_classes) with a single 1 per sample.
+        Labels in any form that the module describes, one per sample; or (n_samples, n_classes) with a single 1 per
+        sample.
     n_classes, n_samples
         The shape of the scores.
     classes

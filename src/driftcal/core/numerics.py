@@ -1,8 +1,8 @@
 """The only place that exponentiates logits.
 
 ``exp`` and ``log`` are written out so that the compiler turns a loop over classes into vector instructions. They take
-about three nanoseconds per class in float64, are accurate to one unit in the last place, and give the same bits on every
-run. Kernels in other files are compiled with :func:`kernel` and call these functions.
+about three nanoseconds per class in float64, are accurate to one unit in the last place, and give the same bits on
+every run. Kernels in other files are compiled with :func:`kernel` and call these functions.
 """
 
 from __future__ import annotations

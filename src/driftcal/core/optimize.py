@@ -64,8 +64,8 @@ def minimise_newton(loss: Loss, start: Float64, name: str, *, tol: float = NEWTO
     """A minimum of `loss`, never higher than `start`.
 
     Newton's method with the damping of Levenberg and Marquardt. Far from the minimum a step must lower the value. Where
-    rounding hides the decrease, a step must shorten the gradient in the metric of the curvature. The search ends where the
-    expected decrease is below the share `tol` of the value. Raises `DidNotConverge` with `name`.
+    rounding hides the decrease, a step must shorten the gradient in the metric of the curvature. The search ends where
+    the expected decrease is below the share `tol` of the value. Raises `DidNotConverge` with `name`.
     """
     x, damping, growth, least_decrease = start, 1e-2, 2.0, math.inf
     value, gradient, curvature = loss(x)
@@ -129,9 +129,9 @@ def minimise_lbfgs(
 ) -> Minimum:
     """The minimum of a convex function of many variables, never higher than `start`.
 
-    L-BFGS (Nocedal 1980) in units of `curvature`, an estimate of the diagonal of the second derivative. A step is judged by
-    the derivative along it. For a convex function this is as informative as the value, and it has more digits near the
-    minimum; scipy's L-BFGS uses the value and stops at 1e-8. Raises `DidNotConverge` with `name`.
+    L-BFGS (Nocedal 1980) in units of `curvature`, an estimate of the diagonal of the second derivative. A step is
+    judged by the derivative along it. For a convex function this is as informative as the value, and it has more digits
+    near the minimum; scipy's L-BFGS uses the value and stops at 1e-8. Raises `DidNotConverge` with `name`.
     """
     x, unit = start, np.sqrt(np.maximum(curvature, 1e-300))
     value, gradient = loss(x)

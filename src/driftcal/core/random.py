@@ -1,8 +1,8 @@
 """Random numbers as a pure function of (seed, shift, sample index, counter).
 
-A sample's key is a hash of the first three. Its n-th random number is a hash of the key and n (SplitMix64, Steele et al.
-2014). Nothing is drawn in sequence, so batches, order, threads and processes do not change a number.
-Normal numbers use a ziggurat of 256 layers (Marsaglia & Tsang 2000). It is exact, and 99 % of them need one hash only.
+A sample's key is a hash of the first three. Its n-th random number is a hash of the key and n (SplitMix64, Steele et
+al. 2014). Nothing is drawn in sequence, so batches, order, threads and processes do not change a number. Normal numbers
+use a ziggurat of 256 layers (Marsaglia & Tsang 2000). It is exact, and 99 % of them need one hash only.
 """
 
 from __future__ import annotations

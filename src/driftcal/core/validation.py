@@ -1,4 +1,4 @@
-"""Checks of logits, probabilities, sample weights and data frames; labels are checked in :mod:`driftcal.core.labels`."""
+"""Checks of logits, probabilities, sample weights and data frames; :mod:`driftcal.core.labels` checks labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.errors import InputError, LogitsError, ProbabilitiesError, WeightsError
+from driftcal.errors import InputError, LogitsError, ProbabilitiesError, UnknownName, WeightsError
 from driftcal.types import AnyArray, Array, Logits, LogProbs, Probs, Weights
 
 #: How far from 1 the probabilities of a sample may sum: the error of a softmax in float16 over 1,000 classes.
@@ -86,7 +86,8 @@ def for_kernel(logits: Logits) -> Logits:
 def unlocked(array: Array) -> Array:
     """A read-only array (a memory map, a pandas column, an array from Ray) as a writable one, without a copy.
 
-    Only for kernels that do not write. The compiler treats a read-only array as another type and would compile them twice.
+    Only for kernels that do not write. The compiler treats a read-only array as another type and would compile them
+    twice.
     """
     return array if array.flags.writeable else np.asarray(_Unlocked(array))
 
@@ -242,7 +243,7 @@ def check_columns(
     error: type[InputError],
     way_out: str = "",
 ) -> None:
-    """Refuse a frame whose columns are not `fitted_names` in the same order; without names there is nothing to compare."""
+    """Refuse a frame whose columns are not `fitted_names` in the same order; without names nothing is compared."""
     names = column_names(frame)
     if names and fitted_names is not None and names != list(fitted_names):
         raise error(
@@ -252,22 +253,24 @@ def check_columns(
 
 
 def column_indices(
-    columns: Sequence[int | str], n_columns: int, names: Sequence[str] | None = None, argument: str = "categorical"
+    columns: Sequence[int | str], n_columns: int, names: Sequence[Any] | None = None, argument: str = "categorical"
 ) -> tuple[int, ...]:
-    """The numbers of `columns` of a feature matrix, sorted; each is a number, negative from the end, or one of `names`.
+    """The numbers of `columns` of a feature table, sorted; each is a number, negative from the end, or one of `names`.
 
     >>> column_indices(["colour", -1], 4, ["size", "colour", "weight", "shop"])
     (1, 3)
     """
-    allowed = f"column numbers from 0 to {n_columns - 1}" + (
-        f", or names among {', '.join(names[:10])}" if names else ""
-    )
     indices = set()
     for column in columns:
-        if isinstance(column, str) and names and column in names:
+        if isinstance(column, str) and names:
+            if column not in names:
+                raise UnknownName.of("column", column, map(str, names))
             indices.add(list(names).index(column))
         elif isinstance(column, int | np.integer) and not isinstance(column, bool) and -n_columns <= column < n_columns:
             indices.add(int(column) % n_columns)
         else:
-            raise InputError(f"{argument} must hold {allowed}; it holds {column!r}. Correct or remove it.")
+            raise InputError(
+                f"{argument} must hold column numbers from 0 to {n_columns - 1}{', or names of columns' if names else ''}; "
+                f"it holds {column!r}. Correct or remove it."
+            )
     return tuple(sorted(indices))

@@ -14,8 +14,8 @@ from driftcal.engines.schedule import Finished, WorkerDied, first_line, run
 class LocalEngine:
     """The default engine. With one worker, tasks run one after the other, each on all cores, and errors are unchanged.
 
-    More workers are threads, because numpy, numba, onnxruntime and torch release Python's lock. A function that holds the
-    lock runs in processes, each on its share of the cores.
+    More workers are threads, because numpy, numba, onnxruntime and torch release Python's lock. A function that holds
+    the lock runs in processes, each on its share of the cores.
 
     >>> dict(LocalEngine().map(lambda task, report: task * task, [1, 2, 3]))
     {0: 1, 1: 4, 2: 9}

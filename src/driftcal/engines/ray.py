@@ -26,9 +26,9 @@ _MAX_FAILED_STARTS = 20
 class RayEngine:
     """Workers on a Ray cluster, one task each at a time.
 
-    The cluster is at `address`, or at the environment's RAY_ADDRESS. Without both, a cluster of this machine is started on
-    its loopback interface, without dashboard and usage statistics; `close` stops it. All workers are requested at once,
-    for the sake of an autoscaler. Work begins when the first has started. A dead worker is replaced.
+    The cluster is at `address`, or at the environment's RAY_ADDRESS. Without both, a cluster of this machine is started
+    on its loopback interface, without dashboard and usage statistics; `close` stops it. All workers are requested at
+    once, for the sake of an autoscaler. Work begins when the first has started. A dead worker is replaced.
     """
 
     name = "ray"

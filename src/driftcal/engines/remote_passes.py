@@ -1,9 +1,9 @@
 """Passes over cached logits on the workers of an engine: workers read the samples and send back statistics.
 
-A pass uses the same blocks and accumulators as a pass over an array (see :mod:`driftcal.core.passes`). One accumulator is
-one task, and accumulators merge in order. The number of workers and their timing therefore do not change the result.
-With more than `MAX_BLOCKS_PER_TASK` blocks per accumulator there are more tasks, so that more than eight workers are used.
-Sums then differ from those of an array in the last digits.
+A pass uses the same blocks and accumulators as a pass over an array (see :mod:`driftcal.core.passes`). One accumulator
+is one task, and accumulators merge in order. The number of workers and their timing therefore do not change the result.
+With more than `MAX_BLOCKS_PER_TASK` blocks per accumulator there are more tasks, so that more than eight workers are
+used. Sums then differ from those of an array in the last digits.
 """
 
 from __future__ import annotations
@@ -276,8 +276,8 @@ def stack(
 ) -> tuple[Any, Labels | None]:
     """The data of a fit: conditions of the same inputs one after the other, of each the `selected` samples.
 
-    Arrays become one array with its labels. Stored logits become :class:`LabelledLogits` whose passes run on workers. Only
-    stored logits take `weights`, one for each condition.
+    Arrays become one array with its labels. Stored logits become :class:`LabelledLogits` whose passes run on workers.
+    Only stored logits take `weights`, one for each condition.
     """
     if all(isinstance(logits, StoredLogits) for logits in conditions):
         first: Any = conditions[0]

@@ -20,9 +20,9 @@ _TEMPORARY = re.compile(r"\..+\.[0-9]+-[0-9a-f]{8}\.tmp")
 def write_atomic(path: AnyPath, data: bytes | bytearray | memoryview | Iterable[bytes | memoryview]) -> Path:
     """Write `data` so that `path` holds either its old content or all of `data`, never a part.
 
-    The bytes are written to a temporary file in the same folder and flushed to the disk, then the file is renamed. If two
-    processes write one path, the last rename wins. After an error the temporary file is removed. A missing folder is
-    created, so that the result of a long computation is not lost. An object store gets one complete object.
+    The bytes are written to a temporary file in the same folder and flushed to the disk, then the file is renamed. If
+    two processes write one path, the last rename wins. After an error the temporary file is removed. A missing folder
+    is created, so that the result of a long computation is not lost. An object store gets one complete object.
     """
     target = as_target(path)
     blocks = [data] if isinstance(data, bytes | bytearray | memoryview) else data

@@ -1,7 +1,7 @@
 """Safetensors files: eight bytes with the length of the header, a JSON header, and the arrays one after the other.
 
-The safetensors library is not used, for two reasons. The bytes of a file must not depend on the order in which a library
-writes metadata, and arrays must be memory maps, not copies.
+The safetensors library is not used, for two reasons. The bytes of a file must not depend on the order in which a
+library writes metadata, and arrays must be memory maps, not copies.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def write_tensors(path: AnyPath, pieces: Sequence[Mapping[str, Array]], metadata
 def read_tensors(path: AnyPath) -> TensorFile | None:
     """Open a safetensors file as memory maps; None if it is absent or damaged.
 
-    A file is damaged if its header cannot be read or contradicts its length. A remote file is first copied to a temporary
-    file on this machine's disk.
+    A file is damaged if its header cannot be read or contradicts its length. A remote file is first copied to a
+    temporary file on this machine's disk.
     """
     file_path = as_path(path)
     try:

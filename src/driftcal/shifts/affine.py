@@ -2,7 +2,7 @@
 
 Tomani et al. 2021, appendix, table of perturbation parameters. Coordinates are (row, column) about the image's centre;
 x is the row axis. The map goes from output to input positions, so a zoom of 0.5 magnifies twice.
-Values between pixels are bilinear; outside, the edge is repeated.
+Values between pixels are bilinear. Outside the image, the edge is repeated.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ AFFINE: dict[str, tuple[float, ...]] = {
     "yzoom": _ZOOMS,
 }
 
-_SIDE = 32  # translations were given for images of this side
+_SIDE = 32  # the paper's translations are pixels of images with this side
 
 
 def affine_map(name: str, level: int, height: int, width: int) -> tuple[Float64, Float64]:
@@ -78,7 +78,7 @@ class Affine:
         return shift_images(inputs, self.name, seed, indices, fill)
 
     def label(self, level: float) -> str:
-        """What a level means: degrees, a part of the side, or a factor.
+        """The meaning of a level: degrees, a part of the side, or a factor.
 
         >>> Affine("rot_left").label(4), Affine("xshift").label(4), Affine("xyzoom").label(5)
         ('40°', '8/32', '×2')
@@ -93,7 +93,7 @@ class Affine:
 
 @lru_cache(maxsize=128)
 def _lookup_table(name: str, level: int, height: int, width: int, channels: int) -> tuple[NDArray[Any], ...]:
-    """For each output pixel: the start of its upper left neighbour in the input, and the weights of the four neighbours."""
+    """For each output pixel: the position of its upper left neighbour in the flat input, and four bilinear weights."""
     matrix, offset = affine_map(name, level, height, width)
     grid = np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij")).reshape(2, -1)
     sides = np.array([[height], [width]])

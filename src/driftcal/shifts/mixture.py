@@ -17,8 +17,8 @@ from driftcal.types import AnyArray, Images
 class Mixture:
     """Each image gets one of several corruptions, chosen by (seed, index): a set as large as the validation set.
 
-    ``h_mixture`` is the -H tuning set (speckle noise, Gaussian blur, spatter, saturate) at the cost of one pass per level.
-    The suite ``h-tuning`` applies all four of them to every image.
+    ``h_mixture`` mixes the four corruptions of the -H tuning set (speckle noise, Gaussian blur, spatter, saturate), so
+    a level costs one pass. The suite ``h-tuning`` applies all four of them to every image.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The registry of shifts: it feeds the command line's choices, the law tests and the docs."""
+"""The registry of shifts. The choices of the command line, the law tests and the docs read it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHIFTS: dict[str, Shift] = {
 
 _BUILT_IN = frozenset(SHIFTS)
 
-#: What ``get_shift(name, **options)`` may set, by the class of the shift.
+#: The options of ``get_shift(name, **options)``, by the class of the shift.
 _OPTIONS: dict[type, tuple[str, ...]] = {Gaussian: ("clip",), Corruption: ("table",)}
 
 
@@ -62,8 +62,7 @@ def get_shift(name: str | Shift, **options: Any) -> Shift:
     shift: Any = SHIFTS[name]
     allowed = _OPTIONS.get(type(shift), ())
     for option in sorted(set(options) - set(allowed)):
-        offer = f"it takes {', '.join(allowed)}" if allowed else "it takes none"
-        raise InputError(f"the shift {name!r} has no option {option!r}; {offer}.")
+        raise InputError(f"the shift {name!r} has no option {option!r}; it takes {', '.join(allowed) or 'none'}.")
     changed: Shift = dataclasses.replace(shift, **options) if options else shift
     return changed
 
@@ -76,8 +75,8 @@ def image_shifts() -> list[Shift]:
 def register_shift(name: str, function: Callable[..., Any], *, levels: Sequence[int] | None = None) -> Shift:
     """Make your own function a shift: ``(inputs, level)`` or ``(inputs, level, *, seed, indices)``.
 
-    `levels` are 0, 1, … if the function has a table of levels. Without `levels`, the level is any number from 0 up. Level 0
-    is the identity and is never passed to the function.
+    `levels` are 0, 1, … if the function has a table of levels. Without `levels`, the level is any number from 0 up.
+    Level 0 is the identity and is never passed to the function.
 
     >>> darker = register_shift("darker", lambda images, level: images * (1 - level / 10), levels=range(6))
     >>> darker.levels

@@ -1,4 +1,4 @@
-"""The protocol of a shift, and the one way in which image shifts run: fixed blocks of images on all cores."""
+"""The protocol of a shift, and the function that runs image shifts: in fixed blocks of images, on all cores."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Suite:
     shifts: tuple[Shift, ...]
 
     def fit(self, features: AnyArray, *, categorical: Sequence[int | str] = ()) -> Suite:
-        """The suite with its drifts of feature tables in the units of these features."""
+        """The same suite with its tabular drifts in the units of these features."""
         fitted = tuple(
             shift.fit(features, categorical=categorical) if isinstance(shift, FeatureDrift) else shift
             for shift in self.shifts
@@ -49,8 +49,8 @@ class Suite:
 
     def __str__(self) -> str:
         width = max(len(shift.name) for shift in self.shifts)
-        rows = (f"  {shift.name:<{width}}  levels 0-{len(shift.levels or (0,)) - 1}" for shift in self.shifts)
-        return "\n".join([f"{self.name}: {self.description}", *rows])
+        lines = (f"  {shift.name:<{width}}  levels 0-{len(shift.levels or (0,)) - 1}" for shift in self.shifts)
+        return "\n".join([f"{self.name}: {self.description}", *lines])
 
 
 def _corruptions(table: str | None) -> tuple[Corruption, ...]:

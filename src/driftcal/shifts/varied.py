@@ -1,7 +1,7 @@
 """Gaussian noise or one of eight other perturbations for each image: a tuning shift for calibrators under any shift.
 
-Gaussian noise alone shows a calibrator only one kind of shift. None of the eight perturbations is in a suite, so the suites
-stay shifts that tuning has not used.
+Gaussian noise is only one kind of shift. None of the eight perturbations is in a suite, so tuning does not use the
+shifts of the suites.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from driftcal.types import AnyArray, Array, Float64, Images
 
 #: Tiles along a side, and points along a side of the grid of a smooth random field.
 _TILES, _GRID = 8, 5
+#: The first random numbers of an image choose positions and colours; those of tiles, rows and grids come after them.
+_N_SINGLE_DRAWS = 5
 
 
 @dataclass(frozen=True)
 class Varied:
     """Each image gets Gaussian noise or one of `PERTURBATIONS`, chosen by (seed, index), of strength sqrt(level).
 
-    The level is the variance ε of the noise. The perturbations are scaled so that they reduce accuracy about as much at the
-    same level. They have a maximum (an image cannot be covered more than completely), so accuracy need not fall to chance.
+    The level is the variance ε of the noise. The factors in the perturbations were chosen so that all reduce accuracy
+    about as much at the same level. Each perturbation has a maximum, so accuracy need not fall to chance.
 
     >>> import numpy as np
     >>> images = np.random.default_rng(0).random((40, 32, 32, 3), np.float32)
@@ -49,7 +51,8 @@ class Varied:
         sample_indices = as_indices(indices, len(out))
         height, _, channels = out.shape[1:]
         keys = sample_keys(self.name, seed, sample_indices)
-        draws = first_uniforms(keys, 6 + max(2 * _TILES**2, height, channels * _GRID**2))
+        n_draws = 1 + _N_SINGLE_DRAWS + max(2 * _TILES**2, height, channels * _GRID**2)
+        draws = first_uniforms(keys, n_draws)  # the first one chooses the perturbation
         choice = (draws[:, 0] * (len(PERTURBATIONS) + 1)).astype(np.int64)
         for number, perturb in enumerate(PERTURBATIONS.values()):
             chosen = np.flatnonzero(choice == number)
@@ -65,12 +68,14 @@ def _cover(images: Images, strength: float, draws: Float64) -> Array:
     """A rectangle of one colour covers a part of the image."""
     height, width, channels = images.shape[1:]
     share = min(1.0, 2.2 * strength)
-    tall, wide = max(1, round(share * height)), max(1, round(share * width))
-    top = (draws[:, 0] * (height - tall + 1)).astype(int)[:, None]
-    left = (draws[:, 1] * (width - wide + 1)).astype(int)[:, None]
+    box_height, box_width = max(1, round(share * height)), max(1, round(share * width))
+    top = (draws[:, 0] * (height - box_height + 1)).astype(int)[:, None]
+    left = (draws[:, 1] * (width - box_width + 1)).astype(int)[:, None]
     rows, columns = np.arange(height), np.arange(width)
-    inside = ((rows >= top) & (rows < top + tall))[:, :, None] & ((columns >= left) & (columns < left + wide))[:, None]
-    return np.where(inside[..., None], draws[:, None, None, 2 : 2 + channels], images)
+    in_rows = (rows >= top) & (rows < top + box_height)
+    in_columns = (columns >= left) & (columns < left + box_width)
+    covered = in_rows[:, :, None] & in_columns[:, None]
+    return np.where(covered[..., None], draws[:, None, None, 2 : 2 + channels], images)
 
 
 def _ghost(images: Images, strength: float, draws: Float64) -> Array:
@@ -82,20 +87,26 @@ def _ghost(images: Images, strength: float, draws: Float64) -> Array:
 def _shuffle(images: Images, strength: float, draws: Float64) -> Array:
     """Some tiles of a grid change positions."""
     n, height, width, _ = images.shape
-    rows, columns = (np.arange(size) * _TILES // size for size in (height, width))
     out = images.copy()
-    moved = draws[:, 5 : 5 + _TILES**2] < min(1.0, 2.5 * strength)
-    order = draws[:, 5 + _TILES**2 : 5 + 2 * _TILES**2]
-    tall, wide = height // _TILES, width // _TILES
-    if not tall or not wide:  # fewer pixels than tiles: nothing to move
+    tile_draws = draws[:, _N_SINGLE_DRAWS:]
+    moved = tile_draws[:, : _TILES**2] < min(1.0, 2.5 * strength)
+    order = tile_draws[:, _TILES**2 : 2 * _TILES**2]
+    tile_height, tile_width = height // _TILES, width // _TILES
+    if not tile_height or not tile_width:  # fewer pixels than tiles: nothing to move
         return out
-    first_row, first_column = (np.searchsorted(side, np.arange(_TILES)) for side in (rows, columns))
+    first_row, first_column = (
+        np.searchsorted(np.arange(side) * _TILES // side, np.arange(_TILES)) for side in (height, width)
+    )
+
+    def pixels(tile: int) -> tuple[slice, slice]:
+        row, column = divmod(tile, _TILES)
+        top, left = first_row[row], first_column[column]
+        return slice(top, top + tile_height), slice(left, left + tile_width)
+
     for i in range(n):
         tiles = np.flatnonzero(moved[i])
         for target, source in zip(tiles, tiles[np.argsort(order[i, tiles])], strict=True):
-            (a, b), (c, d) = divmod(int(target), _TILES), divmod(int(source), _TILES)
-            y, x, v, u = first_row[a], first_column[b], first_row[c], first_column[d]
-            out[i, y : y + tall, x : x + wide] = images[i, v : v + tall, u : u + wide]
+            out[i, *pixels(int(target))] = images[i, *pixels(int(source))]
     return out
 
 
@@ -115,7 +126,8 @@ def _cloud(images: Images, strength: float, draws: Float64) -> Array:
     from scipy.special import ndtri
 
     n, height, width, channels = images.shape
-    field = ndtri(np.clip(draws[:, 5 : 5 + channels * _GRID**2], 1e-9, 1 - 1e-9)).reshape(n, _GRID, _GRID, channels)
+    grid_draws = draws[:, _N_SINGLE_DRAWS:][:, : channels * _GRID**2]
+    field = ndtri(np.clip(grid_draws, 1e-9, 1 - 1e-9)).reshape(n, _GRID, _GRID, channels)
     down, across = _linear_weights(height), _linear_weights(width)
     clouded: Array = images + 1.8 * strength * np.einsum("hg,ngkc,wk->nhwc", down, field, across, optimize=True)
     return clouded
@@ -131,7 +143,8 @@ def _linear_weights(size: int) -> Float64:
 def _jitter(images: Images, strength: float, draws: Float64) -> Array:
     """Every row of pixels moves sideways by its own distance."""
     height, width = images.shape[1:3]
-    distance = np.round((2 * draws[:, 5 : 5 + height] - 1) * 0.8 * strength * width).astype(int)
+    row_draws = draws[:, _N_SINGLE_DRAWS:][:, :height]
+    distance = np.round((2 * row_draws - 1) * 0.8 * strength * width).astype(int)
     source = (np.arange(width) - distance[..., None]) % width
     return np.take_along_axis(images, source[..., None], axis=2)
 

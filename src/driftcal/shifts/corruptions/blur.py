@@ -12,30 +12,32 @@ from driftcal.core.random import bits, uniform
 from driftcal.shifts.corruptions.filters import (
     NEAREST,
     REFLECT_101,
+    Keys,
+    ZoomSteps,
+    border_index,
     clip,
     compiled,
     copy,
     enlarge,
     gaussian_weights,
-    inside,
+    rows_of,
     smooth,
     streak,
     zoom_steps,
 )
-from driftcal.shifts.corruptions.noise import Keys
 from driftcal.types import Images
 
 
 def gaussian_blur(images: Images, out: Images, keys: Keys, sigma: float) -> None:
-    """Convolution with a Gaussian cut at four standard deviations, the edge repeated."""
+    """Convolution with a Gaussian that ends at four standard deviations; the edge is repeated."""
     _gaussian_blur(rows_of(images), images.shape[3], gaussian_weights(sigma, 4.0), rows_of(out))
 
 
 def defocus_blur(images: Images, out: Images, keys: Keys, radius: float, edge: float) -> None:
-    """Convolution with a disk whose edge is softened by a small Gaussian, the image mirrored."""
+    """Convolution with a disk whose edge is softened by a small Gaussian; the image is mirrored outside."""
     half = np.exp(-0.5 * (np.arange(2 if radius <= 8 else 3) / edge) ** 2)
     half = (half / (2 * half.sum() - half[0])).astype(np.float32)
-    _defocus_blur(rows_of(images), images.shape[3], half, _spans(radius), rows_of(out))
+    _defocus_blur(rows_of(images), images.shape[3], half, _half_widths(radius), rows_of(out))
 
 
 def motion_blur(images: Images, out: Images, keys: Keys, radius: float, sigma: float) -> None:
@@ -47,29 +49,30 @@ def zoom_blur(images: Images, out: Images, keys: Keys, zooms: float, step: float
     """The mean of the image and of its enlargements by 1, 1 + step, 1 + 2 step, …"""
     height, width, channels = images.shape[1:]
     factors = [1 + step * i for i in range(int(zooms))]
-    plans = [zoom_steps(side, factor) for side in (height, width) for factor in factors]
-    first = np.array([plan[0] for plan in plans]).reshape(2, -1)
-    down, across = plans[: len(factors)], plans[len(factors) :]
-    steps: list[Any] = [np.stack([p[i] for p in plan]) for plan in (down, across) for i in (2, 3)]
-    _zoom_blur(rows_of(images), channels, first, *steps, rows_of(out))
+    down, across = (_stacked([zoom_steps(side, factor) for factor in factors]) for side in (height, width))
+    _zoom_blur(rows_of(images), channels, down, across, rows_of(out))
+
+
+def _stacked(zooms: list[ZoomSteps]) -> tuple[NDArray[Any], ...]:
+    """(first, left, share) of several enlargements of one side, each with an axis for the enlargements."""
+    return (
+        np.array([zoom.first for zoom in zooms]),
+        np.stack([zoom.left for zoom in zooms]),
+        np.stack([zoom.share for zoom in zooms]),
+    )
 
 
 def glass_blur(images: Images, out: Images, keys: Keys, sigma: float, reach: float, rounds: float) -> None:
     """Blur, replace each pixel by one nearby, and blur again.
 
-    The published code copies a pixel where it means to swap two. The published data sets and this function do the same.
+    The published code copies one pixel where it should swap two. This function copies as well, as the published data.
     """
     weights = gaussian_weights(sigma, 4.0)
     _glass_blur(rows_of(images), images.shape[3], keys, weights, int(reach), int(rounds), rows_of(out))
 
 
-def rows_of(images: Images) -> NDArray[np.float32]:
-    """(n, height, width * channels)."""
-    return images.reshape(*images.shape[:2], -1)
-
-
 @lru_cache(maxsize=32)
-def _spans(radius: float) -> NDArray[np.int64]:
+def _half_widths(radius: float) -> NDArray[np.int64]:
     """Half the width of the disk in its rows 0, ±1, ±2, …"""
     rows = np.arange(int(radius) + 1)
     return np.asarray(np.floor(np.sqrt(radius**2 - rows**2) + 1e-9), np.int64)
@@ -77,39 +80,39 @@ def _spans(radius: float) -> NDArray[np.int64]:
 
 @compiled
 def _gaussian_blur(images, channels, half, out):  # type: ignore[no-untyped-def]
-    middle = np.empty(images.shape[1:], np.float32)
+    scratch = np.empty(images.shape[1:], np.float32)
     for i in range(images.shape[0]):
-        smooth(images[i], channels, half, NEAREST, middle, out[i])
+        smooth(images[i], channels, half, NEAREST, scratch, out[i])
         clip(out[i])
 
 
 @compiled
-def _defocus_blur(images, channels, half, spans, out):  # type: ignore[no-untyped-def]
+def _defocus_blur(images, channels, half, half_widths, out):  # type: ignore[no-untyped-def]
     n, height, wide = images.shape
     width = wide // channels
-    radius = spans.shape[0] - 1
-    middle, soft = np.empty((height, wide), np.float32), np.empty((height, wide), np.float32)
-    # running[y, x + channels] - running[y, x'] sums a stretch of the mirrored row
+    radius = half_widths.shape[0] - 1
+    scratch, soft = np.empty((height, wide), np.float32), np.empty((height, wide), np.float32)
+    # sums of the mirrored row from its start: the difference of two entries is the sum between them
     running = np.zeros((height, wide + (2 * radius + 1) * channels), np.float32)
-    area = spans[0] * 2 + 1
+    area = half_widths[0] * 2 + 1
     for k in range(1, radius + 1):
-        area += 2 * (spans[k] * 2 + 1)
+        area += 2 * (half_widths[k] * 2 + 1)
     weight = np.float32(1.0 / area)
     for i in range(n):
-        smooth(images[i], channels, half, REFLECT_101, middle, soft)
+        smooth(images[i], channels, half, REFLECT_101, scratch, soft)
         for y in range(height):
             for x in range(width + 2 * radius):
-                at = inside(x - radius, width, REFLECT_101) * channels
+                pixel = border_index(x - radius, width, REFLECT_101) * channels
                 for c in range(channels):
-                    running[y, (x + 1) * channels + c] = running[y, x * channels + c] + soft[y, at + c]
+                    running[y, (x + 1) * channels + c] = running[y, x * channels + c] + soft[y, pixel + c]
         for y in range(height):
             row = out[i, y]
             row[:] = 0
             for k in range(-radius, radius + 1):
-                source = running[inside(y + k, height, REFLECT_101)]
-                span = spans[abs(k)]
-                ends = source[(radius + span + 1) * channels : (radius + span + 1) * channels + wide]
-                starts = source[(radius - span) * channels : (radius - span) * channels + wide]
+                source = running[border_index(y + k, height, REFLECT_101)]
+                half_width = half_widths[abs(k)]
+                ends = source[(radius + half_width + 1) * channels : (radius + half_width + 1) * channels + wide]
+                starts = source[(radius - half_width) * channels : (radius - half_width) * channels + wide]
                 for x in range(wide):
                     row[x] += ends[x] - starts[x]
             for x in range(wide):
@@ -125,15 +128,16 @@ def _motion_blur(images, channels, keys, radius, sigma, out):  # type: ignore[no
 
 
 @compiled
-def _zoom_blur(images, channels, first, left_y, share_y, left_x, share_x, out):  # type: ignore[no-untyped-def]
-    zooms = first.shape[1]
+def _zoom_blur(images, channels, down, across, out):  # type: ignore[no-untyped-def]
+    first_y, left_y, share_y = down
+    first_x, left_x, share_x = across
+    zooms = first_y.shape[0]
     row = np.empty(images.shape[2], np.float32)
     for i in range(images.shape[0]):
         copy(images[i], out[i])
         for z in range(zooms):
-            enlarge(
-                images[i], channels, first[0, z], left_y[z], share_y[z], first[1, z], left_x[z], share_x[z], row, out[i], True
-            )  # fmt: skip
+            down_z, across_z = (first_y[z], left_y[z], share_y[z]), (first_x[z], left_x[z], share_x[z])
+            enlarge(images[i], channels, down_z, across_z, row, out[i], True)
         for y in range(out.shape[1]):
             for x in range(out.shape[2]):
                 out[i, y, x] /= np.float32(zooms + 1)
@@ -144,19 +148,19 @@ def _zoom_blur(images, channels, first, left_y, share_y, left_x, share_x, out): 
 def _glass_blur(images, channels, keys, half, reach, rounds, out):  # type: ignore[no-untyped-def]
     n, height, wide = images.shape
     width = wide // channels
-    middle, soft = np.empty((height, wide), np.float32), np.empty((height, wide), np.float32)
+    scratch, soft = np.empty((height, wide), np.float32), np.empty((height, wide), np.float32)
     for i in range(n):
-        smooth(images[i], channels, half, NEAREST, middle, soft)
+        smooth(images[i], channels, half, NEAREST, scratch, soft)
         counter = 0
         for _ in range(rounds):
             for y in range(height - reach, reach, -1):
                 for x in range(width - reach, reach, -1):
                     b = bits(keys[i], counter)
                     counter += 1
-                    # 32 bits a direction: times 2 * reach, over 2^32, is uniform on 0..2 * reach - 1
+                    # 32 bits per direction: times 2 * reach, divided by 2^32, is uniform on 0..2 * reach - 1
                     dy = np.int64(((b >> np.uint64(32)) * np.uint64(2 * reach)) >> np.uint64(32)) - reach
                     dx = np.int64(((b & np.uint64(0xFFFFFFFF)) * np.uint64(2 * reach)) >> np.uint64(32)) - reach
                     for c in range(channels):
                         soft[y, x * channels + c] = soft[y + dy, (x + dx) * channels + c]
-        smooth(soft, channels, half, NEAREST, middle, out[i])
+        smooth(soft, channels, half, NEAREST, scratch, out[i])
         clip(out[i])

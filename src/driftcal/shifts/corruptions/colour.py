@@ -1,4 +1,4 @@
-"""Brightness, contrast, saturation and pixelation: each image by itself, without randomness."""
+"""Brightness, contrast, saturation and pixelation. None of them is random."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from driftcal.shifts.corruptions.blur import rows_of
-from driftcal.shifts.corruptions.filters import compiled
-from driftcal.shifts.corruptions.noise import Keys
+from driftcal.shifts.corruptions.filters import Keys, compiled, rows_of
 from driftcal.types import Images
 
 
 def brightness(images: Images, out: Images, keys: Keys, added: float) -> None:
-    """Add to the value of HSV. Hue and saturation stay, so the whole pixel is scaled; grey images shift."""
+    """Add to the value of HSV. Hue and saturation stay, so all channels of a pixel are scaled by one factor."""
     _brightness(images, out, np.float32(added))
 
 
@@ -24,7 +22,7 @@ def contrast(images: Images, out: Images, keys: Keys, factor: float) -> None:
 
 
 def saturate(images: Images, out: Images, keys: Keys, factor: float, added: float) -> None:
-    """Scale and raise the saturation of HSV; a grey image has none and stays as it is."""
+    """Scale and raise the saturation of HSV; a grey image has no saturation and does not change."""
     if images.shape[3] == 1:
         out[...] = images
     else:
@@ -34,20 +32,23 @@ def saturate(images: Images, out: Images, keys: Keys, factor: float, added: floa
 def pixelate(images: Images, out: Images, keys: Keys, share: float) -> None:
     """Shrink by averaging boxes, enlarge by repeating them."""
     height, width, channels = images.shape[1:]
-    _pixelate(rows_of(images), *_boxes(height, share, 1), *_boxes(width, share, channels), rows_of(out))
+    _pixelate(rows_of(images), _boxes(height, share, 1), _boxes(width, share, channels), rows_of(out))
 
 
 @lru_cache(maxsize=64)
 def _boxes(side: int, share: float, channels: int) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
-    """The box each value is averaged into (by pixel centres, as Pillow does), 1 / its size, the box each value shows."""
-    boxes = max(1, int(side * share))
-    scale = side / boxes
-    ends = np.minimum(((np.arange(boxes) + 1) * scale + 0.5).astype(np.int64), side)
-    into = np.searchsorted(ends, np.arange(side), side="right")
+    """The box into which each value is averaged, 1 / the size of each box, and the box whose mean each value shows.
+
+    Boxes are cut by pixel centres, as Pillow does.
+    """
+    n_boxes = max(1, int(side * share))
+    scale = side / n_boxes
+    ends = np.minimum(((np.arange(n_boxes) + 1) * scale + 0.5).astype(np.int64), side)
+    averaged = np.searchsorted(ends, np.arange(side), side="right")
     shown = ((np.arange(side) + 0.5) / scale).astype(np.int64)
-    share_of = np.repeat(1 / np.bincount(into, minlength=boxes), channels).astype(np.float32)
+    weight = np.repeat(1 / np.bincount(averaged, minlength=n_boxes), channels).astype(np.float32)
     channel = np.tile(np.arange(channels), side)
-    return np.repeat(into, channels) * channels + channel, share_of, np.repeat(shown, channels) * channels + channel
+    return np.repeat(averaged, channels) * channels + channel, weight, np.repeat(shown, channels) * channels + channel
 
 
 @compiled
@@ -96,7 +97,7 @@ def _saturate(images, out, factor, added):  # type: ignore[no-untyped-def]
                 value = max(red, max(green, blue))
                 chroma = value - min(red, min(green, blue))
                 if chroma > 0:
-                    # saturation is chroma / value; the distance of each channel to the value scales with it
+                    # saturation is chroma / value; the distance of each channel to the value is proportional to it
                     saturation = chroma / value
                     ratio = min(max(saturation * factor + added, np.float32(0)), np.float32(1)) / saturation
                     out[i, y, x, 0] = max(value - (value - red) * ratio, np.float32(0))
@@ -108,28 +109,30 @@ def _saturate(images, out, factor, added):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _pixelate(images, into_y, share_y, shown_y, into_x, share_x, shown_x, out):  # type: ignore[no-untyped-def]
+def _pixelate(images, down, across, out):  # type: ignore[no-untyped-def]
+    averaged_y, weight_y, shown_y = down
+    averaged_x, weight_x, shown_x = across
     n, height, wide = images.shape
     total, line = np.empty(wide, np.float32), np.empty(wide, np.float32)
-    small = np.empty(share_x.shape[0], np.float32)
+    means = np.empty(weight_x.shape[0], np.float32)  # of one row of boxes
     for i in range(n):
         source = target = 0
-        for box in range(share_y.shape[0]):
+        for box in range(weight_y.shape[0]):
             total[:] = 0
-            while source < height and into_y[source] == box:
+            while source < height and averaged_y[source] == box:
                 row = images[i, source]
                 for x in range(wide):
                     total[x] += row[x]
                 source += 1
-            small[:] = 0
+            means[:] = 0
             for x in range(wide):
-                small[into_x[x]] += total[x]
-            for b in range(small.shape[0]):
-                small[b] = min(small[b] * share_y[box] * share_x[b], np.float32(1))
+                means[averaged_x[x]] += total[x]
+            for b in range(means.shape[0]):
+                means[b] = min(means[b] * weight_y[box] * weight_x[b], np.float32(1))
             for x in range(wide):
-                line[x] = small[shown_x[x]]
+                line[x] = means[shown_x[x]]
             while target < height and shown_y[target] == box:
-                shown = out[i, target]
+                row = out[i, target]
                 for x in range(wide):
-                    shown[x] = line[x]
+                    row[x] = line[x]
                 target += 1

@@ -40,7 +40,7 @@ CORRUPTIONS: dict[str, str] = {
 class Corruption:
     """One corruption; level 0 is the identity, 1 to 5 the published severities.
 
-    `table` names the parameter set, ``"imagenet-c"`` or ``"cifar10-c"``. None takes the set whose image size is nearer.
+    `table` names the parameter set, ``"imagenet-c"`` or ``"cifar10-c"``. None: the set whose image size is nearer.
     """
 
     name: str

@@ -1,28 +1,37 @@
 """Filters of one image that several corruptions share, as loops over rows that the compiler vectorises.
 
-An image is (height, width * channels): a step of one pixel sideways is a step of `channels` in the row.
+An image is a plane (height, width * channels): the next pixel of a row is `channels` entries further. In kernels,
+`wide` is width * channels, and `half` is one half of a symmetric filter: the weights at distance 0, 1, 2, …
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driftcal.core.numerics import kernel
+from driftcal.types import Images
 
-Plane = NDArray[np.float32]
-
-#: What lies outside the image: the edge repeated, the mirror image with the edge, the mirror image without it.
-#: (Typed numbers: for a plain 0 each filter would be compiled once more.)
+#: Borders, the values outside the image: the edge repeated, the mirror image with the edge, the mirror image without
+#: it. They are typed, because each filter would be compiled once more for a plain 0.
 NEAREST, REFLECT, REFLECT_101 = np.int64(0), np.int64(1), np.int64(2)
+#: The number of channels of a grey plane.
 GREY = np.int64(1)
 
-#: `kernel` for functions without annotations, which all kernels of images are.
+#: One random key per image.
+Keys = NDArray[np.uint64]
+
+#: `kernel` without a type: kernels of images have no annotations.
 compiled: Any = kernel
+
+
+def rows_of(images: Images) -> NDArray[np.float32]:
+    """Images as planes: (n, height, width * channels)."""
+    return images.reshape(*images.shape[:2], -1)
 
 
 @lru_cache(maxsize=64)
@@ -33,23 +42,29 @@ def gaussian_weights(sigma: float, truncate: float) -> NDArray[np.float32]:
     return np.asarray(half / (2 * half.sum() - half[0]), np.float32)
 
 
-@lru_cache(maxsize=64)
-def zoom_steps(side: int, factor: float) -> tuple[int, int, NDArray[np.int32], NDArray[np.float32]]:
-    """How to enlarge the centre of a side: first pixel and length of the crop, left neighbours, weights of the right ones.
+class ZoomSteps(NamedTuple):
+    """The enlargement of the centre of one side: the cropped part, and two neighbours in it for each output pixel."""
 
-    Neighbours are those of each output pixel, in the crop. Ends map to ends, and the surplus is cut evenly.
-    """
+    first: int  # pixel of the crop
+    length: int  # of the crop
+    left: NDArray[np.int32]  # the left (or upper) neighbour, in the crop
+    share: NDArray[np.float32]  # the weight of the right (or lower) neighbour
+
+
+@lru_cache(maxsize=64)
+def zoom_steps(side: int, factor: float) -> ZoomSteps:
+    """How to enlarge the centre of a side by `factor`. Ends map to ends, and the surplus is cut evenly."""
     crop = math.ceil(side / factor)
     first = (side - crop) // 2
-    full = round(crop * factor)
-    at = (np.arange(side) + (full - side) // 2) * ((crop - 1) / max(full - 1, 1))
-    left = np.minimum(at.astype(np.int32), max(crop - 2, 0)).astype(np.int32)
-    return first, crop, left, (at - left).astype(np.float32)
+    enlarged = round(crop * factor)
+    position = (np.arange(side) + (enlarged - side) // 2) * ((crop - 1) / max(enlarged - 1, 1))
+    left = np.minimum(position.astype(np.int32), max(crop - 2, 0)).astype(np.int32)
+    return ZoomSteps(first, crop, left, (position - left).astype(np.float32))
 
 
 @compiled
-def inside(i, n, border):  # type: ignore[no-untyped-def]
-    """The pixel of 0..n-1 that replaces pixel i, which may lie outside."""
+def border_index(i, n, border):  # type: ignore[no-untyped-def]
+    """The pixel of 0..n-1 whose value pixel i takes; i may lie outside."""
     if 0 <= i < n:
         return i
     if border == NEAREST:
@@ -60,22 +75,22 @@ def inside(i, n, border):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def smooth(plane, channels, half, border, middle, out):  # type: ignore[no-untyped-def]
-    """Symmetric separable filter: rows first into `middle`, then columns into `out` (which may be `plane`)."""
+def smooth(plane, channels, half, border, scratch, out):  # type: ignore[no-untyped-def]
+    """Symmetric separable filter: first rows into `scratch`, then columns into `out`, which may be `plane`."""
     height, wide = plane.shape
     width = wide // channels
     radius = half.shape[0] - 1
     padded = np.empty(wide + 2 * radius * channels, np.float32)
     for y in range(height):
         _pad(plane[y], channels, width, radius, border, padded)
-        _mix(padded, channels, radius, half, middle[y])
+        _filter_row(padded, channels, radius, half, scratch[y])
     for y in range(height):
         row = out[y]
         for x in range(wide):
-            row[x] = half[0] * middle[y, x]
+            row[x] = half[0] * scratch[y, x]
         for k in range(1, radius + 1):
-            above = middle[inside(y - k, height, border)]
-            below = middle[inside(y + k, height, border)]
+            above = scratch[border_index(y - k, height, border)]
+            below = scratch[border_index(y + k, height, border)]
             weight = half[k]
             for x in range(wide):
                 row[x] += weight * (above[x] + below[x])
@@ -83,18 +98,20 @@ def smooth(plane, channels, half, border, middle, out):  # type: ignore[no-untyp
 
 @compiled
 def _pad(row, channels, width, radius, border, padded):  # type: ignore[no-untyped-def]
+    """Copy a row into `padded` with `radius` border pixels on both sides."""
     for x in range(row.shape[0]):
         padded[radius * channels + x] = row[x]
     for k in range(radius):
-        left = inside(k - radius, width, border) * channels
-        right = inside(width + k, width, border) * channels
+        left = border_index(k - radius, width, border) * channels
+        right = border_index(width + k, width, border) * channels
         for c in range(channels):
             padded[k * channels + c] = row[left + c]
             padded[(radius + width + k) * channels + c] = row[right + c]
 
 
 @compiled
-def _mix(padded, channels, radius, half, row):  # type: ignore[no-untyped-def]
+def _filter_row(padded, channels, radius, half, row):  # type: ignore[no-untyped-def]
+    """Write the filtered values of a padded row into `row`."""
     wide = row.shape[0]
     centre = padded[radius * channels : radius * channels + wide]
     for x in range(wide):
@@ -109,7 +126,7 @@ def _mix(padded, channels, radius, half, row):  # type: ignore[no-untyped-def]
 
 @compiled
 def streak(plane, channels, angle, sigma, radius, out):  # type: ignore[no-untyped-def]
-    """Blur to one side along `angle` (degrees) with half a Gaussian of 2 * radius + 1 taps; the edge is repeated."""
+    """Blur to one side along `angle` (degrees) with half a Gaussian of 2 * radius + 1 weights; the edge is repeated."""
     height, wide = plane.shape
     width = wide // channels
     steps = np.arange(2 * radius + 1)
@@ -122,7 +139,7 @@ def streak(plane, channels, angle, sigma, radius, out):  # type: ignore[no-untyp
         row = out[y]
         for i in range(steps.shape[0]):
             weight = np.float32(weights[i])
-            source = plane[inside(y + int(down[i]), height, NEAREST)]
+            source = plane[border_index(y + int(down[i]), height, NEAREST)]
             move = int(along[i])
             first, last = min(max(0, -move), width), max(min(width, width - move), 0)
             for x in range(first):
@@ -139,7 +156,7 @@ def streak(plane, channels, angle, sigma, radius, out):  # type: ignore[no-untyp
 
 @compiled
 def copy(plane, out):  # type: ignore[no-untyped-def]
-    """Fill `out` from a plane of its shape, in loops: `out[:] = plane` takes seconds to compile."""
+    """Copy a plane into `out`, in loops, because `out[:] = plane` takes seconds to compile."""
     for y in range(plane.shape[0]):
         for x in range(plane.shape[1]):
             out[y, x] = plane[y, x]
@@ -165,18 +182,23 @@ def warp(plane, channels, ys, xs, border, out):  # type: ignore[no-untyped-def]
             if 0 <= top < height - 1 and 0 <= left < width - 1:
                 bottom, right = top + 1, left + 1
             else:
-                bottom, right = inside(top + 1, height, border), inside(left + 1, width, border)
-                top, left = inside(top, height, border), inside(left, width, border)
+                bottom, right = border_index(top + 1, height, border), border_index(left + 1, width, border)
+                top, left = border_index(top, height, border), border_index(left, width, border)
             for c in range(channels):
-                a, b = plane[top, left * channels + c], plane[top, right * channels + c]
-                e, f = plane[bottom, left * channels + c], plane[bottom, right * channels + c]
-                above = a + dx * (b - a)
-                out[y, x * channels + c] = above + dy * (e + dx * (f - e) - above)
+                top_left, top_right = plane[top, left * channels + c], plane[top, right * channels + c]
+                bottom_left, bottom_right = plane[bottom, left * channels + c], plane[bottom, right * channels + c]
+                above = top_left + dx * (top_right - top_left)
+                out[y, x * channels + c] = above + dy * (bottom_left + dx * (bottom_right - bottom_left) - above)
 
 
 @compiled
-def enlarge(plane, channels, first_y, left_y, share_y, first_x, left_x, share_x, row, out, add):  # type: ignore[no-untyped-def]
-    """Bilinear zoom by :func:`zoom_steps` of both sides; `add` sums into `out`."""
+def enlarge(plane, channels, down, across, row, out, add):  # type: ignore[no-untyped-def]
+    """Bilinear zoom; `down` and `across` are (first, left, share) of :class:`ZoomSteps`, `add` sums into `out`.
+
+    `row` is scratch space for one row of the plane.
+    """
+    first_y, left_y, share_y = down
+    first_x, left_x, share_x = across
     for y in range(out.shape[0]):
         upper, lower = plane[first_y + left_y[y]], plane[min(first_y + left_y[y] + 1, plane.shape[0] - 1)]
         share = share_y[y]
@@ -184,8 +206,8 @@ def enlarge(plane, channels, first_y, left_y, share_y, first_x, left_x, share_x,
             row[x] = upper[x] + share * (lower[x] - upper[x])
         target = out[y]
         for x in range(left_x.shape[0]):
-            at = (first_x + left_x[x]) * channels
-            right = min(at + channels, row.shape[0] - channels)
+            left = (first_x + left_x[x]) * channels
+            right = min(left + channels, row.shape[0] - channels)
             for c in range(channels):
-                value = row[at + c] + share_x[x] * (row[right + c] - row[at + c])
+                value = row[left + c] + share_x[x] * (row[right + c] - row[left + c])
                 target[x * channels + c] = target[x * channels + c] + value if add else value

@@ -1,7 +1,7 @@
 """Frost on a window, without the photographs of the published data sets.
 
-Six textures of ice feathers are drawn once. They have the brightness, colours and spectrum that were measured on the six
-published photographs. Each image gets a random crop of one of them, as published.
+Six textures of ice feathers are drawn once. They have the brightness, colours and spectrum that were measured on the
+six published photographs. Each image gets a random crop of one texture, as in the published code.
 """
 
 from __future__ import annotations
@@ -14,25 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftcal.core.random import first_uniforms
-from driftcal.shifts.corruptions.filters import compiled
-from driftcal.shifts.corruptions.noise import Keys
+from driftcal.shifts.corruptions.filters import Keys, compiled
 from driftcal.types import Images
 
 _SIDE = 512  # textures repeat after this many pixels
 _MARGIN = 96  # space for feathers that cross the edge
-_RANKS = (0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1)
+_RANKS = (0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1)  # quantiles at which brightness was measured
 
 
 @dataclass(frozen=True)
 class _Photograph:
-    """Measurements: mean and deviation of red, green, blue; brightness at the quantiles `_RANKS`; log2 power per octave."""
+    """Measurements of a published photograph, and the feathers that are drawn for it."""
 
-    mean: tuple[float, float, float]
-    deviation: tuple[float, float, float]
-    brightness: tuple[float, ...]
-    slopes: tuple[float, ...]
-    feathers: int
-    longest: float
+    mean: tuple[float, float, float]  # of red, green, blue
+    deviation: tuple[float, float, float]  # standard deviation of red, green, blue
+    brightness: tuple[float, ...]  # at the quantiles _RANKS
+    power_changes: tuple[float, ...]  # of log2 power from each octave to the next
+    n_feathers: int
+    longest: float  # feather, in pixels
 
 
 _PALE = _Photograph(
@@ -62,7 +61,7 @@ _PHOTOGRAPHS = (
 
 
 def frost(images: Images, out: Images, keys: Keys, kept: float, added: float, scale: float) -> None:
-    """kept * image + added * frost, the frost a random crop shrunk by `scale`."""
+    """kept * image + added * frost; the frost is a random crop, shrunk by `scale`."""
     textures = frost_textures()
     if images.shape[3] == 1:
         textures = _grey_textures()
@@ -82,9 +81,10 @@ def _grey_textures() -> NDArray[np.float32]:
 
 
 def _texture(photograph: _Photograph, seed: int) -> NDArray[np.float32]:
+    """A drawn texture with the measurements of a photograph."""
     field = _feathers(photograph, seed)
     for _ in range(2):
-        field = _with_brightness(_with_spectrum(field, photograph.slopes), photograph.brightness)
+        field = _with_brightness(_with_spectrum(field, photograph.power_changes), photograph.brightness)
     field = (field - field.mean()) / field.std()
     colours = np.array(photograph.mean) + field[..., None] * np.array(photograph.deviation)
     return np.asarray(np.clip(colours, 0, 1), np.float32)
@@ -98,13 +98,11 @@ def _feathers(photograph: _Photograph, seed: int) -> NDArray[np.float64]:
     full = _SIDE + 2 * _MARGIN
     canvas = Image.new("L", (full, full))
     draw = ImageDraw.Draw(canvas)
-    for _ in range(photograph.feathers):
+    for _ in range(photograph.n_feathers):
         x, y = rng.uniform(_MARGIN, _MARGIN + _SIDE, 2)
-        length, angle, light = (
-            rng.uniform(0.3, 1) * photograph.longest,
-            rng.uniform(0, 2 * math.pi),
-            rng.uniform(60, 255),
-        )
+        length = rng.uniform(0.3, 1) * photograph.longest
+        angle = rng.uniform(0, 2 * math.pi)
+        light = rng.uniform(60, 255)
         branch_angle = rng.uniform(0.5, 1.1)
         dx, dy = math.cos(angle), math.sin(angle)
         draw.line((x, y, x + length * dx, y + length * dy), fill=int(light), width=2)
@@ -115,7 +113,7 @@ def _feathers(photograph: _Photograph, seed: int) -> NDArray[np.float64]:
                 end = (bx + branch * math.cos(angle + side), by + branch * math.sin(angle + side))
                 draw.line((bx, by, *end), fill=int(light * rng.uniform(0.5, 1)))
     drawn = np.asarray(canvas, np.float64)
-    for axis in (0, 1):
+    for axis in (0, 1):  # what crosses an edge comes in at the opposite one
         drawn = np.moveaxis(drawn, axis, 0)
         low, middle, high = np.split(drawn, [_MARGIN, _MARGIN + _SIDE])
         middle = middle.copy()
@@ -125,18 +123,18 @@ def _feathers(photograph: _Photograph, seed: int) -> NDArray[np.float64]:
     return np.asarray(drawn + rng.normal(0, 12, drawn.shape))
 
 
-def _with_spectrum(field: NDArray[np.float64], slopes: tuple[float, ...]) -> NDArray[np.float64]:
+def _with_spectrum(field: NDArray[np.float64], power_changes: tuple[float, ...]) -> NDArray[np.float64]:
     """Keep the phases and set the power of each ring of frequencies; octaves count from 1.4 periods per 256 pixels."""
     transform = np.fft.rfft2(field - field.mean())
     frequency = np.hypot(np.fft.fftfreq(_SIDE)[:, None], np.fft.rfftfreq(_SIDE)[None])
     octave = np.log2(np.maximum(frequency, 1 / _SIDE) * 256 / math.sqrt(2))
-    log_power = np.interp(octave, np.arange(len(slopes) + 1), np.concatenate([[0], np.cumsum(slopes)])) * math.log(2)
-    ring = np.clip((octave * 6 + 12).astype(int), 0, 63)
-    power = np.bincount(ring.ravel(), (np.abs(transform) ** 2).ravel(), 64) / np.maximum(
-        np.bincount(ring.ravel(), None, 64), 1
-    )
-    ring_power = np.bincount(ring.ravel(), log_power.ravel(), 64) / np.maximum(np.bincount(ring.ravel(), None, 64), 1)
-    factor = np.exp(0.5 * ring_power) / np.sqrt(np.maximum(power, 1e-30))
+    octave_log2_power = np.concatenate([[0], np.cumsum(power_changes)])
+    target_log_power = np.interp(octave, np.arange(len(octave_log2_power)), octave_log2_power) * math.log(2)
+    ring = np.clip((octave * 6 + 12).astype(int), 0, 63)  # six rings per octave
+    ring_size = np.maximum(np.bincount(ring.ravel(), None, 64), 1)
+    power = np.bincount(ring.ravel(), (np.abs(transform) ** 2).ravel(), 64) / ring_size
+    ring_log_power = np.bincount(ring.ravel(), target_log_power.ravel(), 64) / ring_size
+    factor = np.exp(0.5 * ring_log_power) / np.sqrt(np.maximum(power, 1e-30))
     return np.asarray(np.fft.irfft2(transform * factor[ring], field.shape))
 
 
@@ -148,13 +146,13 @@ def _with_brightness(field: NDArray[np.float64], brightness: tuple[float, ...]) 
 @compiled
 def _frost(images, textures, crop, stride, kept, added, out):  # type: ignore[no-untyped-def]
     n, height, width, channels = images.shape
-    wrap = textures.shape[1] - 1  # the side is a power of two
+    wrap = textures.shape[1] - 1  # the side is a power of two, so `& wrap` is `% side`
     for i in range(n):
         texture = textures[crop[i, 0]]
         for y in range(height):
             row = texture[(crop[i, 1] + y * stride) & wrap]
-            at = crop[i, 2]
+            column = crop[i, 2]
             for x in range(width):
                 for c in range(channels):
-                    out[i, y, x, c] = min(kept * images[i, y, x, c] + added * row[at, c], np.float32(1))
-                at = (at + stride) & wrap
+                    out[i, y, x, c] = min(kept * images[i, y, x, c] + added * row[column, c], np.float32(1))
+                column = (column + stride) & wrap

@@ -1,7 +1,7 @@
 """Noise, value by value: Gaussian, speckle, shot and impulse noise.
 
-Every function here and in the other families fills `out` from `images`, both (n, height, width, channels),
-with one random key for each image.
+The functions of all corruptions fill `out` from `images`, both (n, height, width, channels). `keys` holds one random
+key for each image. The other arguments are the parameters of `severities`, in their order.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from driftcal.core.numerics import ieee
 from driftcal.core.random import bits, normal
+from driftcal.shifts.corruptions.filters import Keys
 from driftcal.types import Images
 
-Keys = NDArray[np.uint64]
 #: (n, values of an image)
 Flat = NDArray[np.float32]
 
@@ -42,7 +42,7 @@ def shot_noise(images: Images, out: Images, keys: Keys, photons: float) -> None:
 
 
 def impulse_noise(images: Images, out: Images, keys: Keys, share: float) -> None:
-    """A share of the values become 0 or 1, each as often."""
+    """A share of the values become 0 or 1, both equally often."""
     _salt_and_pepper(_flat(images), _flat(out), keys, np.uint64(share * 2.0**64))
 
 
@@ -77,20 +77,22 @@ def _salt_and_pepper(images: Flat, out: Flat, keys: Keys, limit: np.uint64) -> N
 
 @lru_cache(maxsize=16)
 def _poisson_tables(photons: float) -> tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.int32]]:
-    """For each 8-bit value: the cumulative distribution in 2^-32, its first count, and where to begin looking.
+    """For each 8-bit value: the cumulative distribution in units of 2^-32, the count of its first entry, and a guide.
 
-    Poisson(a + b) = Poisson(a) + Poisson(b), so a value between two 8-bit ones needs only a small second draw.
+    The guide holds, for the upper 8 bits of a random number, the entry at which the search begins. A value between two
+    8-bit values needs a small second draw, because Poisson(a + b) = Poisson(a) + Poisson(b).
     """
     from scipy.stats import poisson
 
     means = photons * np.arange(256) / 255
+    # eight standard deviations on each side: the rest has a probability below 2^-32
     first = np.maximum(0, means - 8 * np.sqrt(means) - 8).astype(np.int32)
     length = int(np.max(means + 8 * np.sqrt(means) + 24 - first)) + 1
     counts = first[:, None] + np.arange(length)
     cumulative = np.minimum(poisson.cdf(counts, means[:, None]) * 2.0**32, 2.0**32 - 1).astype(np.uint32)
     cumulative[:, -1] = 2**32 - 1
-    starts = (np.arange(256, dtype=np.uint64) << np.uint64(24)).astype(np.uint32)
-    guide = np.stack([np.searchsorted(row, starts, side="left") for row in cumulative]).astype(np.int32)
+    smallest = (np.arange(256, dtype=np.uint64) << np.uint64(24)).astype(np.uint32)  # numbers with these upper 8 bits
+    guide = np.stack([np.searchsorted(entries, smallest, side="left") for entries in cumulative]).astype(np.int32)
     return cumulative, first, guide
 
 
@@ -100,7 +102,7 @@ def _poisson(images: Flat, out: Flat, keys: Keys, photons: float, cumulative: An
         key = keys[i]
         for j in range(images.shape[1]):
             x = np.float64(images[i, j])
-            below = int(x * 255 + 1e-3)  # float32 k/255 may lie a little under k/255
+            below = int(x * 255 + 1e-3)  # the 8-bit value below x; in float32, k/255 may be a little less than k/255
             b = bits(key, j)
             u = np.uint32(b >> np.uint64(32))
             k = guide[below, np.int64(b >> np.uint64(56))]

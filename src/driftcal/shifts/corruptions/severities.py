@@ -1,8 +1,8 @@
 """The published parameters of the 19 corruptions, severities 1 to 5, as data.
 
-Two sets exist: one made for 224-pixel ImageNet-C, one for 32-pixel CIFAR-10-C.
-Hendrycks & Dietterich 2019, "Benchmarking Neural Network Robustness to Common Corruptions and Perturbations".
-Lengths are pixels of the corrupted image; they do not grow with it.
+There are two sets: one for ImageNet-C with 224 pixels, one for CIFAR-10-C with 32 pixels. Hendrycks & Dietterich 2019,
+"Benchmarking Neural Network Robustness to Common Corruptions and Perturbations". The function of a corruption takes its
+parameters in the order of the comments. Lengths are pixels of the corrupted image; they do not grow with it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _IMAGENET_C: Severities = {
     "gaussian_noise": ((0.08,), (0.12,), (0.18,), (0.26,), (0.38,)),
     # photons at full brightness
     "shot_noise": ((60,), (25,), (12,), (5,), (3,)),
-    # share of the values hit
+    # share of the values that change
     "impulse_noise": ((0.03,), (0.06,), (0.09,), (0.17,), (0.27,)),
     # standard deviation as a share of the value
     "speckle_noise": ((0.15,), (0.2,), (0.35,), (0.45,), (0.6,)),
@@ -27,7 +27,7 @@ _IMAGENET_C: Severities = {
     "glass_blur": ((0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
     # radius, standard deviation
     "motion_blur": ((10, 3), (15, 5), (15, 8), (15, 12), (20, 15)),
-    # number of zooms, step between them (the published ranges include 1.11 and 1.06, by a rounding error)
+    # number of zooms, step between them (a rounding error adds 1.11 and 1.06 to the published ranges)
     "zoom_blur": ((12, 0.01), (16, 0.01), (11, 0.02), (13, 0.02), (11, 0.03)),
     # standard deviation
     "gaussian_blur": ((1,), (2,), (3,), (4,), (6,)),
@@ -47,7 +47,7 @@ _IMAGENET_C: Severities = {
     "brightness": ((0.1,), (0.2,), (0.3,), (0.4,), (0.5,)),
     # factor on the distance to the mean
     "contrast": ((0.4,), (0.3,), (0.2,), (0.1,), (0.05,)),
-    # factor on and term added to the saturation of HSV
+    # factor and added term for the saturation of HSV
     "saturate": ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
     # mean, deviation, blur and threshold of the liquid, strength (water) or blur (mud), 0 water or 1 mud
     "spatter": (
@@ -65,7 +65,7 @@ _IMAGENET_C: Severities = {
         (17.08, 2.44, 4.88),
         (29.28, 2.44, 4.88),
     ),
-    # share of the side kept
+    # size of the small image, as a share of the side
     "pixelate": ((0.6,), (0.5,), (0.4,), (0.3,), (0.25,)),
     # quality
     "jpeg_compression": ((25,), (18,), (15,), (10,), (7,)),

@@ -1,7 +1,7 @@
 """Spatter: drops of water, or of mud, on the lens.
 
-The published code shades water by the distance to the edges of the drops, which Canny's detector finds. The steps below
-follow it on 8-bit values: gradient, thinned edges, distance, equalised histogram, relief.
+The published code shades water by the distance to the edges of the drops (Canny's detector). This module follows its
+steps on 8-bit values: gradient, thinned edges, distance, equalised histogram, relief.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from driftcal.core.random import normal
-from driftcal.shifts.corruptions.blur import rows_of
-from driftcal.shifts.corruptions.filters import GREY, NEAREST, compiled, gaussian_weights, smooth
-from driftcal.shifts.corruptions.noise import Keys
+from driftcal.shifts.corruptions.filters import GREY, NEAREST, Keys, compiled, gaussian_weights, rows_of, smooth
 from driftcal.types import Images
 
 _WATER = np.array([175, 238, 238], np.float32) / np.float32(255)
@@ -19,7 +17,8 @@ _MUD = np.array([63, 42, 20], np.float32) / np.float32(255)
 _LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 
 _WEAK, _STRONG = 50, 150  # Canny's thresholds on |dx| + |dy|
-_MAX_DISTANCE = np.float32(20)
+_MAX_DISTANCE = np.float32(20)  # the published code cuts distances here
+_WEAK_EDGE, _EDGE = 1, 2  # 0 is no edge; a weak edge becomes an edge if it touches one
 
 
 def spatter(
@@ -38,30 +37,31 @@ def spatter(
     if images.shape[3] == 1:
         colour = np.atleast_1d(colour @ _LUMINANCE)
     edge = gaussian_weights(strength, 4.0)
-    liquid = (mean, deviation, gaussian_weights(sigma, 4.0), np.float32(threshold))
-    _spatter(rows_of(images), keys, *liquid, colour, np.float32(strength), edge, mud > 0, rows_of(out))
+    noise = (mean, deviation, gaussian_weights(sigma, 4.0), np.float32(threshold))
+    _spatter(rows_of(images), keys, noise, colour, np.float32(strength), edge, mud > 0, rows_of(out))
 
 
 @compiled
-def _spatter(images, keys, mean, deviation, half, threshold, colour, strength, edge, mud, out):  # type: ignore[no-untyped-def]
+def _spatter(images, keys, noise, colour, strength, edge, mud, out):  # type: ignore[no-untyped-def]
+    mean, deviation, half, threshold = noise
     channels = colour.shape[0]
     n, height, width = images.shape[0], images.shape[1], images.shape[2] // channels
-    liquid, middle = np.empty((height, width), np.float32), np.empty((height, width), np.float32)
+    liquid, scratch = np.empty((height, width), np.float32), np.empty((height, width), np.float32)
     for i in range(n):
         for y in range(height):
             for x in range(width):
                 liquid[y, x] = mean + deviation * normal(keys[i], y * width + x)
-        smooth(liquid, GREY, half, NEAREST, middle, liquid)
+        smooth(liquid, GREY, half, NEAREST, scratch, liquid)
         if mud:
             for y in range(height):
                 for x in range(width):
                     liquid[y, x] = 1 if liquid[y, x] > threshold else 0
-            smooth(liquid, GREY, edge, NEAREST, middle, liquid)
+            smooth(liquid, GREY, edge, NEAREST, scratch, liquid)
             for y in range(height):
                 for x in range(width):
                     liquid[y, x] = min(liquid[y, x], np.float32(1)) if liquid[y, x] >= 0.8 else 0
         else:
-            _water(liquid, threshold, strength, middle)
+            _water(liquid, threshold, strength)
         for y in range(height):
             for x in range(width):
                 cover = liquid[y, x]
@@ -72,7 +72,7 @@ def _spatter(images, keys, mean, deviation, half, threshold, colour, strength, e
 
 
 @compiled
-def _water(liquid, threshold, strength, middle):  # type: ignore[no-untyped-def]
+def _water(liquid, threshold, strength):  # type: ignore[no-untyped-def]
     """Turn the amount of liquid at each pixel into the share of the water's colour there, in place."""
     height, width = liquid.shape
     intensity = np.zeros((height, width), np.int32)
@@ -103,19 +103,19 @@ def _water(liquid, threshold, strength, middle):  # type: ignore[no-untyped-def]
 
 @compiled
 def _edges(plane):  # type: ignore[no-untyped-def]
-    """Canny 1986: 2 where the gradient is the largest across the edge and connected to a strong one."""
+    """Canny 1986: `_EDGE` where the gradient is largest across the edge, and strong or connected to a strong one."""
     height, width = plane.shape
     dx, dy = np.zeros((height, width), np.int32), np.zeros((height, width), np.int32)
-    size = np.zeros((height + 2, width + 2), np.int32)
+    size = np.zeros((height + 2, width + 2), np.int32)  # of the gradient, with a border of 0
     for y in range(height):
         up, down = plane[max(y - 1, 0)], plane[min(y + 1, height - 1)]
         row = plane[y]
         for x in range(width):
-            a, b = max(x - 1, 0), min(x + 1, width - 1)
-            dx[y, x] = up[b] + 2 * row[b] + down[b] - up[a] - 2 * row[a] - down[a]
-            dy[y, x] = down[a] + 2 * down[x] + down[b] - up[a] - 2 * up[x] - up[b]
+            left, right = max(x - 1, 0), min(x + 1, width - 1)
+            dx[y, x] = up[right] + 2 * row[right] + down[right] - up[left] - 2 * row[left] - down[left]
+            dy[y, x] = down[left] + 2 * down[x] + down[right] - up[left] - 2 * up[x] - up[right]
             size[y + 1, x + 1] = abs(dx[y, x]) + abs(dy[y, x])
-    edges = np.zeros((height + 2, width + 2), np.int8)  # 1 weak, 2 strong or connected to it
+    edges = np.zeros((height + 2, width + 2), np.int8)
     stack = np.empty((height * width, 2), np.int32)
     top = 0
     for y in range(height):
@@ -124,17 +124,17 @@ def _edges(plane):  # type: ignore[no-untyped-def]
             if magnitude <= _WEAK:
                 continue
             across, along = abs(dx[y, x]), abs(dy[y, x])
-            if along < 0.41421356 * across:  # tan 22.5°
+            if along < 0.41421356 * across:  # tan 22.5°: the gradient is compared with its neighbours along itself
                 peak = magnitude > size[y + 1, x] and magnitude >= size[y + 1, x + 2]
             elif along > 2.41421356 * across:
                 peak = magnitude > size[y, x + 1] and magnitude >= size[y + 2, x + 1]
             else:
-                s = -1 if (dx[y, x] < 0) != (dy[y, x] < 0) else 1
-                peak = magnitude > size[y, x + 1 - s] and magnitude > size[y + 2, x + 1 + s]
+                sign = -1 if (dx[y, x] < 0) != (dy[y, x] < 0) else 1
+                peak = magnitude > size[y, x + 1 - sign] and magnitude > size[y + 2, x + 1 + sign]
             if peak:
-                edges[y + 1, x + 1] = 1
+                edges[y + 1, x + 1] = _WEAK_EDGE
                 if magnitude > _STRONG:
-                    edges[y + 1, x + 1] = 2
+                    edges[y + 1, x + 1] = _EDGE
                     stack[top, 0], stack[top, 1] = y + 1, x + 1
                     top += 1
     while top > 0:
@@ -142,8 +142,8 @@ def _edges(plane):  # type: ignore[no-untyped-def]
         y, x = stack[top, 0], stack[top, 1]
         for v in range(y - 1, y + 2):
             for u in range(x - 1, x + 2):
-                if edges[v, u] == 1:
-                    edges[v, u] = 2
+                if edges[v, u] == _WEAK_EDGE:
+                    edges[v, u] = _EDGE
                     stack[top, 0], stack[top, 1] = v, u
                     top += 1
     return edges[1 : height + 1, 1 : width + 1]
@@ -153,11 +153,11 @@ def _edges(plane):  # type: ignore[no-untyped-def]
 def _distance(edges):  # type: ignore[no-untyped-def]
     """Distance to the nearest edge, at most 20, by steps of 1, 1.4 and 2.1969 (Borgefors 1986), two sweeps."""
     height, width = edges.shape
-    a, b, c = np.float32(1), np.float32(1.4), np.float32(2.1969)
+    a, b, c = np.float32(1), np.float32(1.4), np.float32(2.1969)  # to the side, diagonally, and a knight's move
     d = np.full((height + 4, width + 4), _MAX_DISTANCE, np.float32)
     for y in range(2, height + 2):
         for x in range(2, width + 2):
-            if edges[y - 2, x - 2] == 2:
+            if edges[y - 2, x - 2] == _EDGE:
                 d[y, x] = 0
                 continue
             near = min(d[y - 1, x], d[y, x - 1]) + a

@@ -1,12 +1,15 @@
 """Algorithm 1: the perturbation levels whose accuracies step evenly from the clean accuracy down to chance.
 
-Tomani et al. 2021, Algorithm 1. The paper searches each level by itself with Nelder-Mead and fresh noise. Here the noise is
-a fixed function of (seed, sample index), so accuracy(level) is one fixed curve, and every evaluation serves all levels.
+Tomani et al. 2021, Algorithm 1. The paper searches each level by itself with Nelder-Mead and new noise. Here the noise
+is a fixed function of (seed, sample index). Accuracy is therefore a fixed function of the level, and every evaluation
+is used for all levels.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +26,7 @@ def find_levels(
     evaluate: Evaluate,
     labels: AnyArray | None = None,
     *,
+    classes: Sequence[Any] | None = None,
     n_levels: int = 10,
     n_classes: int | None = None,
     n_samples: int | None = None,
@@ -33,44 +37,48 @@ def find_levels(
     subsample: int | None = None,
     random_state: int = 0,
 ) -> PerturbationLevels:
-    """Find the levels at which accuracy takes `n_levels` evenly spaced values from the clean accuracy down to 1 / classes.
+    """Find the levels at which accuracy takes `n_levels` evenly spaced values, from the clean accuracy down to chance.
 
-    Works for any shift whose level is a number from 0 up.
+    Works for any shift whose level is a number from 0 up. Chance is 1 / classes.
 
     Parameters
     ----------
     evaluate : callable
-        ``evaluate(level, indices)`` shifts the samples at `indices` (None: all samples) by `level`, always with the same
-        seed, and returns the model's logits. Without `labels` it returns the accuracy itself.
-    labels : array of class numbers, optional
-        The correct classes of all samples.
+        ``evaluate(level, indices)`` shifts the samples at `indices` (None: all samples) by `level`, always with the
+        same seed, and returns the model's logits. Without `labels` it returns the accuracy itself.
+    labels : array, optional
+        The correct class of each sample: a column of the logits, one of `classes`, or a one-hot sample.
+    classes : sequence, optional
+        The class of each column of the logits. Without it, labels are columns.
     n_levels : int
         Number of levels, the clean one included. The paper takes 10.
     n_classes, n_samples : int, optional
         Needed without `labels`.
     tolerance : float
-        An evaluated level whose accuracy is this close to a target is used as it is, with its logits.
+        An evaluated level whose accuracy is this close to a target is used, with its logits.
     first_level, max_level : float
         The first level that is tried, and the largest that is allowed.
     solver : {"curve", "nelder-mead"}
-        ``"curve"`` keeps one accuracy-level curve for all targets. ``"nelder-mead"`` follows the paper: it searches each
-        target by itself, starting from the level of the target before.
+        ``"curve"`` estimates one accuracy-level curve for all targets. ``"nelder-mead"`` follows the paper: it searches
+        each target by itself, starting from the level of the target before.
     subsample : int, optional
-        Estimate the curve on so many samples first, which costs a fraction of a pass. The levels are then corrected on all
-        samples. Only ``"curve"`` uses it.
+        Estimate the curve on this many samples first, which costs a fraction of a pass. The levels are then corrected
+        on all samples. Only ``"curve"`` uses it.
     random_state : int
         Seed of the choice of the subsample.
 
     Returns
     -------
     PerturbationLevels
-        The levels, their logits and the cost. Where accuracy does not fall to chance, the last level is the lowest that
-        reaches the plateau. If the plateau is more than one step above chance, the targets are spaced down to it instead.
-        A model at chance gets the clean level only. `notes` says which of these happened.
+        The levels, their logits and the cost. If accuracy does not fall to chance, the last level is the lowest that
+        reaches the plateau. If the plateau is more than one step above chance, the targets are spaced down to it
+        instead. A model at chance gets the clean level only. `notes` lists which of these happened.
 
     Examples
     --------
-    >>> levels = find_levels(lambda level, indices: 0.1 + 0.8 / (1 + level / 0.01), n_classes=10, n_samples=5000, n_levels=4)
+    >>> def accuracy(level, indices):
+    ...     return 0.1 + 0.8 / (1 + level / 0.01)
+    >>> levels = find_levels(accuracy, n_classes=10, n_samples=5000, n_levels=4)
     >>> [round(level.accuracy, 1) for level in levels.levels]
     [0.9, 0.6, 0.4, 0.1]
     """
@@ -88,6 +96,7 @@ def find_levels(
     search = LevelSearch(
         evaluate,
         labels,
+        classes=classes,
         n_levels=int(n_levels),
         n_classes=n_classes,
         n_samples=n_samples,

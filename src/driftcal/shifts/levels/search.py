@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from driftcal.core.labels import as_columns, check_range
+from driftcal.core.validation import as_array, as_logits
 from driftcal.errors import InputError, LabelsError
-from driftcal.types import AnyArray, Array, Indices, Logits
+from driftcal.types import AnyArray, Array, Indices, Labels, Logits
 
 #: ``evaluate(level, indices) -> logits`` of these samples (None: all), or their accuracy where there are no labels.
 Evaluate = Callable[[float, Indices | None], Any]
@@ -32,7 +34,7 @@ class PerturbationLevels:
     """The levels that :func:`find_levels` found, and what they cost.
 
     `logits` holds the model's logits at each level, in order (empty when `evaluate` returned accuracies).
-    `passes` is (samples evaluated) / n_samples, those for the logits included.
+    `passes` is (samples evaluated) / n_samples, including the passes for the logits.
     """
 
     levels: tuple[PerturbationLevel, ...]
@@ -47,23 +49,27 @@ class PerturbationLevels:
         return tuple(level.epsilon for level in self.levels)
 
     def __repr__(self) -> str:
-        rows = [
+        lines = [
             f"  {i:>2}  ε {level.epsilon:<11.5g} target {level.target:.3f}  accuracy {level.accuracy:.3f} "
             f"± {level.standard_error:.3f}  passes {level.passes:.4g}"
             for i, level in enumerate(self.levels)
         ]
-        head = f"{len(self.levels)} perturbation levels in {self.passes:.4g} passes ({self.solver})"
-        return "\n".join([head, *rows, *(f"  note: {note}" for note in self.notes)])
+        heading = f"{len(self.levels)} perturbation levels in {self.passes:.4g} passes ({self.solver})"
+        return "\n".join([heading, *lines, *(f"  note: {note}" for note in self.notes)])
 
 
 class LevelSearch:
-    """Accuracies measured on all samples, each level once; the targets they are for; notes for the user."""
+    """Accuracies measured on all samples, each level once; the target accuracies; notes for the user.
+
+    Labels become columns at the first evaluation, when the number of classes is known.
+    """
 
     def __init__(
         self,
         evaluate: Evaluate,
         labels: AnyArray | None,
         *,
+        classes: Sequence[Any] | None,
         n_levels: int,
         n_classes: int | None,
         n_samples: int | None,
@@ -71,17 +77,19 @@ class LevelSearch:
         first_level: float,
         max_level: float,
     ) -> None:
-        self.labels = None if labels is None else np.asarray(labels)
-        if self.labels is None and (n_classes is None or n_samples is None):
+        if labels is None and (n_classes is None or n_samples is None):
             raise InputError(
                 "n_classes and n_samples must be given when there are no labels (evaluate then returns accuracies); "
                 f"got n_classes={n_classes}, n_samples={n_samples}. Give them, or give labels."
             )
-        if self.labels is not None and (self.labels.ndim != 1 or len(self.labels) == 0):
-            raise LabelsError(
-                f"labels must be one class number for each sample; got shape {self.labels.shape}. Try labels.ravel()."
-            )
-        self.n_samples = len(self.labels) if self.labels is not None else int(n_samples or 1)
+        if labels is not None:
+            shape = as_array(labels, "labels", LabelsError).shape
+            if not shape or shape[0] == 0:
+                raise LabelsError(f"labels must hold one label per sample; their shape is {shape}. Pass an array (n,).")
+            n_samples = shape[0]
+        self._user_labels, self._classes = labels, classes
+        self.columns: Labels | None = None  # of the labels, after the first evaluation
+        self.n_samples = int(n_samples or 1)
         self.n_levels, self.n_classes = n_levels, n_classes
         self.tolerance = max(tolerance, 1 / self.n_samples)  # one sample is the smallest step
         self.first_level, self.max_level = first_level, max_level
@@ -118,9 +126,9 @@ class LevelSearch:
 
     def note_single_class(self) -> None:
         """Add a note if all labels are one class."""
-        if self.labels is not None and len(np.unique(self.labels)) == 1:
+        if self.columns is not None and len(np.unique(self.columns)) == 1:
             self.notes.append(
-                f"all labels are {self.labels[0]}: accuracy only says how often the model predicts that class, "
+                f"all labels are {self.columns[0]}: accuracy only says how often the model predicts that class, "
                 "and may rise with noise"
             )
 
@@ -143,7 +151,7 @@ class LevelSearch:
         output = np.asarray(self._evaluate(level, indices))
         n_evaluated = self.n_samples if indices is None else len(indices)
         self.passes += n_evaluated / self.n_samples
-        if self.labels is None:
+        if self._user_labels is None:
             if output.ndim or not 0 <= float(output) <= 1:
                 raise InputError(
                     f"evaluate must return an accuracy from 0 to 1 when there are no labels; got {output!r}. "
@@ -153,18 +161,22 @@ class LevelSearch:
         if output.ndim != 2 or len(output) != n_evaluated:
             raise InputError(
                 f"evaluate must return logits ({n_evaluated}, classes); got shape {output.shape}. "
-                "Return one row for each of the samples at `indices`."
+                "Return the logits of each of the samples at `indices`."
             )
+        scores, _ = as_logits(output)  # a single column is the log-odds of class 1
+        if self.columns is None:
+            self.columns, _ = as_columns(self._user_labels, scores.shape[1], self.n_samples, classes=self._classes)
+            check_range(self.columns, scores.shape[1])
         if self.n_classes is None:
-            self.n_classes = max(output.shape[1], 2)
-        labels = self.labels if indices is None else self.labels[indices]
-        return (output if indices is None else None), float(np.mean(output.argmax(axis=1) == labels))
+            self.n_classes = scores.shape[1]
+        columns = self.columns if indices is None else self.columns[indices]
+        return (output if indices is None else None), float(np.mean(scores.argmax(axis=1) == columns))
 
     def best_for(self, target: float) -> float:
-        """The evaluated level whose accuracy is nearest to a target; for the last target the lowest within tolerance."""
+        """The evaluated level whose accuracy is nearest to a target; for the last one, the lowest within tolerance."""
         if self.targets and target == self.targets[-1] and len(self.targets) > 1:
             limit = max(target + self.tolerance, min(self.accuracies.values()))
-            if limit > target + self.tolerance:  # out of reach: as good as the lowest, up to the tolerance
+            if limit > target + self.tolerance:  # the target is out of reach: accept the lowest accuracy plus tolerance
                 limit += self.tolerance
             return min(level for level, accuracy in self.accuracies.items() if accuracy <= limit)
         return min(self.accuracies, key=lambda level: (abs(self.accuracies[level] - target), level))
@@ -177,13 +189,13 @@ class LevelSearch:
         """Drop the logits that no target will use."""
         if self.targets:
             used = {self.best_for(target) for target in self.targets} | {0.0}
-            # the last target may yet move to any level whose accuracy is at least as low
+            # later evaluations may move the last target to any level whose accuracy is at least as low
             lowest = self.accuracies[self.best_for(self.targets[-1])]
             used |= {level for level, accuracy in self.accuracies.items() if accuracy <= lowest}
             self.logits = {level: logits for level, logits in self.logits.items() if level in used}
 
     def set_targets(self, plateau: float, highest_level: float) -> None:
-        """Space the targets down to chance or, when that is out of reach by more than one step, down to the plateau."""
+        """Space the targets down to chance or, if chance is more than one step out of reach, down to the plateau."""
         step = (self.clean_accuracy - self.chance) / (self.n_levels - 1)
         lowest_target = self.chance
         if plateau > self.chance + self.tolerance:

@@ -1,4 +1,4 @@
-"""The two searches for perturbation levels: one shared accuracy curve, or Nelder-Mead for each level as in the paper."""
+"""Two searches for perturbation levels: one shared accuracy curve, or Nelder-Mead for each level as in the paper."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _MAX_TRIES = 8
 
 
 def _solve_by_curve(search: LevelSearch) -> None:
+    """Measure accuracies down to the plateau, then refine one curve until every target is met."""
     n_levels, max_level = search.n_levels, search.max_level
     curve = AccuracyCurve(search.chance, {0.0: search.clean_accuracy})
     estimate = None if search.subsample is None else _estimate_curve(search, search.subsample)
@@ -38,7 +39,7 @@ def _solve_by_curve(search: LevelSearch) -> None:
     while unmet := [
         i for i in tries if tries[i] < _MAX_TRIES and not search.is_met(i) and not _is_jump(curve, targets[i])
     ]:
-        # the target farthest from any measured accuracy says most about the curve
+        # the target farthest from any measured accuracy improves the curve most
         measured = np.array(list(curve.points.values()))
         i = max(unmet, key=lambda k: float(np.min(np.abs(measured - targets[k]))))
         tries[i] += 1
@@ -64,7 +65,7 @@ def _descend(curve: AccuracyCurve, measure: Callable[[float], float], search: Le
         falls = lowest - accuracy > max(search.tolerance / 2, error)
         steps_without_fall = 0 if falls else steps_without_fall + 1
         has_fallen = curve.points[0.0] - min(lowest, accuracy) > 2 * max(search.tolerance, error)
-        # after a fall, one step without another is the plateau; before any, the first level may just be far too small
+        # after a fall, one step without another fall is the plateau; before, the levels may just be far too small
         if steps_without_fall >= (1 if has_fallen else 6):
             break
         predicted = curve.level_for(search.chance + search.tolerance / 2) if has_fallen and falls else 0.0
@@ -95,7 +96,7 @@ def _inside_bracket(curve: AccuracyCurve, level: float, target: float) -> float:
 
 
 def _estimate_curve(search: LevelSearch, subsample: Indices) -> AccuracyCurve:
-    """The curve on the subsample: down to its plateau, then one point for each target without one nearby."""
+    """The curve on the subsample: down to its plateau, then one more point for each target without a point nearby."""
     curve = AccuracyCurve(search.chance, {0.0: search.measure_on(subsample, 0.0)})
     plateau = _descend(curve, lambda level: search.measure_on(subsample, level), search, search.first_level)
     step = (curve.points[0.0] - plateau) / (search.n_levels - 1)
@@ -107,18 +108,19 @@ def _estimate_curve(search: LevelSearch, subsample: Indices) -> AccuracyCurve:
 
 
 def _lower_last_level(search: LevelSearch) -> None:
-    """Try twice to reach the last target at a lower level, if the last level is far beyond the one before."""
+    """Try twice to reach the last target at a lower level, if the last level is far above the one before."""
     for _ in range(2):
-        last, before = search.best_for(search.targets[-1]), search.best_for(search.targets[-2])
-        if before <= 0 or last <= 64 * before:
+        last, previous = search.best_for(search.targets[-1]), search.best_for(search.targets[-2])
+        if previous <= 0 or last <= 64 * previous:
             return
-        search.measure(math.sqrt(last * before), len(search.targets) - 1)
+        search.measure(math.sqrt(last * previous), len(search.targets) - 1)
 
 
 def _solve_by_nelder_mead(search: LevelSearch) -> None:
+    """Search each target by itself with Nelder-Mead, as in the paper."""
     from scipy.optimize import minimize
 
-    search.targets = [float(t) for t in np.linspace(search.clean_accuracy, search.chance, search.n_levels)]
+    search.targets = np.linspace(search.clean_accuracy, search.chance, search.n_levels).tolist()
     level = search.first_level
     for i in range(1, search.n_levels):
         target = search.targets[i]
@@ -135,7 +137,7 @@ def _solve_by_nelder_mead(search: LevelSearch) -> None:
             "xatol": 0,
             "fatol": 0,
         }
-        with contextlib.suppress(StopIteration):
+        with contextlib.suppress(StopIteration):  # the target is met
             minimize(deviation, [level], method="Nelder-Mead", options=options)
         level = max(search.best_for(target), 1e-12) if search.best_for(target) > 0 else level
     lowest = min(search.accuracies.values())

@@ -1,7 +1,7 @@
 """Feature tables: a matrix, or a pandas data frame that keeps its columns, index and dtypes.
 
-Shifts compute on a float64 matrix. A column of categories that are not numbers is coded there as 0, 1, … in the order of
-its `categories`; a value that is none of them gets the next code. Missing values are NaN.
+Shifts compute on a float64 matrix. A column of categories that are not numbers is coded there as 0, 1, … in the order
+of its `categories`. A value that is none of them gets the next code. Missing values are NaN.
 """
 
 from __future__ import annotations
@@ -13,27 +13,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftcal.core.labels import is_missing
-from driftcal.errors import InputError, UnknownName
+from driftcal.core.validation import NUMBER_KINDS, column_indices
+from driftcal.errors import InputError
 from driftcal.types import AnyArray, Array, Float64
 
 #: column number -> its categories, each once, for the columns that do not hold numbers
 Categories = Mapping[int, Array]
 
+#: ``dtype.kind`` of columns that are not categorical: integers, unsigned integers, floats, complex, durations, dates.
+_QUANTITY_KINDS = "iufcmM"
+
 
 class FeatureTable(Protocol):
-    """What shifts need of a matrix or a data frame."""
+    """The view of a matrix or a data frame that shifts use."""
 
     n_samples: int
     n_features: int
+    #: The names of the columns; None for a matrix.
+    names: list[Any] | None
 
     def categorical_by_dtype(self) -> list[int]:
         """The columns that are categorical by their dtype."""
 
-    def position(self, column: int | str) -> int:
-        """The number of a column that a user named by its number or its name."""
-
     def column_name(self, j: int) -> str:
-        """Column j as error messages call it."""
+        """The name of column j in error messages."""
 
     def values(self, j: int) -> Array:
         """The values of column j that are not missing."""
@@ -59,8 +62,8 @@ def is_frame(features: Any) -> bool:
 
 
 def categorical_positions(table: FeatureTable, categorical: Sequence[int | str]) -> list[int]:
-    """The numbers of all categorical columns: those that the user named, and those whose dtype says so."""
-    return sorted({*map(table.position, categorical), *table.categorical_by_dtype()})
+    """The numbers of all categorical columns: those that the user named, and those that are categorical by dtype."""
+    return sorted({*column_indices(categorical, table.n_features, table.names), *table.categorical_by_dtype()})
 
 
 def sorted_values(values: Array) -> Array:
@@ -72,7 +75,7 @@ def sorted_values(values: Array) -> Array:
 
 
 def categories_of(values: Array) -> Array:
-    """Each of the sorted `values` once; values that are missing are left out."""
+    """Each of the sorted `values` once, without missing values."""
     return _object_array(dict.fromkeys(value for value in values if not is_missing(value)))
 
 
@@ -90,6 +93,8 @@ def codes_of(values: Array, categories: Array) -> Float64:
 class MatrixTable:
     """A numpy matrix. Its dtype stays; whole numbers become float64."""
 
+    names: list[Any] | None = None
+
     def __init__(self, features: AnyArray) -> None:
         self._array = np.asarray(features)
         if self._array.ndim != 2:
@@ -99,19 +104,15 @@ class MatrixTable:
         self.n_samples, self.n_features = self._array.shape
 
     def categorical_by_dtype(self) -> list[int]:
-        """None: a matrix has one dtype for all columns."""
+        """Always []: a matrix has one dtype for all columns."""
         return []
 
-    def position(self, column: int | str) -> int:
-        """A number from 0, or from -1 backwards."""
-        return _checked_position(column, self.n_features, "Count from 0.")
-
     def column_name(self, j: int) -> str:
-        """Its number."""
+        """The number of the column."""
         return str(j)
 
     def values(self, j: int) -> Array:
-        """What the column holds, without NaN and None."""
+        """The values of the column, without NaN and None."""
         column: Array = self._array[:, j]
         if column.dtype.kind == "f":
             column = column[~np.isnan(column)]
@@ -131,7 +132,7 @@ class MatrixTable:
 
     def to_numbers(self, categories: Categories) -> Float64:
         """The matrix in float64."""
-        if not categories and self._array.dtype.kind in "iubf":
+        if not categories and self._array.dtype.kind in NUMBER_KINDS:
             return self._array.astype(np.float64)
         columns = [
             codes_of(self._array[:, j], categories[j]) if j in categories else self.numbers(j)
@@ -141,7 +142,7 @@ class MatrixTable:
 
     def with_numbers(self, before: Float64, after: Float64, categories: Categories) -> Array:
         """A matrix of the same dtype."""
-        if self._array.dtype.kind in "iubf":
+        if self._array.dtype.kind in NUMBER_KINDS:
             return after.astype(self._array.dtype if self._array.dtype.kind == "f" else np.float64)
         out = self._array.copy()
         for j, (changed, values) in _changes(before, after, categories).items():
@@ -155,34 +156,26 @@ class FrameTable:
     def __init__(self, frame: Any) -> None:
         self._frame = frame
         self.n_samples, self.n_features = frame.shape
+        self.names: list[Any] | None = list(frame.columns)
         self._dtypes = list(frame.dtypes)
 
     def categorical_by_dtype(self) -> list[int]:
         """Columns of dtype category, object, string or bool."""
-        return [j for j, dtype in enumerate(self._dtypes) if dtype.kind not in "iufcmM"]
-
-    def position(self, column: int | str) -> int:
-        """A column's name, or its number."""
-        if isinstance(column, str):
-            names = list(self._frame.columns)
-            if column not in names:
-                raise UnknownName.of("column", column, map(str, names))
-            return names.index(column)
-        return _checked_position(column, self.n_features, "Count from 0, or use the names of columns.")
+        return [j for j, dtype in enumerate(self._dtypes) if dtype.kind not in _QUANTITY_KINDS]
 
     def column_name(self, j: int) -> str:
-        """Its name."""
+        """The name of the column, in quotes."""
         return repr(self._frame.columns[j])
 
     def values(self, j: int) -> Array:
-        """What the column holds, without missing values."""
+        """The values of the column, without missing ones."""
         column = self._frame.iloc[:, j].dropna()
         is_numpy = isinstance(self._dtypes[j], np.dtype)
         return np.asarray(column.to_numpy() if is_numpy else column.to_numpy(dtype=object))
 
     def numbers(self, j: int) -> Float64:
         """The column in float64."""
-        if self._dtypes[j].kind not in "iufb":
+        if self._dtypes[j].kind not in NUMBER_KINDS:
             name = self.column_name(j)
             raise InputError(
                 f"features must be numbers or categories; column {name} is {self._dtypes[j]}. Convert it to numbers, or "
@@ -213,16 +206,9 @@ class FrameTable:
                     f"column {self.column_name(j)} of dtype {self._dtypes[j]} must take values of the frame that the "
                     f"shift was fitted on; it does not: {error}. Give it the dtype of that frame; make a sparse column dense."
                 ) from error
-            # with its dtype, or pandas would make strings of objects
+            # without the dtype, pandas would turn objects into strings
             out.isetitem(j, type(column)(array, index=out.index, dtype=self._dtypes[j]))
         return out
-
-
-def _checked_position(column: Any, n_features: int, remedy: str) -> int:
-    is_number = isinstance(column, (int, np.integer)) and not isinstance(column, bool)
-    if not is_number or not -n_features <= column < n_features:
-        raise InputError(f"categorical must hold column numbers of {n_features} features; got {column!r}. {remedy}")
-    return int(column) % n_features
 
 
 def _changes(
@@ -232,21 +218,21 @@ def _changes(
     changed = ~np.isnan(after) & (before != after)
     changes = {}
     for j in np.flatnonzero(changed.any(axis=0)).tolist():
-        new = after[changed[:, j], j]
-        changes[j] = changed[:, j], (categories[j][new.astype(np.int64)] if j in categories else new)
+        values = after[changed[:, j], j]
+        changes[j] = changed[:, j], (categories[j][values.astype(np.int64)] if j in categories else values)
     return changes
 
 
 def _cast(values: Array, dtype: Any) -> Array:
-    """Numbers as a column of this dtype holds them; other values as they are."""
-    plain = getattr(dtype, "numpy_dtype", dtype)
-    if values.dtype.kind != "f" or plain.kind not in "iufb":
+    """Numbers rounded to the dtype of a column; other values unchanged."""
+    numpy_dtype = getattr(dtype, "numpy_dtype", dtype)  # of a nullable pandas dtype
+    if values.dtype.kind != "f" or numpy_dtype.kind not in NUMBER_KINDS:
         return values
-    if plain.kind in "iu":
-        limits = np.iinfo(plain)
+    if numpy_dtype.kind in "iu":
+        limits = np.iinfo(numpy_dtype)
         # one above the largest whole number is exact in float64, the largest itself may not be
         values = np.clip(np.rint(values), float(limits.min), np.nextafter(float(limits.max) + 1, 0))
-    return values.astype(plain)
+    return values.astype(numpy_dtype)
 
 
 def _object_array(values: Any) -> Array:

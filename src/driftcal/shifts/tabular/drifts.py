@@ -1,4 +1,4 @@
-"""Seven drifts of feature tables, to test under: none of them is the noise that tuning uses."""
+"""Seven drifts of feature tables, for evaluation. None of them is the noise that tuning uses."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from driftcal.core.images import as_indices, as_step
+from driftcal.core.validation import NUMBER_KINDS
 from driftcal.errors import NotFittedError
 from driftcal.shifts.shift import sample_keys
 from driftcal.shifts.tabular.columns import categories_of, codes_of, open_table
 from driftcal.shifts.tabular.tabular_noise import TabularNoise, check_width, uniforms
 from driftcal.types import AnyArray, Array, Float64
 
-#: name -> what its levels 1 to 5 do: standard deviations, factors, or shares.
+#: name -> amounts at levels 1 to 5: standard deviations, factors, or shares.
 DRIFTS: dict[str, tuple[float, ...]] = {
     "feature_offset": (0.25, 0.5, 1.0, 1.5, 2.0),
     "feature_spread": (1.25, 1.5, 2.0, 3.0, 4.0),
@@ -28,7 +29,7 @@ DRIFTS: dict[str, tuple[float, ...]] = {
 }
 #: Distance of an outlier, in standard deviations.
 _OUTLIER_DISTANCE = 6.0
-#: At most so many values of each column are stored to draw from.
+#: Largest number of values of a column that are stored to draw from.
 _MAX_VALUES = 1000
 
 
@@ -36,15 +37,15 @@ _MAX_VALUES = 1000
 class FeatureDrift:
     """One drift of feature tables, in the units of the data it was fitted on.
 
-    ``feature_offset`` moves each column by so many standard deviations; the seed says whether up or down.
+    ``feature_offset`` moves each column by a number of standard deviations; the seed decides whether up or down.
     ``feature_spread`` and ``feature_shrink`` multiply the distance from the mean.
-    ``feature_missing`` replaces a share of the entries, and ``feature_dead`` a share of the columns, by the mean, or by the
-    most frequent value of a categorical column.
+    ``feature_missing`` replaces a share of the entries by the mean, or by the most frequent category.
+    ``feature_dead`` does the same to a share of the columns.
     ``feature_shuffled`` replaces a share of the entries by others of their column.
     ``feature_outliers`` moves a share of the entries by six standard deviations.
 
-    Categorical columns stay where numbers are moved. Missing values stay. The entries that a level changes are among those
-    that a higher level changes. A pandas data frame keeps its columns, index and dtypes, as for :class:`TabularNoise`.
+    Drifts that move numbers do not change categorical columns. Missing values stay. A higher level changes all entries
+    that a lower level changes. A pandas data frame keeps its columns, index and dtypes, as for :class:`TabularNoise`.
 
     >>> import numpy as np
     >>> features = np.column_stack([np.arange(6.0), np.arange(6) % 2])
@@ -59,7 +60,7 @@ class FeatureDrift:
     scale: Float64 | None = None
     #: Mean of each column; for a categorical column its most frequent value, as a number or a code.
     centre: Float64 | None = None
-    #: Sorted values of each column to draw from: (values, columns), or an array per column where some are not numbers.
+    #: Sorted values of each column to draw from: (values, columns), or an array per column if some are not numbers.
     values: Float64 | tuple[Array, ...] | None = None
     levels: ClassVar[tuple[int, ...]] = tuple(range(6))
 
@@ -96,9 +97,10 @@ class FeatureDrift:
         if step == 0 or table.n_samples == 0:
             return table.with_numbers(x, x, self._categories)
         keys = sample_keys(self.name, seed, as_indices(indices, table.n_samples))
-        # one draw for all samples: which columns go up, which go dead
-        columns = uniforms(sample_keys(f"{self.name} columns", seed, np.zeros(1, np.int64)), 0, table.n_features)[0]
-        drifted = self._drifted(x, DRIFTS[self.name][step - 1], keys, columns)
+        # one draw for all samples: it decides which columns move up and which are replaced
+        column_key = sample_keys(f"{self.name} columns", seed, np.zeros(1, np.int64))
+        column_draws = uniforms(column_key, 0, table.n_features)[0]
+        drifted = self._drifted(x, DRIFTS[self.name][step - 1], keys, column_draws)
         return table.with_numbers(x, np.where(np.isnan(x), x, drifted), self._categories)
 
     @cached_property
@@ -114,16 +116,17 @@ class FeatureDrift:
             return np.asarray(self.values)
         return np.stack([_as_numbers(column) for column in self.values], axis=1)
 
-    def _drifted(self, x: Float64, amount: float, keys: Array, columns: Float64) -> Float64:
+    def _drifted(self, x: Float64, amount: float, keys: Array, column_draws: Float64) -> Float64:
+        """All entries after the drift, as numbers and codes; `column_draws` is a random number in [0, 1) per column."""
         assert self.scale is not None
         assert self.centre is not None
         kind, width = self.name.removeprefix("feature_"), x.shape[1]
         if kind == "offset":
-            return x + amount * self.scale * np.where(columns < 0.5, -1.0, 1.0)
+            return x + amount * self.scale * np.where(column_draws < 0.5, -1.0, 1.0)
         if kind in ("spread", "shrink"):
             return np.where(self.scale > 0, self.centre + amount * (x - self.centre), x)
         if kind == "dead":
-            dead = columns.argsort().argsort() < max(1, round(amount * width))
+            dead = column_draws.argsort().argsort() < max(1, round(amount * width))
             return np.where(dead, self.centre, x)
         draws = uniforms(keys, 0, 2 * width)
         changed, second_draw = draws[:, :width] < amount, draws[:, width:]
@@ -135,7 +138,7 @@ class FeatureDrift:
         return np.where(changed, x + _OUTLIER_DISTANCE * self.scale * np.where(second_draw < 0.5, -1.0, 1.0), x)
 
     def label(self, level: float) -> str:
-        """What a level means: a factor, standard deviations or a share."""
+        """The meaning of a level: a factor, standard deviations or a share."""
         step = as_step(level, self.levels, self.name)
         if step == 0:
             return "clean"
@@ -157,9 +160,9 @@ def _evenly_chosen(values: Array, n_samples: int) -> Array:
     if not len(numbers):
         return np.full(len(quantiles), np.nan, values.dtype if values.dtype == object else np.float64)
     chosen = np.quantile(numbers, quantiles, method="nearest")
-    return chosen if values.dtype.kind in "iufb" else categories_of(values)[chosen.astype(np.int64)]
+    return chosen if values.dtype.kind in NUMBER_KINDS else categories_of(values)[chosen.astype(np.int64)]
 
 
 def _as_numbers(values: Array) -> Float64:
     """Numbers as they are, sorted categories as codes."""
-    return values.astype(np.float64) if values.dtype.kind in "iufb" else codes_of(values, categories_of(values))
+    return values.astype(np.float64) if values.dtype.kind in NUMBER_KINDS else codes_of(values, categories_of(values))

@@ -1,4 +1,4 @@
-"""Noise for feature tables: what Gaussian noise is to images."""
+"""Noise for feature tables: the shift that tuning uses for them, as Gaussian noise for images."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from driftcal.core.images import as_indices, as_strength
+from driftcal.core.validation import NUMBER_KINDS
 from driftcal.errors import InputError, NotFittedError
 from driftcal.shifts.shift import sample_keys
 from driftcal.shifts.tabular.columns import (
@@ -27,16 +28,16 @@ from driftcal.types import AnyArray, Array, Float64
 class TabularNoise:
     """centre + (x - centre + sqrt(level) * scale * N(0, 1)) / sqrt(1 + level): a feature keeps its mean and variance.
 
-    Centre and scale of each feature are its mean and standard deviation on the validation set. Without the division, noise
-    that brings a linear model to chance would make its logits hundreds of times larger. The temperature for those would ruin
-    all other levels.
+    Centre and scale of each feature are its mean and standard deviation on the validation set. Without the division,
+    noise that brings a linear model to chance would make its logits hundreds of times larger. One temperature could
+    then not fit these and all other levels.
 
-    A categorical column is resampled: with probability level / (1 + level), the share of noise in the variance of the other
-    columns, an entry is replaced by one drawn from the validation column. Missing values and constant columns stay. Nothing
-    is clipped.
+    A categorical column is resampled. With probability level / (1 + level), the share of noise in the variance of the
+    other columns, an entry is replaced by one drawn from the validation column. Missing values and constant columns
+    stay. Nothing is clipped.
 
-    Features are a matrix or a pandas data frame. A frame keeps its columns, index and dtypes: whole numbers are rounded,
-    and columns of dtype category, object, string or bool are categorical by themselves.
+    Features are a matrix or a pandas data frame. A frame keeps its columns, index and dtypes. Whole numbers are
+    rounded. Columns of dtype category, object, string or bool are always categorical.
 
     >>> import numpy as np
     >>> features = np.column_stack([np.arange(6.0), np.arange(6) % 2])
@@ -63,7 +64,7 @@ class TabularNoise:
         """
         table = open_table(features)
         if table.n_samples == 0:
-            raise InputError("features must have at least one row to learn scales from; got none.")
+            raise InputError("features must have at least one sample to learn scales from; got none. Check the filter.")
         positions = categorical_positions(table, categorical)
         scale, centre = np.zeros(table.n_features), np.zeros(table.n_features)
         for j in range(table.n_features):
@@ -105,7 +106,7 @@ class TabularNoise:
 
     @cached_property
     def _categories(self) -> dict[int, Array]:
-        return {j: categories_of(values) for j, values in self.columns if values.dtype.kind not in "iufb"}
+        return {j: categories_of(values) for j, values in self.columns if values.dtype.kind not in NUMBER_KINDS}
 
     @cached_property
     def _numbers_to_draw(self) -> list[tuple[int, Float64]]:
@@ -134,7 +135,7 @@ def _normals(keys: Array, count: int) -> Float64:
 
     from driftcal.core.random import first_uniforms
 
-    # the middle of each of 2^53 intervals, so that 0 and 1 cannot occur
+    # the middle of each of 2^53 intervals: the quantiles of 0 and 1 would be infinite
     return np.asarray(ndtri(first_uniforms(keys, count) + 2.0**-54))
 
 
