@@ -93,6 +93,17 @@ def test_calibrated_models_of_0_1(network, method):
         np.testing.assert_allclose(found, arrays[f"{method}/probabilities"], rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("method", ["ts", "ladder-ts"])
+def test_tuned_files_of_0_1_are_recalibrated_exported_and_monitored_in_their_per_sample_form(method):
+    path = OLD / "pipeline" / f"tuned-{method}.safetensors"
+    per_sample = driftcal.load(path)
+    assert not per_sample.needs_window
+    with np.load(OLD / "pipeline" / "expected.npz") as arrays:
+        logits = np.concatenate([arrays["logits"]] * (1 + 200 // len(arrays["logits"])))
+    assert driftcal.recalibrate(path, logits, logits.argmax(axis=1), weight=0).n_samples == len(logits)
+    assert type(driftcal.Monitor(path).calibrator) is type(per_sample)
+
+
 def test_monitors_of_0_1():
     folder = OLD / "pipeline"
     monitor = driftcal.Monitor.load(folder / "monitor.safetensors", folder / "tuned-ts.safetensors")

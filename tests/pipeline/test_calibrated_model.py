@@ -6,8 +6,9 @@ from sklearn.linear_model import LogisticRegression
 
 import driftcal
 from driftcal.calibrators.serialization import load_file
-from driftcal.errors import InputError
+from driftcal.errors import InputError, ModelError
 from driftcal.pipeline import calibrated_model
+from driftcal.pipeline.recalibrate import recalibrate_file
 
 N, C = 600, 4
 
@@ -105,6 +106,40 @@ def test_what_is_evaluated_is_what_predicts(task, tuned):
     windowed = tuned.windowed_candidate().name
     live = tuned.windowed(100).predict_proba(x)
     assert results.row(windowed, shift, 0).ece == pytest.approx(ece(y, live), abs=1e-9)
+
+
+@pytest.mark.parametrize("method", ["auto", "irm"])
+def test_a_recalibrated_model_is_evaluated_as_it_is_saved(task, method, tmp_path):
+    model, x, y = task
+    opened = driftcal.open_model(model, name="tripled")
+    tuned = driftcal.tune(opened, x[:400], y[:400], method=method, n_levels=3)
+    written = recalibrate_file(tuned.save(tmp_path / "cal.safetensors"), tuned.logits(2 * x[400:]), y[400:])
+    again = driftcal.CalibratedModel.load(written.path, opened)
+    assert again.name == f"{tuned.name}-recalibrated"
+    results = driftcal.evaluate(again, x[400:], y[400:], n_resamples=0)
+    row = results.row(again.name, results.shifts[0].name, 0)
+    assert row.nll == pytest.approx(
+        driftcal.metrics.negative_log_likelihood(y[400:], again.predict_proba(x[400:])), abs=1e-9
+    )
+    assert row.nll != pytest.approx(results.row("ts", results.shifts[0].name, 0).nll, abs=1e-6)
+    assert again.explanation.startswith("Recalibrated with 200 labelled samples")
+    assert ("was left out: it needs perturbed samples" in again.explanation) == (tuned.windowed_calibrator is not None)
+
+
+def test_an_adapted_model_is_evaluated_beside_temperature_scaling(task, tuned):
+    x, y = task[1][400:], task[2][400:]
+    adapted = tuned.adapt(x)
+    results = driftcal.evaluate(adapted, x, y, n_resamples=0)
+    assert [info.name for info in results.calibrators] == ["base", "ts", f"{adapted.method}-adapted"]
+    row = results.row(adapted.name, results.shifts[0].name, 0)
+    assert row.ece == pytest.approx(driftcal.expected_calibration_error(y, adapted.predict_proba(x)), abs=1e-9)
+
+
+def test_another_model_is_refused_with_the_name_of_the_file(task, tuned, tmp_path):
+    file = load_file(tuned.save(tmp_path / "cal.safetensors"))
+    with pytest.raises(ModelError, match=r"cal\.safetensors was tuned for another model: 'tripled'") as raised:
+        driftcal.CalibratedModel.load(file, driftcal.open_model(lambda z: -z, name="negated"))
+    assert len(str(raised.value)) < 400
 
 
 def test_the_clean_tuned_baseline_is_saved(task, tmp_path):

@@ -20,6 +20,7 @@ from driftcal.calibrators.base import Calibrator, FitReport
 from driftcal.calibrators.fitted_array import check_arrays
 from driftcal.calibrators.registry import CALIBRATORS, make_calibrator, name_of
 from driftcal.calibrators.version_1 import from_version_1
+from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.errors import ArtefactError, DriftcalError, InputError, NotFittedError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.io.safetensors import read_tensors, write_tensors
@@ -27,15 +28,18 @@ from driftcal.types import Array
 
 _FORMAT = "driftcal-calibrator"
 _VERSION = 2
+#: The name of the windowed form among the further calibrators of a file.
+WINDOWED_NAME = "windowed"
 
 
 @dataclass(frozen=True, eq=False)
 class CalibratorFile:
-    """What a calibrator file holds: the calibrator, further ones by name, and metadata.
+    """What the calibrator file `path` holds: the calibrator, further ones by name, and metadata.
 
     `description` is what the file says about the calibrator itself: name, parameters, classes, fit report.
     """
 
+    path: Path
     calibrator: Calibrator
     others: Mapping[str, Calibrator]
     metadata: Mapping[str, Any]
@@ -101,7 +105,12 @@ def load_file(path: str | os.PathLike[str]) -> CalibratorFile:
         parts = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
         restored[name] = _restore(path, description, parts)
     kept = {key: value for key, value in note.items() if key not in ("metadata", "others")}
-    return CalibratorFile(_restore(path, note, own), restored, metadata, kept)
+    calibrator = _restore(path, note, own)
+    if (
+        note["version"] == 1 and isinstance(calibrator, WindowedCalibrator) and "model" in metadata
+    ):  # the windowed form only
+        restored[WINDOWED_NAME], calibrator = calibrator, calibrator.per_sample()
+    return CalibratorFile(Path(path), calibrator, restored, metadata, kept)
 
 
 def _describe(calibrator: Calibrator) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -100,4 +100,5 @@ def recalibrate(
     )
     paths = {"calibrator": str(written.path), "old_calibrator": str(written.old_path)}
     console.output({**written.result.to_dict(), **paths}, str(written.path))
+    console.message(written.explanation)
     console.message(f"The old calibrator is in {written.old_path}.")

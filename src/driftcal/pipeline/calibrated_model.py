@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators import CALIBRATORS, Calibrator, name_of
-from driftcal.calibrators.serialization import CalibratorFile, load_file
+from driftcal.calibrators.serialization import WINDOWED_NAME, CalibratorFile, load_file
 from driftcal.calibrators.serialization import save as save_file
 from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE, WindowedCalibrator
 from driftcal.data import Source
@@ -24,8 +24,6 @@ from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES
 from driftcal.pipeline.tuning.tune_calibrators import CLEAN_BASELINE, TS_BASELINE
 from driftcal.pipeline.windowed_model import WindowedModel
 from driftcal.types import AnyArray, Array, Logits, LogProbs, Probs
-
-_WINDOWED = "windowed"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,7 +108,17 @@ class CalibratedModel:
 
     def adapt(self, X: AnyArray) -> CalibratedModel:
         """This model with a fixed per-sample calibrator for data like the unlabelled inputs `X`."""
-        return replace(self, calibrator=self._windowed_calibrator.adapt(self.logits(X)), windowed_calibrator=None)
+        windowed, logits = self._windowed_calibrator, self.logits(X)
+        method = name_of(windowed)
+        return replace(
+            self,
+            calibrator=windowed.adapt(logits),
+            method=method,
+            windowed_calibrator=None,
+            baselines={name: other for name, other in self.baselines.items() if name == TS_BASELINE},
+            explanation=f"{method.upper()} was adapted to {len(logits)} unlabelled samples. Before: {self.explanation}",
+            metadata={**self.metadata, "adapted_to": len(logits)},
+        )
 
     @property
     def _windowed_calibrator(self) -> WindowedCalibrator:
@@ -146,10 +154,16 @@ class CalibratedModel:
 
     @property
     def name(self) -> str:
-        """The name of the per-sample calibrator in tables: "irm-p" where it was tuned on perturbed samples."""
-        if self.method == "base" or self.tuned_on == CLEAN_SAMPLES:
-            return self.method
-        return f"{self.method}-per-sample" if CALIBRATORS[self.method].needs_window else f"{self.method}-p"
+        """The name of the per-sample calibrator in tables: "irm-p" where it was tuned on perturbed samples.
+
+        A calibrator that was adapted or recalibrated has a name of its own: it is no longer what was tuned.
+        """
+        name = self.method
+        if "adapted_to" in self.metadata:
+            name += "-adapted"
+        elif self.method != "base" and self.tuned_on != CLEAN_SAMPLES:
+            name += "-per-sample" if CALIBRATORS[self.method].needs_window else "-p"
+        return f"{name}-recalibrated" if self.metadata.get("recalibrations") else name
 
     def windowed_candidate(self, window_size: int = WINDOW_SIZE) -> Candidate | None:
         """The windowed form as a candidate of an evaluation; None if there is none."""
@@ -173,7 +187,7 @@ class CalibratedModel:
         }
         others: dict[str, Calibrator] = dict(self.baselines)
         if self.windowed_calibrator is not None:
-            others[_WINDOWED] = self.windowed_calibrator
+            others[WINDOWED_NAME] = self.windowed_calibrator
         return save_file(self.calibrator, path, metadata=metadata, others=others)
 
     @classmethod
@@ -206,23 +220,21 @@ class CalibratedModel:
         recorded = metadata.pop("model", None)
         if not isinstance(recorded, Mapping):
             raise ArtefactError(
-                f"{path} must have been saved by a CalibratedModel; it is a calibrator alone. Use driftcal.load(path) for logits."
+                f"{file.path} must have been saved by a CalibratedModel; it is a calibrator alone. Use driftcal.load(path) for logits."
             )
         options = {"preprocessing": recorded["preprocessing"], "outputs": recorded["outputs"], **options}
         opened = open_model(model, **({} if isinstance(model, Model) else options))
         if inputs is not None:
             opened.prepare(as_inputs(inputs))
         if not force:
-            check_same_model(opened, recorded, path)
-        calibrator, others = file.calibrator, dict(file.others)
-        windowed = others.pop(_WINDOWED, None)
-        if isinstance(calibrator, WindowedCalibrator):  # files of version 0.1 hold the windowed calibrator only
-            windowed, calibrator = calibrator, calibrator.per_sample()
+            check_same_model(opened, recorded, file.path)
+        others = dict(file.others)
+        windowed = others.pop(WINDOWED_NAME, None)
         perturbation = metadata.pop("perturbation", None)
         default_tuned_on = CLEAN_SAMPLES if perturbation is None else str(perturbation["shift"])
         return cls(
             opened,
-            calibrator,
+            file.calibrator,
             method=metadata.pop("method"),
             tuned_on=metadata.pop("tuned_on", default_tuned_on),
             windowed_calibrator=windowed if isinstance(windowed, WindowedCalibrator) else None,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrators import Calibrator
+from driftcal.calibrators import Calibrator, name_of
 from driftcal.calibrators.base import check_takes_logits
 from driftcal.calibrators.scaling.uncalibrated import Uncalibrated
 from driftcal.calibrators.serialization import CalibratorFile, load_file, save
@@ -179,11 +179,12 @@ def recalibrate(
 
 @dataclass(frozen=True, eq=False)
 class RecalibratedFile:
-    """The result of a recalibration, and the paths of the new and the old calibrator."""
+    """The result of a recalibration, the paths of the new and the old calibrator, and what was done in plain sentences."""
 
     result: Recalibration
     path: Path
     old_path: Path
+    explanation: str
 
 
 def recalibrate_file(
@@ -216,9 +217,23 @@ def recalibrate_file(
     metadata = dict(file.metadata)
     record = {"from": sha256_file(source), **result.to_dict()}
     metadata["recalibrations"] = [*metadata.get("recalibrations", []), record]
+    explanation = _explanation(result, file)
+    if "explanation" in metadata:
+        metadata["explanation"] = f"{explanation} Before: {metadata['explanation']}"
     baselines = {name: other for name, other in file.others.items() if not other.needs_window}
     old_path = _copy_to_free_name(source) if in_place else source
-    return RecalibratedFile(result, save(result.calibrator, target, metadata=metadata, others=baselines), old_path)
+    written = save(result.calibrator, target, metadata=metadata, others=baselines)
+    return RecalibratedFile(result, written, old_path, explanation)
+
+
+def _explanation(result: Recalibration, file: CalibratorFile) -> str:
+    """What a recalibration did, in plain sentences."""
+    windowed = [name_of(other).upper() for other in file.others.values() if other.needs_window]
+    left_out = f" The windowed {windowed[0]} was left out: it needs perturbed samples." if windowed else ""
+    return (
+        f"Recalibrated with {result.n_samples} labelled samples and weight {result.weight:g}: held-out ECE {result.before.ece:.3f} "
+        f"before, {result.after.ece:.3f} after.{left_out}"
+    )
 
 
 def next_name(path: Path) -> Path:

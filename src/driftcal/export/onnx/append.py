@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrators import Calibrator, WindowedCalibrator
+from driftcal.calibrators import Calibrator
 from driftcal.calibrators.export_maps.export_map import ExportMap
 from driftcal.calibrators.serialization import load_file
 from driftcal.errors import ArtefactError, InputError, ModelError
@@ -137,10 +137,7 @@ def _load(calibrator: Any, force: bool) -> _Tuned:
         raise ArtefactError(
             f"{calibrator} must say which model it was tuned on; it is a calibrator alone. Save a CalibratedModel, or pass force=True (--force)."
         )
-    fitted = file.calibrator
-    if isinstance(fitted, WindowedCalibrator):  # files of version 0.1 hold the windowed calibrator only
-        fitted = fitted.per_sample()
-    return _Tuned(fitted, recorded, file.metadata.get("layers", ()))
+    return _Tuned(file.calibrator, recorded, file.metadata.get("layers", ()))
 
 
 def _check_files(model: Path, calibrator: Any, output: str | os.PathLike[str]) -> None:
