@@ -29,7 +29,7 @@ PAYLOAD = tar([("data/a.bin", bytes(range(256)) * 900), ("data/b.txt", b"hello")
 
 
 class Server:
-    """Serves one payload; `cut` ends responses after so many bytes, `ranges` says whether Range is supported."""
+    """Serves one payload; `cut` is the largest number of bytes of a response, `ranges` whether Range is supported."""
 
     def __init__(self):
         self.payload, self.cut, self.ranges, self.requests = PAYLOAD, None, True, []

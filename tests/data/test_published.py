@@ -1,4 +1,4 @@
-"""The published data sets, as small folders in their own layouts."""
+"""The published data sets, as small folders in their layouts."""
 
 from __future__ import annotations
 

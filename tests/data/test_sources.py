@@ -208,7 +208,7 @@ def test_categorical_columns_stay_with_the_source(tmp_path):
     parts.append(source.with_classes(["9", "0", "1"]))
     assert {part.categorical for part in parts} == {(0, 2)}
     assert source.metadata()["categorical"] == [0, 2]
-    assert source.fingerprint == open_source((TABLE, [0, 1, 0, -1])).fingerprint, "the shift is what they change"
+    assert source.fingerprint == open_source((TABLE, [0, 1, 0, -1])).fingerprint, "they change the shift only"
     assert open_source(source).categorical == (0, 2)
     assert open_source(source, categorical=[1]).categorical == (1,)
     assert open_source(source, categorical=[]).categorical == ()

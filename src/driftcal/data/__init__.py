@@ -1,6 +1,6 @@
-"""Where inputs come from: arrays, ``.npz`` files, image folders and the published data sets.
+"""Labelled data: arrays, ``.npz`` files, image folders and the published data sets.
 
-Every format is one function that returns a :class:`Source`; `SOURCES` lists them by name.
+Every format is one function that returns a :class:`Source`. `SOURCES` lists the functions by name.
 """
 
 from __future__ import annotations

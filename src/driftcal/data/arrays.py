@@ -8,7 +8,7 @@ import numpy as np
 
 from driftcal.core.images import check_pixels
 from driftcal.core.labels import columns_and_names
-from driftcal.core.validation import as_array, column_names
+from driftcal.core.validation import NUMBER_KINDS, as_array, column_names
 from driftcal.data.source import Source
 from driftcal.errors import ImagesError, LabelsError
 from driftcal.io.fingerprint import fingerprint
@@ -35,14 +35,14 @@ def from_arrays(
     y
         Labels: integers from 0 (-1: no class is correct), or names among `class_names`.
     class_names
-        All classes in the order of the model's outputs. Without them there are as many classes as the largest label says,
-        which is too few if the last classes have no sample.
+        All classes in the order of the model's outputs. Without them, the number of classes is the largest label plus
+        1, which is too few if the last classes have no sample.
     categorical
         The columns of features that hold categories: numbers, or names in a data frame.
     groups
         One group (camera, site, …) per sample.
     name
-        What results call the data.
+        The name of the data in results.
 
     >>> source = from_arrays(np.zeros((4, 8, 8), np.uint8), ["cat", "dog", "cat", "dog"], class_names=["cat", "dog"])
     >>> source.input_shape, source.class_names, source.labels
@@ -57,11 +57,11 @@ def from_arrays(
         )
 
     def read(indices: Indices) -> Array:
-        chosen = inputs[indices]
+        selected = inputs[indices]
         if inputs.dtype == np.uint8:
-            return np.divide(chosen, np.float32(255), dtype=np.float32)
-        is_double = inputs.dtype == np.float64 and inputs.ndim == 2
-        return np.ascontiguousarray(chosen, np.float64 if is_double else np.float32)
+            return np.divide(selected, np.float32(255), dtype=np.float32)
+        keeps_float64 = inputs.dtype == np.float64 and inputs.ndim == 2
+        return np.ascontiguousarray(selected, np.float64 if keeps_float64 else np.float32)
 
     source = Source(
         name,
@@ -75,14 +75,11 @@ def from_arrays(
 
 
 def _as_inputs(x: Array) -> Array:
-    if x.ndim not in (2, 3, 4) or x.dtype.kind not in "fiub":
-        way_out = (
-            (
-                " Convert columns of text to numbers first. driftcal.DriftCalibratedClassifier takes data frames as they are."
-            )
-            if x.dtype.kind in "OSTU"
-            else ""
-        )
+    """`x` as images (n, H, W, C) or features (n, F), checked."""
+    if x.ndim not in (2, 3, 4) or x.dtype.kind not in NUMBER_KINDS:
+        way_out = ""
+        if x.dtype.kind in "OSTU":  # objects, bytes and both kinds of text
+            way_out = " Convert columns of text to numbers first. driftcal.DriftCalibratedClassifier takes data frames as they are."
         raise ImagesError(
             f"x must be images (n, H, W) or (n, H, W, C), or features (n, F); it is {x.dtype} of shape {x.shape}.{way_out}"
         )
@@ -92,12 +89,14 @@ def _as_inputs(x: Array) -> Array:
         if x.dtype.kind == "f" and not np.isfinite(x).all():
             sample = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
             raise ImagesError(f"x must be finite; sample {sample} holds NaN or infinity. Fill or drop such samples.")
-        # uint8 features are counts, not pixels: they keep their values
+        # uint8 features are counts, not pixels: they are not divided by 255
         return x if x.dtype.kind == "f" else x.astype(np.float32)
     if x.ndim == 3:
         x = x[..., None]
     if x.shape[-1] not in (1, 3):
-        hint = " It looks like (n, channels, H, W): move the axis with x.transpose(0, 2, 3, 1)." if x.shape[1] in (1, 3) else ""  # fmt: skip
+        hint = ""
+        if x.shape[1] in (1, 3):
+            hint = " It looks like (n, channels, H, W): move the axis with x.transpose(0, 2, 3, 1)."
         raise ImagesError(f"images must have 1 or 3 channels on the last axis; the shape is {x.shape}.{hint}")
     if x.dtype == np.uint8:
         return x
@@ -137,7 +136,7 @@ def npz(
 
 
 def digits() -> Source:
-    """scikit-learn's digits: 1,797 grey images of 8×8 pixels, 10 classes. They come with scikit-learn; nothing is downloaded."""
+    """scikit-learn's digits: 1,797 grey images of 8×8 pixels, 10 classes. scikit-learn contains them."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()

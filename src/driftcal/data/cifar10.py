@@ -44,6 +44,7 @@ def cifar10(path: AnyPath, *, part: str = "test") -> Source:
 
 
 def _read_parts(folder: Path, suffix: str, reader: Callable[[Path], tuple[Array, Array]], part: str) -> Source:
+    """The batch files of a part; `reader` returns the images and labels of one file."""
     train = [f"data_batch_{number}" for number in range(1, 6)]
     names = {"test": ["test_batch"], "train": train, "all": [*train, "test_batch"]}[part]
     images, labels = [], []
@@ -62,7 +63,7 @@ def _read_parts(folder: Path, suffix: str, reader: Callable[[Path], tuple[Array,
 
 
 def _images_from_planes(planes: Array) -> Array:
-    """Images from 3,072 bytes each, all red values first."""
+    """Images from 3,072 bytes each: all red values, then green, then blue."""
     return np.ascontiguousarray(planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
 
 
@@ -77,9 +78,9 @@ def _read_binary(file: Path) -> tuple[Array, Array]:
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Reads pickled numpy arrays, and refuses everything else, so that no code is run.
+    """Reads pickled numpy arrays and refuses everything else, so that no code is run.
 
-    The files were written by Python 2: text is latin-1, and numpy has its old module names.
+    Python 2 wrote the files: text is latin-1, and numpy has its old module names.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -89,7 +90,7 @@ class _ArrayUnpickler(pickle.Unpickler):
             return getattr(np, name)
         if (module, name) == ("_codecs", "encode"):
             return _encode
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which a CIFAR-10 batch does not need")
+        raise pickle.UnpicklingError(f"it imports {module}.{name}, which a CIFAR-10 batch does not need")
 
 
 def _reconstruct(kind: Any, shape: Any, code: Any) -> Array:
@@ -130,20 +131,21 @@ def _read_png(file: Path) -> tuple[Array, Array]:
         labels = np.asarray(json.loads(labels_file.read_text()), np.int64)
     except (OSError, ValueError) as error:
         raise DataError(f"{str(labels_file)!r} must hold the labels as a JSON list; {error}.") from error
-    if file.stem != "test_batch":
-        # one list for all five batches, in their order
+    if file.stem != "test_batch":  # one list holds the labels of all five batches, in their order
         number = int(file.stem.rsplit("_", 1)[1])
         labels = labels[(number - 1) * len(pixels) : number * len(pixels)]
     return pixels.reshape(-1, 32, 32, 3), labels
 
 
+#: Ending of a batch file -> its reader.
 _FORMS: dict[str, Callable[[Path], tuple[Array, Array]]] = {"": _read_python, ".bin": _read_binary, ".png": _read_png}
 
 
 def cifar10_c(path: AnyPath, *, corruption: str, severity: int) -> Source:
     """CIFAR-10-C as published: ``<corruption>.npy`` with severities 1 to 5 one after the other, and ``labels.npy``.
 
-    Sample i is test image i, so the same split of ``cifar10`` picks the same images. Memory-mapped. Hendrycks & Dietterich 2019.
+    Sample i is test image i, so a split of this source and the same split of ``cifar10`` hold the same images. Images
+    are memory-mapped. Hendrycks & Dietterich 2019.
     """
     root = _corruption_folder(path)
     corruptions = cifar10_corruptions(root)

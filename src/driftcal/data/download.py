@@ -1,4 +1,4 @@
-"""Downloads of published data sets, only when asked for: with checksum and resume."""
+"""Downloads of published data sets, with checksum and resume. Only :func:`fetch` downloads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from driftcal.errors import DataError, UnknownName
 from driftcal.io.paths import AnyPath
 
 _BLOCK = 1 << 20  # bytes
-_TIMEOUT = 60.0  # seconds without a byte
+_TIMEOUT = 60.0  # seconds without data
 
 #: Called with (bytes so far, total bytes or None).
 Progress = Callable[[int, int | None], None]
@@ -41,7 +41,7 @@ class Download:
 
 _ZENODO = "https://zenodo.org/records"
 
-#: Addresses and checksums that the publishers give.
+#: Addresses and checksums as published.
 DOWNLOADS: dict[str, Download] = {
     "cifar10": Download(
         "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "md5:c32a1d4ab5d03f1284b67883e8d87530", 170052171
@@ -118,6 +118,7 @@ def fetch_file(source: Download, folder: Path, *, progress: Progress | None = No
 
 
 def _download(source: Download, part: Path, progress: Progress | None) -> None:
+    """Download into the file `part`, from its end on if it exists."""
     start = part.stat().st_size if part.is_file() else 0
     request = urllib.request.Request(source.url, headers={"Range": f"bytes={start}-"} if start else {})
     try:
@@ -137,7 +138,7 @@ def _download(source: Download, part: Path, progress: Progress | None) -> None:
                 f"{source.url} broke off after {position} of {total} bytes. Try again: the download continues there."
             )
     except urllib.error.HTTPError as error:
-        if error.code == 416 and start:  # nothing left to send: the file is complete, or another one
+        if error.code == 416 and start:  # no bytes after `start`: the file is complete, or another file
             if source.size is None or start == source.size:
                 return
             part.unlink()
@@ -156,7 +157,7 @@ def _manual_download(source: Download, part: Path) -> str:
 
 
 def _checksum(file: Path, expected: str) -> str:
-    """The checksum of a file, computed as `expected` was."""
+    """The checksum of a file, with the algorithm of `expected`."""
     algorithm = expected.partition(":")[0]
     with open(file, "rb") as stream:
         digest = hashlib.file_digest(stream, lambda: hashlib.new(algorithm, usedforsecurity=False))
@@ -164,7 +165,7 @@ def _checksum(file: Path, expected: str) -> str:
 
 
 def _unpack(archive: Path, target: Path) -> None:
-    """Unpack to a temporary folder and move its contents, so that a killed process leaves no incomplete folder."""
+    """Unpack into a temporary folder, then move its contents: a killed process leaves no incomplete folder."""
     temporary = target / f".unpacking-{secrets.token_hex(4)}"
     try:
         with tarfile.open(archive) as tar:
@@ -178,7 +179,7 @@ def _unpack(archive: Path, target: Path) -> None:
 
 
 def _move_contents(folder: Path, target: Path) -> None:
-    """Move everything in `folder` into `target`. Other files in folders that exist already are kept."""
+    """Move everything in `folder` into `target`. Other files in existing folders stay."""
     for item in sorted(folder.iterdir()):
         destination = target / item.name
         if item.is_dir() and destination.is_dir():

@@ -1,4 +1,4 @@
-"""The formats of data sets by name, and `open_source`, which opens any of them."""
+"""The formats of data sets by name, and `open_source`, which opens each of them."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def open_source(
     Parameters
     ----------
     source
-        ``"digits"``, ``"cifar10=DIR"``, ``"val.npz"``, ``"photos/"`` (one sub-folder per class), ``(x, y)`` or a `Source`.
-        Files and folders may be URLs: ``"s3://bucket/val.npz"``, ``"imagenet=gs://bucket/val"``.
+        ``"digits"``, ``"cifar10=DIR"``, ``"val.npz"``, ``"photos/"`` (one sub-folder per class), ``(x, y)`` or a
+        `Source`. Files and folders may be URLs: ``"s3://bucket/val.npz"``, ``"imagenet=gs://bucket/val"``.
     class_names
         All classes in the order of the model's outputs.
     categorical
@@ -62,7 +62,7 @@ def open_source(
         )
     if isinstance(source, Source):
         if options:
-            raise InputError(f"an open source takes no options; {', '.join(options)} were given.")
+            raise InputError(f"an open source takes no options; got {', '.join(options)}. Leave them out.")
         opened = source if class_names is None else source.with_classes(class_names)
     elif isinstance(source, str | os.PathLike):
         text, query = _split_query(os.fspath(source))
@@ -79,6 +79,7 @@ def open_source(
 
 
 def _open_text(text: str, options: dict[str, Any]) -> Source:
+    """Open a name, ``name=PATH`` or a path."""
     name, equals, path = text.partition("=")
     if text in SOURCES:
         return _open_format(text, (), options)
@@ -91,7 +92,7 @@ def _open_text(text: str, options: dict[str, Any]) -> Source:
         return _open_format("npz", (file,), options)
     if file.exists():
         raise DataError(f"{text!r} must be a .npz file or a folder; it is {file.suffix or 'a file without ending'}.")
-    if equals and not any(sign in name for sign in "./\\"):
+    if equals and not any(separator in name for separator in "./\\"):  # not a path
         raise UnknownName.of("source", name, SOURCES)
     raise DataError(
         f"there is no file or folder {text!r}, nor a source of that name. Give a .npz file, a folder, or one of: "
@@ -100,8 +101,9 @@ def _open_text(text: str, options: dict[str, Any]) -> Source:
 
 
 def _open_format(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Source:
+    """Call the function of a format, with an error that lists its options if they do not fit."""
     signature = inspect.signature(SOURCES[name])
-    # Where a format has its own order of classes, labels are renumbered afterwards.
+    # Formats with a fixed order of classes take no class_names: their labels are renumbered afterwards.
     class_names = None if "class_names" in signature.parameters else options.pop("class_names", None)
     try:
         signature.bind(*arguments, **options)
@@ -122,7 +124,7 @@ def _split_query(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def _option_value(key: str, text: str) -> Any:
-    """Text as a value: numbers, ``224x224`` as a pair, true and false; `class_names` and `categorical` are lists."""
+    """Text as a value: a number, ``224x224`` as a pair, true or false; `class_names` and `categorical` are lists."""
     if key in ("class_names", "categorical"):
         return [int(item) if key == "categorical" and item.isdecimal() else item for item in text.split(",")]
     if text.lower() in ("true", "false"):

@@ -1,4 +1,4 @@
-"""Images on disk, decoded when they are read: what all data sets of image files share."""
+"""Sources of image files, which are decoded when they are read."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", 
 
 @dataclass(frozen=True)
 class ImageDecoder:
-    """Makes an array of an image file: cuts `border` pixels, scales the shorter side to size / crop, cuts out the centre.
+    """Reads an image file as an array, scaled and cut to one size.
 
-    `size` is one number or (height, width); None keeps images as they are, which needs images of one size. `crop` 0.875 is
-    ImageNet's 256 -> 224.
+    It removes `border` pixels, scales the shorter side to size / crop, and cuts out the centre.
+    `size` is one number or (height, width). None keeps the size, and all images must then have the same. A `crop` of
+    0.875 is ImageNet's 256 -> 224.
     """
 
     size: int | tuple[int, int] | None = None
@@ -35,14 +36,14 @@ class ImageDecoder:
     grey: bool = False
 
     def __post_init__(self) -> None:
-        pair = (self.size, self.size) if isinstance(self.size, int) else self.size
-        if pair is not None and (len(pair) != 2 or min(pair) < 1):
+        sides = (self.size, self.size) if isinstance(self.size, int) else self.size
+        if sides is not None and (len(sides) != 2 or min(sides) < 1):
             raise InputError(f"size must be one number or (height, width), at least 1; it is {self.size!r}.")
         if not 0 < self.crop <= 1:
             raise InputError(
                 f"crop must be the share of the shorter side that is kept, above 0 and at most 1; it is {self.crop!r}."
             )
-        object.__setattr__(self, "size", pair)
+        object.__setattr__(self, "size", sides)
         object.__setattr__(self, "crop", float(self.crop))
         object.__setattr__(self, "grey", bool(self.grey))
 
@@ -94,7 +95,7 @@ def from_files(
     groups: Array | None = None,
     correct_outputs: Mapping[int, tuple[int, ...]] | None = None,
 ) -> Source:
-    """A source of image files. Its fingerprint covers every byte of every file, and how they are decoded.
+    """A source of image files. Its fingerprint covers every byte of every file, and the settings of the decoder.
 
     Parameters
     ----------
@@ -103,9 +104,9 @@ def from_files(
     paths, labels
         The files and one label each.
     decoder
-        Makes an array of a file.
+        Reads a file as an array.
     root
-        The folder that all files are in.
+        The folder that holds all files.
     threads
         Threads that read files; one per core by default.
     """
@@ -116,12 +117,12 @@ def from_files(
     files = list(paths)
 
     def read(indices: Indices) -> Array:
-        chosen = [files[index] for index in indices]
-        images = map_in_threads(decoder, chosen, threads=threads)
-        for path, image in zip(chosen, images, strict=True):
+        selected = [files[index] for index in indices]
+        images = map_in_threads(decoder, selected, threads=threads)
+        for path, image in zip(selected, images, strict=True):
             if image.shape != images[0].shape:
                 raise DataError(
-                    f"images must have one size; {str(path)!r} is {image.shape[:2]}, {str(chosen[0])!r} is "
+                    f"images must have one size; {str(path)!r} is {image.shape[:2]}, {str(selected[0])!r} is "
                     f"{images[0].shape[:2]}. Give size=(height, width) to scale them; on the command line FOLDER?size=224."
                 )
         return np.stack(images)
@@ -146,10 +147,10 @@ def list_images(folder: Path) -> list[Path]:
     )  # fmt: skip
 
 
-def need_folder(path: AnyPath, what: str) -> Path:
-    """`path` as an existing folder, or an error that says what was expected."""
+def need_folder(path: AnyPath, content: str) -> Path:
+    """`path` as an existing folder, or an error that says what its `content` should be."""
     folder = as_path(path)
     if not folder.is_dir():
-        fact = "it is a file" if folder.is_file() else "there is none"
-        raise DataError(f"{str(path)!r} must be the folder of {what}; {fact}.")
+        problem = "it is a file" if folder.is_file() else "there is none"
+        raise DataError(f"{str(path)!r} must be the folder of {content}; {problem}.")
     return folder

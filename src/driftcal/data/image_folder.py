@@ -36,8 +36,8 @@ def image_folder(
     grey
         Convert images to grey; otherwise they are converted to RGB.
     class_names
-        The classes in the order of the model's outputs; the sorted folder names by default. A folder that is not among
-        them is an error.
+        The classes in the order of the model's outputs; the sorted folder names by default. Any other folder is an
+        error.
     groups
         A CSV file with two columns: the path of each image below the folder, and its group (camera, site, …).
     threads
@@ -66,6 +66,7 @@ def image_folder(
 
 
 def _read_groups(file: Path, paths: Sequence[Path], root: Path) -> Array:
+    """The group of each image, from a CSV file of path and group."""
     try:
         with file.open("r", newline="", encoding="utf-8") as stream:
             group_of = {row[0].strip(): row[1].strip() for row in csv.reader(stream) if len(row) >= 2}

@@ -1,4 +1,4 @@
-"""ImageNet's validation images and ImageNet-C, in the layouts they are published in."""
+"""ImageNet's validation images and ImageNet-C, in their published layouts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,29 +25,40 @@ _SYNSET_FILES = (
 _N_CLASSES = 1000
 
 
+class Synset(NamedTuple):
+    """One class: its WordNet id, its number in the challenge (0: not listed) and its name."""
+
+    wnid: str
+    challenge_number: int
+    name: str
+
+
 @dataclass(frozen=True)
 class Synsets:
-    """The classes in the order of a model's outputs: sorted WordNet ids, their names, and the challenge's own numbers."""
+    """The classes in the order of a model's outputs: sorted WordNet ids, their names, their challenge numbers."""
 
     wnids: tuple[str, ...]
     names: tuple[str, ...]
-    challenge: dict[int, str]  # ILSVRC2012_ID, which counts from 1 in another order -> WordNet id
+    wnid_of_number: dict[int, str]  # ILSVRC2012_ID -> WordNet id; the challenge counts from 1, in another order
 
     @classmethod
     def read(cls, file: Path) -> Synsets:
-        """The classes of one of the files that come with ImageNet (`_SYNSET_FILES`)."""
+        """The classes of one of ImageNet's files (`_SYNSET_FILES`)."""
         try:
             if file.suffix == ".mat":
                 synsets = _read_devkit(file)
             elif file.suffix == ".json":
-                synsets = [(wnid, 0, name) for wnid, name in json.loads(file.read_text()).values()]
+                synsets = [Synset(wnid, 0, name) for wnid, name in json.loads(file.read_text()).values()]
             else:
                 synsets = [_parse_synset(line) for line in file.read_text().splitlines() if line.strip()]
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise DataError(f"{str(file)!r} must list WordNet ids, one per line with a name; {error}.") from error
         synsets.sort()
-        challenge = {number: wnid for wnid, number, _ in synsets if number}
-        return cls(tuple(wnid for wnid, _, _ in synsets), tuple(name or wnid for wnid, _, name in synsets), challenge)
+        return cls(
+            tuple(synset.wnid for synset in synsets),
+            tuple(synset.name or synset.wnid for synset in synsets),
+            {synset.challenge_number: synset.wnid for synset in synsets if synset.challenge_number},
+        )
 
     @property
     def columns(self) -> dict[str, int]:
@@ -54,21 +66,23 @@ class Synsets:
         return {wnid: column for column, wnid in enumerate(self.wnids)}
 
 
-def _parse_synset(line: str) -> tuple[str, int, str]:
-    """``n01440764 tench, Tinca tinca`` or, with the challenge's number, ``n01440764 449 tench``."""
+def _parse_synset(line: str) -> Synset:
+    """``n01440764 tench, Tinca tinca`` or, with the number of the challenge, ``n01440764 449 tench``."""
     wnid, _, rest = line.strip().partition(" ")
     if not _WNID.fullmatch(wnid):
         raise ValueError(f"{line.strip()[:60]!r} does not begin with one")
     number, _, name = rest.partition(" ")
-    return (wnid, int(number), name) if number.isdecimal() else (wnid, 0, rest)
+    return Synset(wnid, int(number), name) if number.isdecimal() else Synset(wnid, 0, rest)
 
 
-def _read_devkit(file: Path) -> list[tuple[str, int, str]]:
+def _read_devkit(file: Path) -> list[Synset]:
+    """The classes of the development kit's ``meta.mat``."""
     from scipy.io import loadmat
 
     records = np.atleast_1d(loadmat(file, squeeze_me=True)["synsets"])
-    synsets = [(str(s["WNID"]), int(s["ILSVRC2012_ID"]), str(s["words"])) for s in records]
-    return [synset for synset in synsets if synset[1] <= _N_CLASSES]  # larger numbers are inner nodes of the tree
+    synsets = [Synset(str(s["WNID"]), int(s["ILSVRC2012_ID"]), str(s["words"])) for s in records]
+    # larger numbers are inner nodes of the tree
+    return [synset for synset in synsets if synset.challenge_number <= _N_CLASSES]
 
 
 def _find_file(names: Sequence[str], *folders: Path) -> Path | None:
@@ -94,19 +108,20 @@ def imagenet(
 ) -> Source:
     """ImageNet's validation images with labels in the order of a model's 1,000 outputs (sorted WordNet ids).
 
-    Three published layouts are read: sub-folders named by WordNet id; a flat folder with
-    ``ILSVRC2012_validation_ground_truth.txt``, which needs the development kit's ``meta.mat`` or ``map_clsloc.txt``; a flat
-    folder with a table of file names and labels (``LOC_val_solution.csv``, ``val.txt``, ``labels.csv``), where a label is a
-    column or a WordNet id. Samples are in the order of file names, as in `imagenet_c`, so equal splits pick equal images.
+    There are three published layouts. (1) Sub-folders named by WordNet id. (2) A flat folder with
+    ``ILSVRC2012_validation_ground_truth.txt``; it needs the development kit's ``meta.mat`` or ``map_clsloc.txt``. (3) A
+    flat folder with a table of file names and labels (``LOC_val_solution.csv``, ``val.txt``, ``labels.csv``); a label
+    is a column or a WordNet id. Samples are in the order of file names, as in `imagenet_c`, so equal splits hold equal
+    images.
 
     Parameters
     ----------
     path
-        The folder, or the one above ``val``.
+        The folder of the images, or the folder above ``val``.
     labels
         The label file, if it is neither beside the images nor one folder up.
     synsets
-        The file that lists the classes, likewise.
+        The file that lists the classes, if it is neither beside the images nor one folder up.
     class_names
         Names of the classes in the order of the model's outputs, instead of those in the file.
     size, crop
@@ -143,6 +158,7 @@ def _from_class_folders(
     decoder: ImageDecoder,
     threads: int | None,
 ) -> Source:
+    """A source of images in sub-folders named by WordNet id."""
     wnids = sorted(item.name for item in folder.iterdir() if item.is_dir() and _WNID.fullmatch(item.name))
     if classes is None:
         expected = _N_CLASSES if class_names is None else len(class_names)
@@ -172,7 +188,8 @@ def _read_labels(file: Path, paths: Sequence[Path], classes: Synsets | None) -> 
     if all(line.strip().isdecimal() for line in lines):
         return _from_challenge_numbers(file, [int(line) for line in lines], len(paths), classes)
     label_of: dict[str, str] = {}
-    for row in csv.reader(lines, delimiter="," if "," in lines[0] else "\t" if "\t" in lines[0] else " "):
+    delimiter = next((character for character in ",\t" if character in lines[0]), " ")
+    for row in csv.reader(lines, delimiter=delimiter):
         cells = [cell.strip() for cell in row if cell.strip()]
         if len(cells) >= 2:
             label_of[Path(cells[0]).stem] = cells[1].split()[0]  # Kaggle adds boxes after the class
@@ -200,7 +217,8 @@ def _read_labels(file: Path, paths: Sequence[Path], classes: Synsets | None) -> 
 
 
 def _from_challenge_numbers(file: Path, numbers: list[int], n_images: int, classes: Synsets | None) -> list[int]:
-    if classes is None or not classes.challenge:
+    """The columns of labels that are numbers of the challenge."""
+    if classes is None or not classes.wnid_of_number:
         raise DataError(
             f"{file.name!r} counts classes in the challenge's own order, not in that of models. Put the development kit's "
             "meta.mat or map_clsloc.txt beside it, or name it with synsets=FILE."
@@ -209,11 +227,11 @@ def _from_challenge_numbers(file: Path, numbers: list[int], n_images: int, class
         raise DataError(
             f"{file.name!r} has {len(numbers)} labels for {n_images} images; they follow the order of file names."
         )
-    unknown = sorted(set(numbers) - set(classes.challenge))
+    unknown = sorted(set(numbers) - set(classes.wnid_of_number))
     if unknown:
         raise DataError(f"{file.name!r} holds class number {unknown[0]}, which the synset file does not list.")
     column_of = classes.columns
-    return [column_of[classes.challenge[number]] for number in numbers]
+    return [column_of[classes.wnid_of_number[number]] for number in numbers]
 
 
 def imagenet_c(
@@ -231,9 +249,9 @@ def imagenet_c(
     Parameters
     ----------
     path
-        The folder. The archives' own folders (``blur/defocus_blur/…``) may be below it.
+        The folder. It may contain the folders of the archives (``blur/defocus_blur/…``).
     corruption, severity
-        Which images: a name, and 1 to 5.
+        The name of the corruption, and 1 to 5.
     synsets, class_names, threads
         As in `imagenet`.
     size

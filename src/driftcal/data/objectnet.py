@@ -1,4 +1,4 @@
-"""ObjectNet with its own mapping files."""
+"""ObjectNet and its mapping files."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def objectnet(
 ) -> Source:
     """ObjectNet for a model with ImageNet's outputs. Barbu et al. 2019.
 
-    The classes that ObjectNet shares with ImageNet (113) get a label. Where several ImageNet classes are correct,
-    `Source.correct_outputs` lists all of them, and ``source.is_correct(predicted)`` accepts each. All other classes are out of
-    distribution, with the label -1. ``source.labelled()`` and ``source.unlabelled()`` separate the two. The group of a sample
-    is its ObjectNet class.
+    The 113 classes that ObjectNet shares with ImageNet get a label. If several ImageNet classes are correct,
+    `Source.correct_outputs` lists all of them, and ``source.is_correct(predicted)`` accepts each. All other classes are
+    out of distribution, with the label -1. ``source.labelled()`` and ``source.unlabelled()`` separate the two kinds.
+    The group of a sample is its ObjectNet class.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def objectnet(
 
 
 def read_mappings(folder: Path) -> tuple[dict[str, tuple[int, ...]], tuple[str, ...]]:
-    """The correct model outputs of each image folder, () where there is none; and the names of all outputs."""
+    """The correct model outputs of each image folder, () if there is none; and the names of all outputs."""
     files = (_FOLDERS_FILE, _SHARED_FILE, _OUTPUTS_FILE, _NAMES_FILE)
     root = need_folder(folder, f"ObjectNet's mapping files: {', '.join(files)}")
     folder_labels: Mapping[str, str] = _read_json(root / _FOLDERS_FILE)
@@ -113,7 +113,7 @@ def _read_json(file: Path) -> Any:
 def _choose_labels(
     folder_outputs: Mapping[str, tuple[int, ...]],
 ) -> tuple[dict[str, int], dict[int, tuple[int, ...]]]:
-    """One output as the label of each shared class, different for all classes; and the correct outputs of each label."""
+    """A label for each shared class, one of its outputs, different for all classes; and the outputs of each label."""
     labels: dict[str, int] = {}
     correct_outputs: dict[int, tuple[int, ...]] = {}
     for folder, outputs in sorted(folder_outputs.items(), key=lambda item: (len(item[1]), item[0])):

@@ -1,4 +1,4 @@
-"""A data set as the rest of driftcal sees it: inputs that are read when they are needed, labels, and a fingerprint."""
+"""A data set: inputs that are read when they are needed, labels, and a fingerprint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from driftcal.errors import DataError, InputError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.types import Array, Indices, Labels
 
-#: Indices in the whole data set -> inputs: float32 images (n, H, W, C) in [0, 1], or float32 or float64 features (n, F).
+#: Indices in the whole data set -> inputs: float32 images (n, H, W, C) in [0, 1], or features (n, F), float32 or
+#: float64.
 Read = Callable[[Indices], Array]
 
 
@@ -32,31 +33,31 @@ class InputBatch(NamedTuple):
 class Source:
     """Labelled inputs. Every format is one function that returns a source.
 
-    A source consists of some samples of a data set. A sample keeps its index in the whole data set, and with it its
-    noise, in every subset and split.
+    A source consists of some samples of a data set. A sample keeps its index in the whole data set in every subset and
+    split. Its index decides its noise.
 
     Parameters
     ----------
     name
-        What results call the data.
+        The name of the data in results.
     read
         Indices in the whole data set -> float32 inputs.
     all_labels
-        One column of the model's outputs per sample of the whole data set; -1 where no class is correct (out of
-        distribution) or none is known.
+        One column of the model's outputs per sample of the whole data set; -1 if no class is correct (out of
+        distribution) or the class is unknown.
     class_names
         The classes in the order of the model's outputs.
     content
-        Returns a text that changes whenever the inputs do, such as a digest.
+        Returns a text that changes when the inputs change, such as a digest.
     all_groups
         One group (camera, site, …) per sample of the whole data set.
     correct_outputs
-        For data whose classes are coarser than the model's (ObjectNet): label -> every output that counts as correct.
-        For other labels only the label itself does.
+        For data whose classes are coarser than the model's (ObjectNet): label -> all correct outputs. Without an entry,
+        only the label itself is correct.
     selections
         How the samples were chosen from the whole data set, one entry per step.
     indices
-        The samples of this source, by their indices in the whole data set. All of them by default.
+        The samples of this source, by their indices in the whole data set; by default all.
     categorical
         The columns of features that hold categories, by number.
 
@@ -131,55 +132,57 @@ class Source:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over inputs, labels and the choice of samples. Files are read completely for it, once."""
-        return fingerprint(  # with the keys of version 0.1: stored logits are found by this digest
+        """SHA-256 over inputs, labels and the choice of samples. It reads every file once."""
+        return fingerprint(  # with the keys of version 0.1, because cached logits are stored under this digest
             {"content": self.content(), "labels": self.labels, "rows": self.indices, "classes": list(self.class_names),
              "answers": {str(label): list(outputs) for label, outputs in sorted(self.correct_outputs.items())}}
         )  # fmt: skip
 
     def batches(self, batch_size: int, start: int = 0, stop: int | None = None) -> Iterator[InputBatch]:
-        """The samples [start, stop) in batches, cut at fixed multiples of `batch_size` from 0."""
+        """The samples [start, stop) in batches that end at multiples of `batch_size`."""
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1; it is {batch_size}.")
         end = len(self) if stop is None else min(stop, len(self))
         position = start
         while position < end:
-            cut = min(end, (position // batch_size + 1) * batch_size)
-            indices = self.indices[position:cut]
+            batch_end = min(end, (position // batch_size + 1) * batch_size)
+            indices = self.indices[position:batch_end]
             yield InputBatch(self.inputs(indices), self.all_labels[indices], indices)
-            position = cut
+            position = batch_end
 
     def inputs(self, indices: Indices | None = None) -> Array:
-        """The inputs of the samples with these indices in the whole data set; of all samples of this source by default."""
-        chosen = self.indices if indices is None else np.asarray(indices, np.int64)
-        values = self.read(chosen)
-        allowed = (np.float32, np.float64) if values.ndim == 2 else (np.float32,)
-        if len(values) != len(chosen) or values.dtype not in allowed:
+        """The inputs of the samples with these indices in the whole data set; by default of all samples here."""
+        selected = self.indices if indices is None else np.asarray(indices, np.int64)
+        inputs = self.read(selected)
+        allowed = (np.float32, np.float64) if inputs.ndim == 2 else (np.float32,)
+        if len(inputs) != len(selected) or inputs.dtype not in allowed:
             raise DataError(
-                f"{self.name} must give {len(chosen)} float32 inputs (features may be float64); it gave {len(values)} of "
-                f"{values.dtype}. Correct its read function."
+                f"{self.name} must give {len(selected)} float32 inputs (features may be float64); it gave {len(inputs)} of "
+                f"{inputs.dtype}. Correct its read function."
             )
-        return values
+        return inputs
 
     def subset(
         self, positions: Sequence[int] | Array, *, name: str | None = None, selection: Mapping[str, Any] | None = None
     ) -> Source:
         """The samples at `positions` of this source, in that order; `selection` is appended to `selections`."""
-        chosen = np.asarray(positions)
-        if chosen.dtype == bool:
-            chosen = np.flatnonzero(chosen)
-        chosen = chosen.astype(np.int64, copy=False)
-        if len(chosen) and not (chosen.min() >= 0 and chosen.max() < len(self)):
+        selected = np.asarray(positions)
+        if selected.dtype == bool:
+            selected = np.flatnonzero(selected)
+        selected = selected.astype(np.int64, copy=False)
+        if len(selected) and not (selected.min() >= 0 and selected.max() < len(self)):
             raise InputError(
-                f"positions must be 0..{len(self) - 1} for {self.name}; they reach from {chosen.min()} to {chosen.max()}."
+                f"positions must be 0..{len(self) - 1} for {self.name}; they reach from {selected.min()} to {selected.max()}."
             )
-        step = {"of": len(self), **({"subset": len(chosen)} if selection is None else selection)}
-        return replace(self, name=name or self.name, indices=self.indices[chosen], selections=(*self.selections, step))
+        step = {"of": len(self), **({"subset": len(selected)} if selection is None else selection)}
+        return replace(
+            self, name=name or self.name, indices=self.indices[selected], selections=(*self.selections, step)
+        )
 
     def split(self, *sizes: int | float, seed: int = 0) -> tuple[Source, ...]:
         """Disjoint random parts, fixed by `seed`. Remaining samples become the last part.
 
-        A size is a number of samples, or a share of them between 0 and 1. The samples come in the order of
+        A size is a number of samples, or a share of them between 0 and 1. The order of the samples is
         ``numpy.random.default_rng(seed).permutation(n)``.
         """
         counts = [round(size * len(self)) if isinstance(size, float) and 0 < size < 1 else int(size) for size in sizes]
@@ -213,7 +216,7 @@ class Source:
         return replace(self, all_groups=all_groups)
 
     def with_categorical(self, columns: Sequence[int | str], names: Sequence[str] | None = None) -> Source:
-        """The same samples with `columns` of their features as categories; `names` are the names of all columns, if any.
+        """The same samples with `columns` of their features as categories; `names` are the names of all columns.
 
         >>> source = Source("mine", lambda indices: np.zeros((len(indices), 3)), [0, 1], ("a", "b"), content=lambda: "")
         >>> source.with_categorical([-1, "size"], names=["size", "weight", "colour"]).categorical
@@ -236,8 +239,8 @@ class Source:
     def with_classes(self, class_names: Sequence[Any]) -> Source:
         """The same samples with labels as columns of `class_names`, the classes in the order of the model's outputs.
 
-        Classes are matched by name. Data without names match by number, if all their numbers are among `class_names`.
-        Otherwise a folder that lacks one of the classes, for example, would number the others differently.
+        Classes are matched by name, because data that lack a class number the others differently. Data without names
+        match by number, if all their numbers are among `class_names`.
         """
         names = tuple(map(str, class_names))
         if self.correct_outputs or self.class_names == names or names == tuple(map(str, range(len(names)))):
@@ -254,7 +257,7 @@ class Source:
                 f"classes of {self.name} must be among {', '.join(names[:10])}; {unknown[0]!r} is not. Rename it, or "
                 "pass class_names in the order of the model's outputs."
             )
-        columns = np.full(self.n_classes + 1, NO_CLASS)  # the last entry is that of the label -1
+        columns = np.full(self.n_classes + 1, NO_CLASS)  # the label -1 indexes the last entry
         for label, name in name_of.items():
             columns[label] = names.index(name)
         return replace(self, all_labels=columns[self.all_labels], class_names=names)
@@ -270,21 +273,22 @@ class Source:
         return self.subset(self.labels < 0, selection={"only": "out of distribution"})
 
     def is_correct(self, predicted: Array) -> Array:
-        """Whether each predicted class is correct; False where no class is.
+        """Whether each predicted class is correct; False for samples without a correct class.
 
-        >>> source = Source("s", lambda indices: indices, [0, 2, -1], ("a", "b", "c"), lambda: "", correct_outputs={2: (1, 2)})
+        >>> names, correct = ("a", "b", "c"), {2: (1, 2)}
+        >>> source = Source("mine", lambda indices: indices, [0, 2, -1], names, lambda: "", correct_outputs=correct)
         >>> source.is_correct(np.array([0, 1, 1]))
         array([ True,  True, False])
         """
         labels, predictions = self.labels, np.asarray(predicted)
         correct: Array = (predictions == labels) & (labels >= 0)
         for label, outputs in self.correct_outputs.items():
-            of_class = labels == label
-            correct[of_class] = np.isin(predictions[of_class], outputs)
+            in_class = labels == label
+            correct[in_class] = np.isin(predictions[in_class], outputs)
         return correct
 
     def metadata(self) -> dict[str, Any]:
-        """What files of results record about this source."""
+        """The description of this source in files of results."""
         return {
             "name": self.name, "samples": len(self), "classes": self.n_classes, "input_shape": list(self.input_shape),
             "categorical": list(self.categorical), "out_of_distribution": int((self.labels < 0).sum()),

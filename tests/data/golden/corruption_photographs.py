@@ -1,4 +1,4 @@
-"""Real photographs every machine has: patches of the two that scikit-learn ships."""
+"""Patches of two photographs that scikit-learn contains, so that every machine has them."""
 
 from __future__ import annotations
 

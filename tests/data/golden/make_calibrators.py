@@ -1,4 +1,4 @@
-"""Write data/calibrators.json: what netcal, probmetrics and uncertainty-calibration find on small problems.
+"""Write data/calibrators.json: the results of netcal, probmetrics and uncertainty-calibration on small problems.
 
 python tests/data/golden/make_calibrators.py     in an environment with these peers, torch and numpy
 """
@@ -34,7 +34,7 @@ def problem(n, n_classes, seed, scale, temperature, dtype):
 
 
 def ratio(p, q):
-    """T of a map p -> q that is a temperature, from the widest pair of log-probabilities."""
+    """T of a map p -> q that is a temperature, from the range of the log-probabilities of one sample."""
     p, q = np.log(p.astype(float)), np.log(q.astype(float))
     i = np.argsort(np.ptp(p, axis=1))[len(p) // 2]
     return float(np.ptp(p[i]) / np.ptp(q[i]))
@@ -51,18 +51,18 @@ def reference(logits, y):
 
 
 def temperatures(logits, y):
-    found = {}
+    by_peer = {}
     p = softmax(logits)
-    found["netcal"] = ratio(p, TemperatureScaling().fit(p, y, random_state=0).transform(p))
+    by_peer["netcal"] = ratio(p, TemperatureScaling().fit(p, y, random_state=0).transform(p))
     for name in ("temp-scaling", "guo-ts"):
         try:
             cal = get_calibrator(name)
             cal.fit_torch(CategoricalLogits(torch.tensor(logits)), torch.tensor(y))
             q = cal.predict_proba_torch(CategoricalLogits(torch.tensor(logits))).get_probs().detach().numpy()
-            found[f"probmetrics {name}"] = ratio(p, q)
+            by_peer[f"probmetrics {name}"] = ratio(p, q)
         except Exception as error:
             print(name, "failed:", type(error).__name__, error)
-    return {peer: value for peer, value in found.items() if np.isfinite(value)}
+    return {peer: temperature for peer, temperature in by_peer.items() if np.isfinite(temperature)}
 
 
 def main():
@@ -84,7 +84,7 @@ def main():
             peers["platt binning"] = np.round(binner.calibrate(p), 9).tolist()
             peers["platt binning tolerance"] = 0.0002  # its logistic regression stops early
         best = reference(logits, y)
-        wrong = [peer for peer, found in peers["temperature"].items() if abs(found / best - 1) > 1e-3]
+        wrong = [peer for peer, temperature in peers["temperature"].items() if abs(temperature / best - 1) > 1e-3]
         cases.append({"name": name, "dtype": args[-1], "logits": [[float(v) for v in row] for row in logits],
                       "labels": y.tolist(), "peers": peers, "wrong": wrong})  # fmt: skip
         print(name, best, peers["temperature"], "wrong:", wrong)

@@ -1,4 +1,4 @@
-"""Write data/metrics.json: what other libraries compute from the same few logits.
+"""Write data/metrics.json: the metrics that other libraries compute from the same few logits.
 
 Run it where the peers of the `bench` dependency group are installed:
 
@@ -67,12 +67,12 @@ def of_confidence(confidence: np.ndarray, outcome: np.ndarray) -> dict[str, floa
 
 def judge(logits: np.ndarray, y: np.ndarray) -> dict[str, dict[str, float]]:
     p = softmax(logits)
-    top, right = p.max(axis=1), (p.argmax(axis=1) == y).astype(int)
+    top, correct = p.max(axis=1), (p.argmax(axis=1) == y).astype(int)
     n_classes = p.shape[1]
     x = p[:, 1] if n_classes == 2 else p
-    top_label = {f"netcal ECE {m}": netcal.metrics.ECE(m).measure(top, right) for m in (10, 15)}
-    top_label |= {f"netcal MCE {m}": netcal.metrics.MCE(m).measure(top, right) for m in (10, 15)}
-    top_label |= of_confidence(top, right)
+    top_label = {f"netcal ECE {m}": netcal.metrics.ECE(m).measure(top, correct) for m in (10, 15)}
+    top_label |= {f"netcal MCE {m}": netcal.metrics.MCE(m).measure(top, correct) for m in (10, 15)}
+    top_label |= of_confidence(top, correct)
     top_label["uncertainty-calibration ECE"] = calibration.get_ece(p, y, num_bins=15)
     top_label["uncertainty-calibration debiased marginal"] = calibration.lower_bound_scaling_ce(p, y, mode="marginal")
     labels = CategoricalDirac(torch.as_tensor(y), n_classes)
@@ -101,7 +101,7 @@ def main() -> None:
     cases = []
     for n, n_classes, scale, seed in [(150, 2, 1.5, 0), (40, 3, 1.0, 1), (250, 3, 2.0, 2), (200, 10, 1.4, 3)]:
         logits, y = make_case(n, n_classes, scale, seed)
-        values = {kind: {k: float(v) for k, v in found.items()} for kind, found in judge(logits, y).items()}
+        values = {kind: {k: float(v) for k, v in peers.items()} for kind, peers in judge(logits, y).items()}
         cases.append({"logits": logits.tolist(), "labels": y.tolist(), "peers": values})
     made = {
         "made by": "tests/data/golden/make_metrics.py",

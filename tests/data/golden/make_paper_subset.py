@@ -1,8 +1,8 @@
-"""Write data/paper_subset.npz and .json: a part of the recorded CIFAR-10 logits and what scikit-learn and scipy make of it.
+"""Write data/paper_subset.npz and .json: a part of the recorded CIFAR-10 logits, and reference results for it.
 
     python tests/data/golden/make_paper_subset.py ../shared/golden/cifar10_resnet20.npz
 
-The reference is written out here with numpy, scipy and scikit-learn alone; nothing of driftcal takes part.
+The reference uses numpy, scipy and scikit-learn only, and nothing of driftcal.
 """
 
 import json
@@ -22,10 +22,10 @@ def best_temperature(loss, cap):
     """The least loss over T, capped as in the published code or not: a grid in log T, then a bounded search."""
     high = np.log(cap) if cap else 8.0
     grid = np.linspace(-4, high, 300)
-    at = int(np.argmin([loss(np.exp(t)) for t in grid]))
-    low, top = grid[max(at - 1, 0)], grid[min(at + 1, 299)]
-    found = minimize_scalar(lambda t: loss(np.exp(t)), bounds=(low, top), method="bounded", options={"xatol": 1e-12})
-    return float(np.exp(found.x if found.fun < loss(np.exp(grid[at])) else grid[at]))
+    best = int(np.argmin([loss(np.exp(t)) for t in grid]))
+    bounds = (grid[max(best - 1, 0)], grid[min(best + 1, 299)])
+    refined = minimize_scalar(lambda t: loss(np.exp(t)), bounds=bounds, method="bounded", options={"xatol": 1e-12})
+    return float(np.exp(refined.x if refined.fun < loss(np.exp(grid[best])) else grid[best]))
 
 
 def curve(scores, hits):
@@ -43,8 +43,8 @@ def normalised(values):
 def maps(z, y, cap):
     """Every calibrator of the paper's Table 1 as a function from logits to probabilities, and its temperature."""
     n_classes = z.shape[1]
-    hits, rows = np.eye(n_classes)[y], np.arange(len(y))
-    nll_t = best_temperature(lambda t: -log_softmax(z / t, axis=1)[rows, y].mean(), cap)
+    hits, samples = np.eye(n_classes)[y], np.arange(len(y))
+    nll_t = best_temperature(lambda t: -log_softmax(z / t, axis=1)[samples, y].mean(), cap)
     t = best_temperature(lambda t: ((softmax(z / t, axis=1) - hits) ** 2).sum(), cap)
     parts = [softmax(z / t, axis=1), softmax(z, axis=1), np.full(z.shape, 1 / n_classes)]
     ends = [
@@ -73,9 +73,9 @@ def maps(z, y, cap):
 
 
 def ece10(p, y):
-    confidence, right = p.max(axis=1), p.argmax(axis=1) == y
+    confidence, correct = p.max(axis=1), p.argmax(axis=1) == y
     index = np.clip(np.searchsorted(np.linspace(0, 1, 11), confidence, side="left") - 1, 0, 9)
-    return float(np.abs(np.bincount(index, confidence - right, 10)).sum() / len(y))
+    return float(np.abs(np.bincount(index, confidence - correct, 10)).sum() / len(y))
 
 
 def main():
@@ -91,8 +91,8 @@ def main():
     figures = {}
     for cap in (5.0, None):
         calibrators = {"base": (None, lambda z: softmax(z, axis=1))}
-        for suffix, rows in tuning.items():
-            calibrators |= {name + suffix: found for name, found in maps(*rows, cap).items()}
+        for suffix, samples in tuning.items():
+            calibrators |= {name + suffix: fitted for name, fitted in maps(*samples, cap).items()}
         for name, (temperature, function) in calibrators.items():
             pooled = [ece10(function(part[s].astype(float).reshape(-1, 10)), np.tile(test, 10)) for s in SHIFTS]
             clean = ece10(function(part[SHIFTS[0]][0].astype(float)), test)
