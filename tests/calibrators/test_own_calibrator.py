@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import driftcal
 from driftcal.calibrators import CALIBRATORS
@@ -45,7 +46,10 @@ def test_it_is_tuned_saved_loaded_and_exported(own, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(Z), tuned.predict_proba(Z))
     results = driftcal.evaluate(again, Z.astype(np.float32), Y, n_resamples=0)
     assert "uniform-mixture-p" in {info.name for info in results.calibrators}
+    assert "UNIFORM-MIXTURE-P" in driftcal.write_report(results, tmp_path / "report.html").read_text()
     assert driftcal.export.to_onnx(tuned.calibrator).difference < 1e-6
+    module = driftcal.export.to_torch(tuned.calibrator)
+    np.testing.assert_allclose(module(torch.from_numpy(Z)).numpy(), tuned.calibrator.predict_proba(Z), atol=1e-12)
     chosen = driftcal.tune(
         model, Z.astype(np.float32), Y, method=driftcal.Selection(candidates=["uniform-mixture"]), n_levels=3
     )
@@ -61,16 +65,20 @@ def test_a_file_of_a_calibrator_that_is_not_registered_is_refused(own, tmp_path)
     assert driftcal.load(path).weight_ == own().fit(Z, Y).weight_
 
 
-def test_the_command_line_sees_an_entry_point(tmp_path):
-    """An installed package that declares its calibrator: a module and the metadata that pip would write."""
-    (tmp_path / "my_package.py").write_text(CODE.split("driftcal.register_calibrator")[0])
-    (tmp_path / "nets.py").write_text("def make():\n    return lambda x: 4 * x\n")
-    info = tmp_path / "my_package-1.0.dist-info"
+def install(folder, entry_point):
+    """What pip would write for a package that declares a calibrator."""
+    info = folder / "my_package-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[driftcal.calibrators]\nuniform-mixture = my_package:UniformMixture\n")
+    (info / "entry_points.txt").write_text(f"[driftcal.calibrators]\n{entry_point}\n")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+
+
+def test_the_command_line_sees_an_entry_point(tmp_path):
+    (tmp_path / "my_package.py").write_text(CODE.split("driftcal.register_calibrator")[0])
+    (tmp_path / "nets.py").write_text("def make():\n    return lambda x: 4 * x\n")
+    env = install(tmp_path, "uniform-mixture = my_package:UniformMixture")
     np.savez(tmp_path / "val.npz", x=(Z / 4).astype(np.float32), y=Y)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
 
     def run(*words):
         command = [sys.executable, "-m", "driftcal", *words]
@@ -78,7 +86,16 @@ def test_the_command_line_sees_an_entry_point(tmp_path):
 
     run("tune", "nets:make", "val.npz", "--method", "uniform-mixture", "--n-levels", "3", "-o", "cal.safetensors")
     assert "UNIFORM-MIXTURE" in run("inspect", "cal.safetensors")
+    assert "UNIFORM-MIXTURE-P" in run("evaluate", "nets:make", "cal.safetensors", "val.npz", "-o", "run")
     assert "uniform-mixture" in re.sub(r"\s+", " ", run("tune", "--help"))
+
+
+def test_a_broken_entry_point_is_named_and_stops_no_command(tmp_path):
+    env = install(tmp_path, "broken = no_such_package:Calibrator")
+    command = [sys.executable, "-m", "driftcal", "--version"]
+    shown = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == driftcal.__version__
+    assert re.fullmatch(r"driftcal: warning: the calibrator 'broken' .*no_such_package.*\n", shown.stderr)
 
 
 class Whole(driftcal.TemperatureScaling):

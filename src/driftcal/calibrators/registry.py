@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
@@ -104,7 +105,13 @@ def register_entry_points() -> None:
     """Import and register the calibrators that installed packages declare; the command line does so when it starts."""
     for point in entry_points(group=ENTRY_POINTS):
         if point.name not in CALIBRATORS:
-            register_calibrator(point.name, point.load())
+            try:
+                register_calibrator(point.name, point.load())
+            except Exception as error:  # one broken package must not stop the others
+                warnings.warn(
+                    f"the calibrator {point.name!r} of an installed package cannot be used: {type(error).__name__}: {error}",
+                    stacklevel=2,
+                )
 
 
 def make_calibrator(name: str, **params: Any) -> Calibrator:

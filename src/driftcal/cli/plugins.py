@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from importlib.metadata import entry_points
 
 
@@ -10,4 +12,8 @@ def register_plugins() -> None:
     if entry_points(group="driftcal.calibrators"):
         from driftcal.calibrators import register_entry_points
 
-        register_entry_points()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            register_entry_points()
+        for warning in caught:
+            print(f"driftcal: warning: {warning.message}", file=sys.stderr)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from driftcal.calibrators import CALIBRATORS, PAPER_CALIBRATORS, make_calibrator
+from driftcal.calibrators import CALIBRATORS, PAPER_CALIBRATORS, calibrator_class, make_calibrator
 from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE
 from driftcal.data import Source
-from driftcal.errors import InputError, UnknownName
+from driftcal.errors import InputError
 from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.pipeline.collecting.collect import Collector
 from driftcal.pipeline.collecting.perturbation import PerturbedLogits, recorded_conditions
@@ -49,9 +49,7 @@ def compare_methods(
         Pass them as ``driftcal.evaluate(..., candidates=...)``.
     """
     for method in methods:
-        if method not in CALIBRATORS:
-            raise UnknownName.of("method", method, CALIBRATORS)
-        if CALIBRATORS[method].needs_features and method != calibrated.method:
+        if calibrator_class(method).needs_features and method != calibrated.method:
             raise InputError(
                 f"method {method!r} reads layer features, which compare_methods does not collect. Leave it out, or tune it by itself."
             )
