@@ -28,6 +28,22 @@ def test_export_writes_a_model_and_prints_the_largest_difference(onnx_tuned, run
     assert (onnx_tuned / "again.onnx").read_bytes() == (onnx_tuned / "calibrated.onnx").read_bytes()
 
 
+def test_an_export_says_which_form_it_holds_with_the_figures_of_that_form(onnx_tuned, run):
+    import onnx
+
+    ran = run("export", "model.onnx", "cal.safetensors")
+    assert "calibrator: IRM, the per-sample form" in ran.out, "a method that was named has no cross-validated figures"
+    tuned = json.loads(run("tune", "model.onnx", "val.npz", "--n-levels", "3", "-o", "auto.safetensors", "--json").out)
+    assert tuned["windowed_method"], "the windowed form has other figures"
+    printed = json.loads(run("export", "model.onnx", "auto.safetensors", "-o", "auto.onnx", "--json").out)
+    assert (printed["calibrator"], printed["form"]) == (tuned["method"], "per-sample")
+    figures = printed["cross_validated_ece"]
+    assert f"ECE {figures['in_domain']:.3f} in domain and {figures['under_shift']:.3f}" in tuned["explanation"]
+    metadata = {entry.key: entry.value for entry in onnx.load("auto.onnx").metadata_props}
+    assert json.loads(metadata["driftcal.cross_validated_ece"]) == figures
+    assert metadata["driftcal.form"] == "per-sample"
+
+
 def test_another_model_needs_force(onnx_tuned, run):
     make_onnx("other.onnx", np.eye(64, 4, dtype=np.float32))
     ran = run("export", "other.onnx", "cal.safetensors", "-o", "out.onnx")

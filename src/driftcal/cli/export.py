@@ -77,9 +77,15 @@ def export(
         inputs=examples,
         outputs=cast(Any, outputs),
     )
-    names = ", ".join(written.outputs)
+    names, figures = ", ".join(written.outputs), written.cross_validated_ece
+    ece = (
+        f", cross-validated ECE {figures['in_domain']:.3f} in domain and {figures['under_shift']:.3f} under the simulated shift"
+        if figures
+        else ""
+    )
     console.output(
         written.to_dict(),
         f"{written.path}: new outputs {names}",
+        f"calibrator: {written.calibrator.upper()}, the per-sample form{ece}",
         f"largest difference from the calibrator on {written.n_samples} samples: {written.difference:.2g}",
     )

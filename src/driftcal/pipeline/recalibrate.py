@@ -217,6 +217,7 @@ def recalibrate_file(
     metadata = dict(file.metadata)
     record = {"from": sha256_file(source), **result.to_dict()}
     metadata["recalibrations"] = [*metadata.get("recalibrations", []), record]
+    metadata.pop("cross_validated_ece", None)  # that of the old calibrator
     explanation = _explanation(result, file)
     if "explanation" in metadata:
         metadata["explanation"] = f"{explanation} Before: {metadata['explanation']}"

@@ -100,7 +100,8 @@ def append_to_onnx(
     pooled_layers(model, export_map, names_of_layers, values)
 
     layer_values = dict(zip(names_of_layers, values, strict=True))
-    names = _append(proto, tuned.calibrator, export_map, model, (logits_name, raw), layer_values)
+    names = _append(proto, export_map, model, (logits_name, raw), layer_values)
+    write_metadata(proto, tuned.calibrator, tuned.cross_validated_ece)
     check_size(proto, source)  # a calibrator may bring many numbers
     # the values of the layers are read in the same run: another run may round differently
     new_session = open_session(widened(proto, names_of_layers))
@@ -113,22 +114,32 @@ def append_to_onnx(
     if names_of_layers:  # the file itself does not output its layers
         probabilities = run_session(open_session(content), [names[0]], feed)[0]
         _check_unchanged("probabilities", probabilities, new_values[0])
-    return OnnxExport(proto, difference, len(logits) + alone.n_samples, names, write_atomic(output, content))
+    return OnnxExport(
+        proto,
+        difference,
+        len(logits) + alone.n_samples,
+        alone.calibrator,
+        names,
+        write_atomic(output, content),
+        tuned.cross_validated_ece,
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class _Tuned:
-    """A calibrator, the metadata of the model it was tuned on (None: not known), and the layers it reads."""
+    """A calibrator, the metadata of the model it was tuned on (None: not known), the layers it reads, and its figures."""
 
     calibrator: Calibrator
     model: Mapping[str, Any] | None = None
     layers: Sequence[str] = ()
+    cross_validated_ece: Mapping[str, float] | None = None
 
 
 def _load(calibrator: Any, force: bool) -> _Tuned:
     if isinstance(calibrator, CalibratedModel):
         model_metadata = dict(calibrator.model_metadata) or calibrator.model.metadata()
-        return _Tuned(calibrator.calibrator, model_metadata, calibrator.layers)
+        figures = _figures(calibrator.metadata)
+        return _Tuned(calibrator.calibrator, model_metadata, calibrator.layers, figures)
     if not isinstance(calibrator, str | os.PathLike):
         return _Tuned(calibrator)  # in memory: the caller knows the model it belongs to
     file = load_file(calibrator)
@@ -137,7 +148,18 @@ def _load(calibrator: Any, force: bool) -> _Tuned:
         raise ArtefactError(
             f"{calibrator} must say which model it was tuned on; it is a calibrator alone. Save a CalibratedModel, or pass force=True (--force)."
         )
-    return _Tuned(file.calibrator, recorded, file.metadata.get("layers", ()))
+    return _Tuned(file.calibrator, recorded, file.metadata.get("layers", ()), _figures(file.metadata))
+
+
+def _figures(metadata: Mapping[str, Any]) -> Mapping[str, float] | None:
+    """The cross-validated ECE of the per-sample calibrator, if a file or a model has it."""
+    figures = metadata.get("cross_validated_ece")
+    keys = ("in_domain", "under_shift")
+    return (
+        {key: float(figures[key]) for key in keys}
+        if isinstance(figures, Mapping) and set(keys) <= set(figures)
+        else None
+    )
 
 
 def _check_files(model: Path, calibrator: Any, output: str | os.PathLike[str]) -> None:
@@ -157,7 +179,6 @@ def _check_files(model: Path, calibrator: Any, output: str | os.PathLike[str]) -
 
 def _append(
     proto: Any,
-    calibrator: Calibrator,
     export_map: ExportMap,
     model: Model,
     logits: tuple[str, Array],
@@ -187,7 +208,6 @@ def _append(
     graph.node.extend(nodes.nodes)
     graph.initializer.extend(nodes.initializers)
     graph.output.extend(output_infos(names, export_map.n_classes, batch_of(graph, logits_name)))
-    write_metadata(proto, calibrator)
     return names
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,8 @@ from driftcal.io.atomic import write_atomic
 
 #: Opset and file version of a graph of its own: what onnxruntime has read since 2022.
 OPSET, IR_VERSION = 17, 8
+#: What every export holds: a map of each sample alone. Windowed calibrators run in Python.
+FORM = "per-sample"
 
 FloatName = Literal["float16", "float32", "float64"]
 _TYPES = {"float16": 10, "float32": FLOAT, "float64": DOUBLE}  # numbers of TensorProto
@@ -32,19 +35,26 @@ _INT64 = 7
 class OnnxExport:
     """An exported graph, and the largest difference from the calibrator's probabilities on `n_samples` probe samples.
 
-    `outputs` are the names of probabilities, label and confidence in the graph; `path` is where it was written, if it was.
+    `calibrator` is the short name of the per-sample calibrator that the graph holds, `cross_validated_ece` its ECE in domain
+    and under the simulated shift, where `tune` chose it. `outputs` are the names of probabilities, label and confidence in the
+    graph; `path` is where it was written, if it was.
     """
 
-    model: Any
+    model: Any = field(repr=False)
     difference: float
     n_samples: int
+    calibrator: str
     outputs: tuple[str, str, str] = OUTPUTS
     path: Path | None = None
+    cross_validated_ece: Mapping[str, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return {
             "path": None if self.path is None else str(self.path),
+            "calibrator": self.calibrator,
+            "form": FORM,
+            "cross_validated_ece": None if self.cross_validated_ece is None else dict(self.cross_validated_ece),
             "outputs": dict(zip(OUTPUTS, self.outputs, strict=True)),
             "max_difference": self.difference,
             "tolerance": TOLERANCE,
@@ -90,7 +100,7 @@ def to_onnx(
     feed = {"logits": probe, **({"features": np.concatenate(features, axis=1)} if features else {})}
     difference = verify(calibrator, probe, open_session(content).run(list(OUTPUTS), feed), features)
     written = None if path is None else write_atomic(path, content)
-    return OnnxExport(model, difference, len(probe), path=written)
+    return OnnxExport(model, difference, len(probe), name_of(calibrator), path=written)
 
 
 def output_infos(names: tuple[str, str, str], n_classes: int, batch: str | int = "n") -> list[Any]:
@@ -104,13 +114,14 @@ def output_infos(names: tuple[str, str, str], n_classes: int, batch: str | int =
     ]
 
 
-def write_metadata(model: Any, calibrator: Calibrator) -> None:
-    """Write into the model which calibrator it holds, in which form, and the class of each column."""
+def write_metadata(model: Any, calibrator: Calibrator, cross_validated_ece: Mapping[str, float] | None = None) -> None:
+    """Write into the model which calibrator it holds, in which form, with which figures, and the class of each column."""
     metadata = {
         "driftcal.version": __version__,
         "driftcal.calibrator": name_of(calibrator),
-        "driftcal.form": "per-sample",
+        "driftcal.form": FORM,
         "driftcal.classes": json.dumps(calibrator.classes_.tolist(), ensure_ascii=False),
+        **({"driftcal.cross_validated_ece": json.dumps(dict(cross_validated_ece))} if cross_validated_ece else {}),
     }
     others = {entry.key: entry.value for entry in model.metadata_props if not entry.key.startswith("driftcal.")}
     need("onnx", "onnx").helper.set_model_props(model, {**others, **metadata})

@@ -130,6 +130,7 @@ def tune(
             "random_state": random_state,
             "clean_weight": tuned.clean_weight,
             "accuracy": accuracy,
+            "cross_validated_ece": tuned.cross_validated_ece,
             "categorical": list(source.categorical),
             "validation": source.metadata(),
             "versions": versions(),

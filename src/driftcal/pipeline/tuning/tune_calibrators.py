@@ -23,7 +23,8 @@ class TunedCalibrators:
     """The per-sample calibrator, the windowed one if there is one, the clean-tuned baselines, and why they were chosen.
 
     `tuned_on` is "clean samples" or the name of the shift. `clean_weight` is the share of the clean samples in all
-    weight that the per-sample calibrator was tuned with.
+    weight that the per-sample calibrator was tuned with. `cross_validated_ece` is that of the per-sample calibrator, in
+    domain and under the simulated shift; None if no method was chosen.
     """
 
     method: str
@@ -33,6 +34,7 @@ class TunedCalibrators:
     windowed: WindowedCalibrator | None = None
     baselines: Mapping[str, Calibrator] = field(default_factory=dict)
     explanation: str = ""
+    cross_validated_ece: Mapping[str, float] | None = None
 
 
 def tune_calibrators(
@@ -83,7 +85,14 @@ def tune_calibrators(
         windowed=windowed,
         baselines=_baselines(ts, None if on_clean or tuned.warning or windowed_by_name else clean),
         explanation=" ".join(sentence for sentence in sentences if sentence),
+        cross_validated_ece=None if choice is None or tuned.warning else _chosen_ece(choice),
     )
+
+
+def _chosen_ece(choice: Choice) -> dict[str, float] | None:
+    """The cross-validated ECE of the chosen per-sample variant; None where candidates could not be compared."""
+    trial = next((trial for trial in choice.trials if trial.variant == choice.per_sample), None)
+    return None if trial is None else {"in_domain": trial.in_domain_ece, "under_shift": trial.shift_ece}
 
 
 def _baselines(ts: Fit, clean: Fit | None) -> dict[str, Calibrator]:
