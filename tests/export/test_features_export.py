@@ -23,7 +23,7 @@ from driftcal.export.onnx.layer_pooling import add_means, add_unit
 from driftcal.export.onnx.nodes import Nodes
 from driftcal.export.onnx.verification import open_session
 from driftcal.models.features import pooled
-from driftcal.models.onnx import widened
+from driftcal.models.onnx import with_more_outputs
 
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")
@@ -152,7 +152,7 @@ def test_parity_on_the_logits_and_layers_of_a_model(name, kind, tmp_path):
     assert export.difference < 1e-9
     x = np.random.default_rng(1).normal(size=(11_000, 6)).astype(np.float32)
     x[10_000:] *= 1_000 if kind == "int8" else 100
-    session = open_session(widened(onnx.load(export.path), LAYERS))
+    session = open_session(with_more_outputs(onnx.load(export.path), LAYERS))
     logits, probabilities, label, confidence, *values = session.run(["logits", *OUTPUTS, *LAYERS], {"x": x})
     assert {part.dtype.name for part in values} == ({"float16"} if kind == "float16" else {"int8", "float32"})
     z = logits.astype(np.float32)

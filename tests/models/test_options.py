@@ -73,7 +73,7 @@ def test_options_that_an_open_model_cannot_take_are_refused():
         open_model(model, weights="w.safetensors")
     with pytest.raises(InputError, match="trust belongs to"):
         open_model(model, trust=True)
-    with pytest.raises(InputError, match="threads must be said when a model is opened"):
+    with pytest.raises(InputError, match="threads must be set when a model is opened"):
         open_model(Model(CallableBackend(linear)), threads=1)
     with pytest.raises(InputError, match="batch_size must be a number of samples"):
         open_model(model, batch_size=-1)

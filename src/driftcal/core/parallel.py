@@ -83,13 +83,19 @@ def limited_threads(number: int) -> Iterator[None]:
     """Use `number` threads inside a ``with`` block."""
     from threadpoolctl import threadpool_limits
 
-    previous = os.environ.get(_VARIABLE)
-    os.environ[_VARIABLE] = str(number)
+    with environment_variable(_VARIABLE, str(number)), threadpool_limits(number):
+        yield
+
+
+@contextmanager
+def environment_variable(name: str, value: str) -> Iterator[None]:
+    """Set an environment variable inside a ``with`` block."""
+    previous = os.environ.get(name)
+    os.environ[name] = value
     try:
-        with threadpool_limits(number):
-            yield
+        yield
     finally:
         if previous is None:
-            del os.environ[_VARIABLE]
+            del os.environ[name]
         else:
-            os.environ[_VARIABLE] = previous
+            os.environ[name] = previous

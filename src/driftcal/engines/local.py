@@ -7,8 +7,9 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from typing import Any
 
 from driftcal.core.parallel import limit_threads, n_cores
+from driftcal.core.text import first_line
 from driftcal.engines.engine import Report, RetryPolicy, SharedValue, TaskFunction
-from driftcal.engines.schedule import Finished, WorkerDied, first_line, run
+from driftcal.engines.schedule import Finished, WorkerDied, run
 
 
 class LocalEngine:

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from driftcal.core.parallel import limit_threads
+from driftcal.core.text import first_line
 from driftcal.engines.engine import Report, RetryPolicy, SharedValue, TaskFunction
-from driftcal.engines.schedule import Finished, WorkerDied, first_line, run
+from driftcal.engines.schedule import Finished, WorkerDied, run
 from driftcal.errors import EngineError, need
 
 #: Shared values that a worker stores: a map uses a model and a few arrays at a time.

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from driftcal.core.text import first_line
 from driftcal.engines.engine import RetryPolicy
 from driftcal.errors import EngineError, InputError, WorkFailed
 
@@ -127,12 +128,6 @@ def _straggler(
         if attempt.seconds > limit and n_copies[attempt.number] == 1 and attempt.number not in done
     ]
     return min(slow)[1] if slow else None
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message; Ray's messages have many."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:400] if lines else type(error).__name__
 
 
 def _work_failed(tasks: Sequence[Any], errors: dict[int, BaseException], n_done: int) -> WorkFailed:

@@ -1,10 +1,10 @@
-"""From inputs to logits: one adapter per framework, all behind :class:`Model`.
+"""From inputs to logits: :class:`Model`, with one adapter per framework.
 
-Frameworks are imported when a model of theirs is opened. No file is unpickled: code runs only where the user names an
+A framework is imported when one of its models is opened. No file is unpickled. Code runs only if the user names an
 importable factory or trusts a TorchScript file.
 """
 
-from driftcal.models.backend import Backend
+from driftcal.models.backend import Backend, LayerBackend
 from driftcal.models.features import pooled_features
 from driftcal.models.model import Model
 from driftcal.models.opening import FILES, open_model
@@ -15,6 +15,7 @@ __all__ = [
     "FILES",
     "SMALLEST_PROBABILITY",
     "Backend",
+    "LayerBackend",
     "Model",
     "Outputs",
     "Preprocessing",

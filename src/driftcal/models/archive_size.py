@@ -1,4 +1,4 @@
-"""The bound on what a model archive may unpack to."""
+"""The limit on the unpacked size of a model archive."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from driftcal.io import unpacked_size
 
 #: Bytes that any archive may unpack to.
 ALWAYS_ALLOWED = 1 << 28
-#: How many times its own size a larger archive may unpack to. Frameworks store weights uncompressed, and weights hardly compress.
+#: How many times its size a larger archive may unpack to. Frameworks store weights uncompressed, and they hardly
+#: compress.
 LARGEST_RATIO = 10
 
 
 def check_archive_size(path: Path, archive: zipfile.ZipFile) -> None:
-    """Refuse a zip archive whose members unpack to far more than its own size."""
+    """Refuse a zip archive whose members unpack to far more than its size."""
     check_unpacked_size(path, sum(member.file_size for member in archive.infolist()))
 
 
 def check_unpacked_size(path: Path, unpacked: int) -> None:
-    """Refuse a file that holds `unpacked` bytes in far fewer."""
+    """Refuse a file that unpacks to `unpacked` bytes, if that is far more than its size."""
     unpacked_size.check_unpacked_size(
         path, unpacked, always_allowed=ALWAYS_ALLOWED, max_ratio=LARGEST_RATIO, error=ModelError,
         way_out="Save the model again without compression, if it is yours.",

@@ -1,4 +1,4 @@
-"""What a framework's adapter offers to :class:`driftcal.Model`."""
+"""The protocol of a framework's adapter."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from driftcal.types import Array
 
 
 class Backend(Protocol):
-    """One framework's way to run a model. `Model` does everything else, from preprocessing to checks.
+    """Runs a model with one framework. :class:`driftcal.Model` does everything else, from preprocessing to checks.
 
-    `layout` is what the framework's networks usually take. `fixed_batch` is the only batch size that a file accepts and
-    `largest_batch` the largest one, where the file says so. `classes` are the classes of the outputs, where the model knows them.
+    `layout` is the usual layout of the framework's networks. `fixed_batch` is the only batch size that a file accepts,
+    `largest_batch` the largest; both are None if the file states no limit. `classes` are the classes of the outputs, or
+    None if the model does not store them.
     """
 
     framework: str
@@ -24,19 +25,15 @@ class Backend(Protocol):
     device: str
 
     def configured(self, *, outputs: Outputs, name: str | None) -> Backend:
-        """This backend for other outputs or under another name; itself where neither matters."""
+        """This backend with other outputs or another name; itself if it uses neither."""
         ...
 
     def run(self, batch: Array) -> Array:
         """Preprocessed float32 inputs (n, ...) to raw outputs (n, C), (n, 1) or (n,)."""
         ...
 
-    def features(self, batch: Array, layers: Sequence[str]) -> dict[str, Array]:
-        """Outputs of named layers for a preprocessed batch; every name is one of `layers()`."""
-        ...
-
     def layers(self) -> tuple[str, ...]:
-        """Names that `features` accepts; empty where the framework offers none."""
+        """Names of the layers; () if there are none. A backend with layers is a :class:`LayerBackend`."""
         ...
 
     def digest(self, run: Callable[[], Array]) -> str:
@@ -44,4 +41,12 @@ class Backend(Protocol):
 
         `run` returns the outputs for fixed inputs, for models that have nothing else to hash.
         """
+        ...
+
+
+class LayerBackend(Backend, Protocol):
+    """A backend that also returns the outputs of layers."""
+
+    def features(self, batch: Array, layers: Sequence[str]) -> dict[str, Array]:
+        """Outputs of named layers for a preprocessed batch; every name is one of `layers()`."""
         ...

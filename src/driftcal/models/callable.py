@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from driftcal.core.validation import as_array
-from driftcal.errors import ModelError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models.outputs import Outputs, scores
 from driftcal.types import Array
 
 
 class CallableBackend:
-    """Calls ``function(batch)`` with a preprocessed float32 batch; it returns one row of scores per sample.
+    """Calls ``function(batch)`` with a preprocessed float32 batch; it returns the scores of each sample.
 
-    A function has no weights to hash. If it has a name, its fingerprint is that of the name, and the user promises to change the
-    name with the function. Without one, the fingerprint is a hash of its outputs for four fixed random samples.
+    A function has no weights to hash. If it has a name, its fingerprint is a hash of the name, and the user must change
+    the name with the function. Without a name, the fingerprint is a hash of its outputs for four fixed random samples.
     """
 
     framework = "callable"
@@ -37,18 +36,14 @@ class CallableBackend:
         return CallableBackend(self._function, name=name or self._name)
 
     def run(self, batch: Array) -> Array:
-        """What the function returns, as numpy."""
+        """The scores that the function returns, as numpy."""
         return as_array(scores(self._function(batch)), "the output of the callable")
 
     def layers(self) -> tuple[str, ...]:
-        """None: a function has no layers to name."""
+        """Always (): a function has no named layers."""
         return ()
 
-    def features(self, batch: Array, layers: Sequence[str]) -> dict[str, Array]:
-        """Not offered."""
-        raise ModelError("a plain callable gives no intermediate layers.")
-
     def digest(self, run: Callable[[], Array]) -> str:
-        """Over the name, or over the outputs for fixed inputs."""
-        # "answers" is what caches of version 0.1 call the outputs
+        """SHA-256 over the name, or over the outputs for fixed inputs."""
+        # caches of version 0.1 call the outputs "answers"
         return fingerprint({"name": self._name} if self._name else {"answers": np.asarray(run(), np.float32)})

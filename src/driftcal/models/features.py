@@ -10,7 +10,7 @@ from driftcal.errors import InputError
 from driftcal.models.model import Model
 from driftcal.types import AnyArray, Array
 
-#: Samples whose feature maps are in memory at once before they are pooled.
+#: Number of samples whose feature maps are in memory at once.
 _BLOCK = 256
 
 
@@ -18,8 +18,8 @@ def pooled_features(model: Model, inputs: AnyArray, layers: Sequence[str]) -> di
     """float32 (n, F) features of named layers: maps averaged over their positions, each vector of length 1.
 
     ``model.layers`` lists the names: submodules of a torch module, tensors of an ONNX graph, layers of a Keras model.
-    Channels are the second axis where the model's framework has them first (torch, ONNX), else the last; tokens of a
-    sequence (n, tokens, F) are averaged. A model without named layers raises `ModelError`.
+    Channels are the second axis for torch and ONNX, else the last. Tokens of a sequence (n, tokens, F) are averaged. A
+    model without named layers raises `ModelError`.
     """
     if isinstance(layers, str) or not len(layers):
         raise InputError(f"layers must be a list of names out of model.layers; it is {layers!r}.")
@@ -37,9 +37,8 @@ def pooled(values: Array, channels_first: bool) -> Array:
     >>> pooled(np.array([[[[6.0, 0.0]], [[2.0, 6.0]]]]), channels_first=True)
     array([[0.6, 0.8]], dtype=float32)
     """
-    maps = values.astype(np.float32).astype(
-        np.float64
-    )  # features are float32 everywhere, also where a backend gives more
+    # rounded to float32 first, so that features do not depend on the precision of a backend
+    maps = values.astype(np.float32).astype(np.float64)
     vectors = maps[:, None] if maps.ndim == 1 else maps.mean(axis=pooled_axes(maps.ndim, channels_first))
     length = np.sqrt((vectors**2).sum(axis=1, keepdims=True))
     return np.asarray(vectors / np.where(length > 0, length, 1.0), np.float32)

@@ -1,4 +1,4 @@
-"""SHA-256 of model files, computed once per process for as long as a file does not change."""
+"""SHA-256 of model files, computed once per process while a file does not change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FileState = tuple[int, int, int, int, int]
 
 
 def file_state(path: Path) -> FileState:
-    """What tells one version of a file from the next without reading it."""
+    """The state of a file, which changes when its content does."""
     status = path.stat()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 

@@ -1,4 +1,4 @@
-"""Keras 3 models, from memory or from a ``.keras`` file, on whichever backend Keras runs."""
+"""Keras 3 models, from memory or from a ``.keras`` file, on the backend of the installed Keras."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.core.text import first_line
 from driftcal.core.validation import as_array
 from driftcal.errors import ModelError, need, need_safe
 from driftcal.io.fingerprint import fingerprint
@@ -21,7 +22,7 @@ from driftcal.types import Array
 
 
 def import_keras() -> Any:
-    """Keras, on torch when the user has chosen no backend and its own default is not installed."""
+    """Keras, on torch if the user has chosen no backend and tensorflow, its default, is not installed."""
     if "keras" not in sys.modules and "KERAS_BACKEND" not in os.environ and find_spec("tensorflow") is None:
         os.environ["KERAS_BACKEND"] = "torch"
     return need("keras", "keras")
@@ -40,19 +41,19 @@ class KerasBackend:
         self._keras = import_keras()
         self._threads = threads
         self.model = model
-        first = model.inputs[0].shape if getattr(model, "inputs", None) else (None,) * 4
+        shape = model.inputs[0].shape if getattr(model, "inputs", None) else (None,) * 4
         if getattr(model, "inputs", None) and len(model.inputs) != 1:
             raise ModelError(
-                f"the Keras model must have one input; it has {len(model.inputs)}. Wrap it in one that has."
+                f"the Keras model must have one input; it has {len(model.inputs)}. Wrap it in a model with one input."
             )
-        self.fixed_batch = first[0] if first else None
+        self.fixed_batch = shape[0] if shape else None
         channels_first = self._keras.config.image_data_format() == "channels_first"
-        self.layout = "flat" if len(first) == 2 else "NCHW" if channels_first else "NHWC"
+        self.layout = "flat" if len(shape) == 2 else "NCHW" if channels_first else "NHWC"
         #: The layers of the last call of `features`, and the model that has them as outputs.
         self._with_layers: tuple[tuple[str, ...], Any] | None = None
 
     def configured(self, *, outputs: Outputs, name: str | None) -> KerasBackend:
-        """The same: neither matters to a Keras model."""
+        """This backend: a Keras model uses neither."""
         return self
 
     def run(self, batch: Array) -> Array:
@@ -60,7 +61,7 @@ class KerasBackend:
         return self._numpy(scores(self._call(self.model, batch)))
 
     def layers(self) -> tuple[str, ...]:
-        """Names of the layers, for models whose graph Keras knows."""
+        """Names of the layers; () for a model that is a Python class without a graph."""
         if not getattr(self.model, "inputs", None):
             return ()
         return tuple(layer.name for layer in self.model.layers if not type(layer).__name__.endswith("InputLayer"))
@@ -75,16 +76,16 @@ class KerasBackend:
         return {name: self._numpy(values[name]) for name in names}
 
     def digest(self, run: Callable[[], Array]) -> str:
-        """Over all weights and the model's configuration."""
+        """SHA-256 over all weights and the model's configuration."""
         try:
             architecture = self._architecture()
-        except Exception:  # a model that is a Python class need not have a configuration
+        except Exception:  # a model that is a Python class may have no configuration
             architecture = f"{type(self.model).__module__}.{type(self.model).__qualname__}"
         values = {f"weight/{number}": self._numpy(weight.value) for number, weight in enumerate(self.model.weights)}
         return fingerprint({"architecture": architecture, **values})
 
     def _architecture(self) -> str:
-        """The configuration with numbered layers: the names that Keras makes count up with every model."""
+        """The configuration with numbered layers, because Keras gives the layers of every model new names."""
         text = str(self.model.to_json())
         names = [self.model.name, *(layer.name for layer in self.model._flatten_layers(include_self=False))]
         for number, name in enumerate(names):
@@ -95,13 +96,13 @@ class KerasBackend:
         if self._keras.backend.backend() != "torch":
             return model.predict_on_batch(batch)
         torch = need("torch", "torch")
-        before = torch.get_num_threads()
+        previous = torch.get_num_threads()
         try:
-            torch.set_num_threads(self._threads or before)
+            torch.set_num_threads(self._threads or previous)
             with torch.inference_mode():
                 return model(batch, training=False)
         finally:
-            torch.set_num_threads(before)
+            torch.set_num_threads(previous)
 
     def _numpy(self, tensor: Any) -> Array:
         if hasattr(tensor, "detach"):  # Keras converts torch tensors in a way that numpy 2 warns about
@@ -110,7 +111,7 @@ class KerasBackend:
 
 
 def from_file(path: Path, *, threads: int | None = None) -> KerasBackend:
-    """A ``.keras`` file. Layers that hold Python code (Lambda) are refused by Keras' safe mode."""
+    """A ``.keras`` file. Keras' safe mode refuses layers that hold Python code (Lambda)."""
     import_keras()  # chooses the backend
     keras = need_safe("keras", "keras")
     if not path.is_file():
@@ -120,16 +121,15 @@ def from_file(path: Path, *, threads: int | None = None) -> KerasBackend:
         return KerasBackend(keras.saving.load_model(path, compile=False, safe_mode=True), threads=threads)
     except ModelError:
         raise
-    except Exception as error:  # Keras raises whatever the damaged part raises
-        lines = str(error).splitlines() or [repr(error)]
+    except Exception as error:  # a damaged file may raise any error
         raise ModelError(
-            f"{str(path)!r} cannot be loaded by Keras in safe mode: {lines[0][:400]} If it needs custom layers or Lambdas, build it "
+            f"{str(path)!r} cannot be loaded by Keras in safe mode: {first_line(error)} If it needs custom layers or Lambdas, build it "
             'in Python and name that: open_model("package.module:factory").'
         ) from error
 
 
 def _check_size(path: Path) -> None:
-    """Refuse an archive that unpacks to far more than its size, and weights that HDF5 stores in far fewer bytes."""
+    """Refuse an archive that unpacks to far more than its size, and weights that HDF5 stores with far fewer bytes."""
     h5py = need("h5py", "keras")
     with zipfile.ZipFile(path) as archive:
         check_archive_size(path, archive)

@@ -1,30 +1,32 @@
-"""A classifier as the rest of driftcal uses it: float32 inputs in, float32 logits out."""
+"""The classifier of all frameworks: float32 inputs in, float32 logits out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
-from driftcal.core.validation import as_array, check_columns
+from driftcal.core.text import first_line
+from driftcal.core.validation import REAL_KINDS, as_array, check_columns
 from driftcal.errors import DriftcalError, ImagesError, InputError, ModelError, UnknownName
 from driftcal.io.fingerprint import fingerprint
-from driftcal.models.backend import Backend
+from driftcal.models.backend import Backend, LayerBackend
 from driftcal.models.batch_size import choose_batch_size
-from driftcal.models.outputs import Outputs, refuse_probabilities, to_logits
+from driftcal.models.outputs import Outputs, check_kind_of_outputs, samples_with_nan, to_logits
 from driftcal.models.preprocessing import Preprocessing
 from driftcal.types import AnyArray, Array, Logits
 
+#: Number of samples that `Model.prepare` runs.
 _PROBE_SAMPLES = 16
 
 
 class Model:
-    """A classifier with its adapter and its options; made by :func:`driftcal.open_model`.
+    """A classifier with its adapter and its options; :func:`driftcal.open_model` makes it.
 
-    `n_classes` and, when ``"auto"``, `batch_size` are determined by the first inputs; `prepare` does that alone. A batch
-    is always the samples [k * batch_size, (k + 1) * batch_size) of the inputs.
+    The first inputs determine `n_classes` and, if it is ``"auto"``, `batch_size`; `prepare` does only that. A batch is
+    always the samples [k * batch_size, (k + 1) * batch_size) of the inputs.
     """
 
     def __init__(
@@ -48,11 +50,11 @@ class Model:
         self._batch_size = backend.fixed_batch or (None if batch_size == "auto" else int(batch_size))
         self._n_classes: int | None = None
         self._input_shape: tuple[int, ...] | None = None
-        #: Opens this model again, in another process or with other options; None where only the object itself exists.
+        #: Opens this model again, in another process or with other options; None if there is only this object.
         self.open_again: Callable[..., Model] | None = None
 
     def __reduce__(self) -> Any:
-        """Another process opens the model again, and gets what the first inputs determined."""
+        """Another process opens the model again, and receives the settings that the first inputs determined."""
         state = {"_batch_size": self._batch_size, "_n_classes": self._n_classes, "_input_shape": self._input_shape}
         if self.open_again is None:
             return _rebuilt, (self.backend, self.preprocessing, self.outputs, self.name, self._class_names, state)
@@ -68,12 +70,12 @@ class Model:
 
     @property
     def classes(self) -> tuple[Any, ...] | None:
-        """The classes of the outputs as the model itself knows them (``classes_`` of scikit-learn), or None."""
+        """The classes of the outputs that the model itself stores (``classes_`` of scikit-learn), or None."""
         return self.backend.classes
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """The names of the classes in the order of the outputs: those given, or those the model knows, or None."""
+        """The names of the classes in the order of the outputs: the user's, or those that the model stores, or None."""
         if self._class_names is None and self.classes is not None:
             return tuple(map(str, self.classes))
         return self._class_names
@@ -103,8 +105,8 @@ class Model:
     def fingerprint(self) -> str:
         """SHA-256 over weights, architecture, preprocessing and kind of outputs, as they are now.
 
-        For a plain Python callable without a name it is a hash of its outputs for fixed inputs. Files are hashed once as
-        long as they do not change. Names of classes do not count: they do not change the logits.
+        For a plain Python callable without a name it is a hash of its outputs for fixed inputs. Files are hashed once
+        while they do not change. Names of classes are not part of it, because they do not change the logits.
         """
         return fingerprint(
             {
@@ -116,7 +118,7 @@ class Model:
         )
 
     def metadata(self) -> dict[str, Any]:
-        """What to record about this model beside results and in files."""
+        """The description of this model in results and files."""
         return {
             "name": self.name, "framework": self.framework, "outputs": self.outputs, "device": self.backend.device,
             "classes": self._n_classes, "class_names": None if self.class_names is None else list(self.class_names),
@@ -133,7 +135,7 @@ class Model:
         name: str | None = None,
         class_names: Sequence[Any] | None = None,
     ) -> Model:
-        """The same network with other options; None keeps an option as it is. See :func:`driftcal.open_model`."""
+        """The same network with other options; None keeps an option. See :func:`driftcal.open_model`."""
         if isinstance(preprocessing, Mapping):
             preprocessing = Preprocessing.from_dict({"layout": self.backend.layout, **preprocessing})
         options: dict[str, Any] = {
@@ -160,14 +162,14 @@ class Model:
         check_columns(inputs, getattr(self.backend, "columns", None), "inputs", "model", InputError)
 
     def prepare(self, inputs: AnyArray) -> Model:
-        """Run a few samples: check the outputs, determine `n_classes` and `batch_size`. Returns the model itself."""
+        """Run a few samples to check the outputs and to determine `n_classes` and `batch_size`; returns the model."""
         self.check_columns(inputs)
         samples = _as_inputs(inputs)[:_PROBE_SAMPLES]
         if not len(samples):
             raise ImagesError("inputs must have at least one sample to prepare a model; they have none.")
         batch = self._preprocessed(samples)
         raw = self._run(batch)
-        refuse_probabilities(raw, self.outputs)
+        check_kind_of_outputs(raw, self.outputs)
         logits = to_logits(raw, self.outputs, 0, batch)
         if self._class_names is not None and len(self._class_names) != logits.shape[1]:
             raise InputError(
@@ -192,28 +194,29 @@ class Model:
             logits = to_logits(self._run(batch, start), self.outputs, start, batch)
             if logits.shape[1] != self.n_classes:
                 raise ModelError(
-                    f"the model returned {logits.shape[1]} columns, {self.n_classes} before. Is it the same model?"
+                    f"the model must return {self.n_classes} columns for every batch; it returned {logits.shape[1]}. Is it "
+                    "the same model?"
                 )
             result[start : start + len(batch)] = logits
         return result
 
     def features(self, inputs: AnyArray, layers: Sequence[str]) -> dict[str, Array]:
-        """float32 outputs (n, ...) of named layers, in the framework's own axis order."""
+        """float32 outputs (n, ...) of named layers, in the axis order of the framework."""
         samples = _as_inputs(inputs)
-        offered = self.layers
-        if not offered:
+        if not self.layers:
             raise ModelError(
                 f"a {self.framework} model of this kind gives no intermediate layers. Open it as a torch module, as ONNX or "
                 "as a Keras model."
             )
         for layer in layers:
-            if layer not in offered:
-                raise UnknownName.of("layer", layer, offered)
+            if layer not in self.layers:
+                raise UnknownName.of("layer", layer, self.layers)
         if self._batch_size is None:
             self.prepare(samples)
+        backend = cast(LayerBackend, self.backend)  # it has layers
         parts: dict[str, list[Array]] = {layer: [] for layer in layers}
         for start, batch in self._batches(samples):
-            outputs = self._guarded(lambda padded: self.backend.features(padded, tuple(layers)), batch, start)
+            outputs = self._guarded(lambda padded: backend.features(padded, tuple(layers)), batch, start)
             for layer in layers:
                 parts[layer].append(np.asarray(outputs[layer][: len(batch)], np.float32))
         return {layer: np.concatenate(arrays) for layer, arrays in parts.items()}
@@ -223,19 +226,20 @@ class Model:
             yield start, self._preprocessed(samples[start : start + self.batch_size])
 
     def _preprocessed(self, samples: Array) -> Array:
-        # a tree compares a feature with a threshold: rounded to float32 the feature may fall on the other side
-        precise = self.framework == "sklearn" and samples.ndim == 2 and samples.dtype == np.float64
-        return self.preprocessing(samples, np.float64 if precise else np.float32)
+        # a tree compares a feature with a threshold, and rounding to float32 could change the result
+        keeps_float64 = self.framework == "sklearn" and samples.ndim == 2 and samples.dtype == np.float64
+        return self.preprocessing(samples, np.float64 if keeps_float64 else np.float32)
 
     def _run(self, batch: Array, start: int = 0) -> Array:
+        """The raw outputs (n, C) for a preprocessed batch whose first sample has the number `start`."""
         limit = self.backend.fixed_batch or self.backend.largest_batch
-        if limit and len(batch) > limit:  # probes are cut to what the model takes
+        if limit and len(batch) > limit:  # the samples of `prepare` may be more than the model takes at once
             parts = [self._run(batch[low : low + limit], start + low) for low in range(0, len(batch), limit)]
             return np.concatenate(parts)
         raw = np.asarray(self._guarded(self.backend.run, batch, start))[: len(batch)]
         if raw.ndim == 1:
             raw = raw[:, None]
-        if raw.ndim != 2 or len(raw) != len(batch) or raw.shape[1] == 0 or raw.dtype.kind not in "fiu":
+        if raw.ndim != 2 or len(raw) != len(batch) or raw.shape[1] == 0 or raw.dtype.kind not in REAL_KINDS:
             raise ModelError(
                 f"the model must return (n, classes) for n samples; for {len(batch)} samples it returned {raw.dtype} of shape "
                 f"{raw.shape}. Open a model that ends in one score per class."
@@ -256,20 +260,21 @@ class Model:
         except Exception as error:
             if "out of memory" in str(error).lower():
                 raise self._too_large(batch, error) from error
-            missing = np.flatnonzero(np.isnan(batch.reshape(len(batch), -1)).any(axis=1))
-            hint = (
-                f"The inputs hold NaN, first in sample {start + int(missing[0])}: fill the missing values, or drop the samples."
-                if len(missing)
-                else f"The preprocessing makes {self.preprocessing.layout} of the inputs; give "
-                "preprocessing=Preprocessing(layout=..., size=...) if the model wants another shape."
-            )
+            with_nan = samples_with_nan(batch)
+            if len(with_nan):
+                hint = f"The inputs hold NaN, first in sample {start + int(with_nan[0])}: fill the missing values, or drop the samples."
+            else:
+                hint = (
+                    f"The preprocessing turns the inputs into {self.preprocessing.layout}; give "
+                    "preprocessing=Preprocessing(layout=..., size=...) if the model needs another shape."
+                )
             raise ModelError(
-                f"the {self.framework} model failed on a batch of shape {batch.shape}: {_brief(error)}. {hint}"
+                f"the {self.framework} model failed on a batch of shape {batch.shape}: {_type_and_message(error)}. {hint}"
             ) from error
 
     def _too_large(self, batch: Array, error: BaseException) -> ModelError:
         return ModelError(
-            f"a batch of {len(batch)} samples does not fit into memory: {_brief(error)}. Open the model with "
+            f"a batch of {len(batch)} samples does not fit into memory: {_type_and_message(error)}. Open the model with "
             f"batch_size={max(1, len(batch) // 2)}."
         )
 
@@ -277,7 +282,7 @@ class Model:
         size = choose_batch_size(lambda n: self._run(np.repeat(sample, n, axis=0)), sample.nbytes)
         size = min(size, self.backend.largest_batch or size)
         while self.backend.device != "cpu" and size > 1:
-            try:  # an accelerator has its own memory, which only a run can measure
+            try:  # the free memory of an accelerator is found by running the model
                 self._run(np.repeat(sample, size, axis=0))
                 break
             except ModelError as error:
@@ -333,7 +338,7 @@ def _check_batch_size(batch_size: int | Literal["auto"], backend: Backend) -> No
 
 
 def _checked_names(class_names: Sequence[Any] | None, classes: tuple[Any, ...] | None) -> tuple[str, ...] | None:
-    """Names of classes as text; those of a model that knows its classes must be the same ones in the same order."""
+    """Names of classes as text. If the model stores names, they must be the same in the same order."""
     if class_names is None:
         return None
     if isinstance(class_names, str | set | frozenset | dict):
@@ -345,13 +350,16 @@ def _checked_names(class_names: Sequence[Any] | None, classes: tuple[Any, ...] |
         raise InputError(f"class_names must hold a name for each output, at least two; it holds {len(names)}.")
     if classes is None:
         return names
-    own = tuple(map(str, classes))
-    if len(names) != len(own):
-        raise InputError(f"class_names must name each of the model's {len(own)} outputs; it holds {len(names)} names.")
-    if names != own and (set(names) == set(own) or any(isinstance(item, str) for item in classes)):
+    stored = tuple(map(str, classes))
+    if len(names) != len(stored):
         raise InputError(
-            f"class_names must be the classes that the model was fitted with, in their order, {', '.join(own[:5])}"
-            f"{' …' if len(own) > 5 else ''}; it begins with {', '.join(names[:5])}. Leave class_names out."
+            f"class_names must name each of the model's {len(stored)} outputs; it holds {len(names)} names."
+        )
+    # other names may replace numbers, but not names
+    if names != stored and (set(names) == set(stored) or any(isinstance(item, str) for item in classes)):
+        raise InputError(
+            f"class_names must be the classes that the model was fitted with, in their order, {', '.join(stored[:5])}"
+            f"{' …' if len(stored) > 5 else ''}; it begins with {', '.join(names[:5])}. Leave class_names out."
         )
     return names
 
@@ -362,14 +370,13 @@ def _as_inputs(inputs: AnyArray) -> Array:
         raise ImagesError(
             "images must be float32 in [0, 1]; they are uint8. Divide by 255, or read them through a source."
         )
-    if samples.ndim not in (2, 4) or samples.dtype.kind not in "fiu":
+    if samples.ndim not in (2, 4) or samples.dtype.kind not in REAL_KINDS:
         raise ImagesError(
             f"inputs must be images (n, H, W, C) or features (n, F); they are {samples.dtype} of shape {samples.shape}."
         )
     return samples
 
 
-def _brief(error: BaseException) -> str:
-    """The first line of a framework's message: they run to pages."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+def _type_and_message(error: BaseException) -> str:
+    """The type of a framework's error and the first line of its message."""
+    return f"{type(error).__name__}: {first_line(error)}" if str(error).strip() else type(error).__name__

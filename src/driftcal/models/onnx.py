@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.core.parallel import n_threads
+from driftcal.core.text import first_line
 from driftcal.errors import ModelError, need, need_safe
 from driftcal.io.fingerprint import fingerprint, sha256_bytes
 from driftcal.models.file_digest import FileState, file_digest, file_state
@@ -19,7 +20,7 @@ from driftcal.types import Array
 _DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 #: The same types by their numbers in a graph: float, float16, double.
 _FLOATS = (1, 10, 11)
-#: The value of `data_location` of a tensor whose values lie in a file of their own.
+#: `data_location` of a tensor whose values are in another file.
 _EXTERNAL = 1
 
 
@@ -57,7 +58,7 @@ class OnnxBackend:
         self._layers: tuple[str, ...] | None = None
 
     def configured(self, *, outputs: Outputs, name: str | None) -> OnnxBackend:
-        """The same: neither matters to a graph."""
+        """This backend: a graph uses neither."""
         return self
 
     def run(self, batch: Array) -> Array:
@@ -72,15 +73,15 @@ class OnnxBackend:
         return self._layers
 
     def features(self, batch: Array, layers: Sequence[str]) -> dict[str, Array]:
-        """The named values; the graph is opened once more with them as outputs."""
+        """The named values. The graph is opened once more with them as outputs."""
         names = tuple(layers)
         if self._with_layers is None or self._with_layers[0] != names:
-            self._with_layers = (names, self._open(widened(self._graph(), names)))
+            self._with_layers = (names, self._open(with_more_outputs(self._graph(), names)))
         values = self._with_layers[1].run(list(names), {self._input: batch.astype(self._dtype, copy=False)})
         return dict(zip(names, values, strict=True))
 
     def digest(self, run: Callable[[], Array]) -> str:
-        """Over the file and the weight files it points to."""
+        """SHA-256 over the file and the weight files that it refers to."""
         if not isinstance(self._model, Path):
             return sha256_bytes(self._model.SerializeToString(deterministic=True))
         parts = {"file": file_digest(self._model)}
@@ -100,12 +101,12 @@ class OnnxBackend:
         runtime = need("onnxruntime", "onnx")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = self._threads
-        options.log_severity_level = 3  # its warnings are about graph style, its errors come as exceptions anyway
+        options.log_severity_level = 3  # errors only; its warnings are about the style of a graph
         try:
             return runtime.InferenceSession(content, options, providers=self._providers)
-        except Exception as error:  # onnxruntime raises classes of its own for every kind of damage
-            what = content if isinstance(content, str) else "the ONNX model"
-            raise ModelError(f"{what!r} cannot be opened by onnxruntime: {str(error).splitlines()[0][:400]}") from error
+        except Exception as error:  # onnxruntime has many classes of errors
+            name = content if isinstance(content, str) else "the ONNX model"
+            raise ModelError(f"{name!r} cannot be opened by onnxruntime: {first_line(error)}") from error
 
 
 @lru_cache(maxsize=64)
@@ -116,7 +117,7 @@ def _external_files(path: Path, state: FileState) -> tuple[str, ...]:
     names = {
         entry.value
         for tensor in tensors
-        if tensor.data_location == _EXTERNAL  # other tensors may carry a location that nobody reads
+        if tensor.data_location == _EXTERNAL  # the location of other tensors is not used
         for entry in tensor.external_data
         if entry.key == "location"
     }
@@ -132,7 +133,7 @@ def _external_files(path: Path, state: FileState) -> tuple[str, ...]:
 
 
 def _tensors(graph: Any) -> Iterator[Any]:
-    """Every tensor in a graph: its weights, constants of its nodes, and those of graphs inside nodes (loops, branches)."""
+    """Every tensor in a graph: weights, constants of nodes, and those of graphs inside nodes (loops, branches)."""
     yield from graph.initializer
     for node in graph.node:
         for attribute in node.attribute:
@@ -171,26 +172,29 @@ def _layout(shape: Sequence[Any]) -> str:
     return "NCHW"
 
 
-def widened(graph: Any, layers: Sequence[str]) -> bytes:
-    """The content of an ONNX model that also outputs the named values; `graph` itself does not change."""
-    present = {output.name for output in graph.graph.output}
-    missing = [name for name in layers if name not in present]
+def with_more_outputs(model: Any, names: Sequence[str]) -> bytes:
+    """The content of an ONNX model that also outputs the named values; `model` itself does not change."""
+    present = {output.name for output in model.graph.output}
+    missing = [name for name in names if name not in present]
     if missing:
         onnx = need("onnx", "onnx")
         copy = onnx.ModelProto()
-        copy.CopyFrom(graph)
+        copy.CopyFrom(model)
         copy.graph.output.extend(onnx.ValueInfoProto(name=name) for name in missing)
-        graph = copy
-    content: bytes = graph.SerializeToString()
+        model = copy
+    content: bytes = model.SerializeToString()
     return content
 
 
 def output_name(outputs: Sequence[Any]) -> str:
-    """The output of a session or a graph that holds the scores: the only one, the one called logits, or the only float matrix."""
+    """The output of a session or a graph that holds the scores.
+
+    It is the only output, or the only one called "logits", or the only float matrix.
+    """
     matrices = [item for item in outputs if _is_float_matrix(item)]  # skl2onnx adds labels as another output
-    for listed in (outputs, [item for item in outputs if item.name == "logits"], matrices):
-        if len(listed) == 1:
-            return str(listed[0].name)
+    for candidates in (outputs, [item for item in outputs if item.name == "logits"], matrices):
+        if len(candidates) == 1:
+            return str(candidates[0].name)
     names = ", ".join(repr(item.name) for item in outputs)
     raise ModelError(
         f"the ONNX model must have one output of scores, or one called 'logits'; it has {names}. Remove the others (skl2onnx: "
@@ -199,8 +203,8 @@ def output_name(outputs: Sequence[Any]) -> str:
 
 
 def _is_float_matrix(output: Any) -> bool:
-    kind = output.type
-    if isinstance(kind, str):  # of a session
-        return kind in _DTYPES and len(output.shape or ()) == 2
-    tensor = kind.tensor_type
+    """Whether an output of a session (its type is text) or of a graph is a matrix of floats."""
+    if isinstance(output.type, str):
+        return output.type in _DTYPES and len(output.shape or ()) == 2
+    tensor = output.type.tensor_type
     return tensor.elem_type in _FLOATS and len(tensor.shape.dim) == 2

@@ -1,4 +1,4 @@
-"""Opening a model: finds the framework of a file or an object, and its adapter."""
+"""`open_model`: it recognises the framework of a file or an object, and makes the adapter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from driftcal.models.model import Model
 from driftcal.models.outputs import Outputs
 from driftcal.models.preprocessing import Preprocessing
 
-#: Endings of model files, and what they hold.
+#: Ending of a model file -> its format.
 FILES: dict[str, str] = {
     ".onnx": "ONNX",
     ".pt2": "torch.export",
@@ -50,25 +50,25 @@ def open_model(
     ----------
     model
         ``"net.onnx"``, ``"net.pt2"`` (torch.export), ``"net.pt"`` (TorchScript), ``"net.keras"``,
-        ``"package.module:factory"`` (called without arguments), a torch module, a Keras model, an ONNX ModelProto, a fitted
-        scikit-learn classifier or pipeline, a function. A `Model` is returned with the options given here.
+        ``"package.module:factory"`` (called without arguments), a torch module, a Keras model, an ONNX ModelProto, a
+        fitted scikit-learn classifier or pipeline, a function. A `Model` is returned with the options of this call.
     preprocessing
-        What the model wants done to images in [0, 1]. Without it only the layout is adapted.
+        The steps from images in [0, 1] to the inputs of the model. Without it only the layout is adapted.
     outputs
-        ``"logits"`` (default) or ``"probabilities"``, for a model that ends in a softmax; their logarithms are the logits.
-        A model whose outputs look like the other kind is refused.
+        ``"logits"`` (default) or ``"probabilities"``, for a model that ends in a softmax; their logarithms are the
+        logits. A model whose outputs look like the other kind is refused.
     class_names
-        The names of the classes in the order of the outputs. Scikit-learn models know theirs. Labels that are text need them.
+        The names of the classes in the order of the outputs. Text labels need them. Scikit-learn models store theirs.
     batch_size
-        Samples per call of the model; ``"auto"`` (default) takes what fits into memory, up to 256.
+        Samples per call of the model; ``"auto"`` (default) is the largest number that fits into memory, up to 256.
     device
         ``"auto"`` (default), ``"cpu"``, ``"cuda"``, ...: for torch and ONNX.
     threads
-        Threads of torch, Keras on torch, or ONNX. Scikit-learn models and functions have their own ways.
+        Threads of torch, Keras on torch, or ONNX. Scikit-learn models and functions choose theirs themselves.
     weights
-        A safetensors file that fills a torch module, such as one that a factory returns.
+        A safetensors file with the weights of a torch module, such as one that a factory returns.
     name
-        What results call the model. For a function it is also what identifies it: change it with the function.
+        The name of the model in results. It also identifies a function: change the name with the function.
     trust
         Open TorchScript files, which can run code and write files while they are loaded.
 
@@ -91,14 +91,14 @@ def open_model(
         label = label or model
         model = _call_factory(model)
         if isinstance(model, Model):
-            made = _reconfigured(model, options, settings)
-            made.open_again = open_again
-            return made
+            reconfigured = _reconfigured(model, options, settings)
+            reconfigured.open_again = open_again
+            return reconfigured
     outputs = "logits" if outputs is None else outputs
     backend = _backend(model, settings, outputs=outputs, name=name)
     if label is None:
         label = Path(model).name if isinstance(model, str | os.PathLike) else type(model).__name__
-    if isinstance(preprocessing, Mapping):  # from a command line or a file: the layout may be left to the framework
+    if isinstance(preprocessing, Mapping):  # from a command line or a file; the default layout is the framework's
         preprocessing = Preprocessing.from_dict({"layout": backend.layout, **preprocessing})
     opened = Model(
         backend,
@@ -114,7 +114,7 @@ def open_model(
 
 @dataclass(frozen=True)
 class _Settings:
-    """Options that an adapter needs while it is made; None or False where the user said nothing."""
+    """Options that an adapter needs while it is made; None or False if the user has not set them."""
 
     device: str | None
     threads: int | None
@@ -122,28 +122,28 @@ class _Settings:
     trust: bool
 
     def absolute(self) -> dict[str, Any]:
-        """As arguments of `open_model` in another process."""
+        """These settings as arguments of `open_model` in another process."""
         weights = None if self.weights is None else _absolute(self.weights)
         return {"device": self.device, "threads": self.threads, "weights": weights, "trust": self.trust}
 
 
 def _reconfigured(model: Model, options: dict[str, Any], settings: _Settings) -> Model:
-    """An open model with other options; opened again where its adapter has to be made anew."""
+    """An open model with other options; it is opened again if they need a new adapter."""
     for argument, value in (("weights", settings.weights), ("trust", settings.trust or None)):
         if value is not None:
             raise InputError(
                 f"{argument} belongs to a model that is not open yet; this is an open Model. Leave it out, or pass the file or "
                 "the module itself."
             )
-    chosen = {"device": settings.device, "threads": settings.threads}
-    chosen = {argument: value for argument, value in chosen.items() if value is not None}
-    if chosen:
+    adapter_options = {"device": settings.device, "threads": settings.threads}
+    changes = {argument: value for argument, value in adapter_options.items() if value is not None}
+    if changes:
         if model.open_again is None:
             raise InputError(
-                f"{' and '.join(chosen)} must be said when a model is opened; this Model cannot be opened again. Leave it out, or "
-                "pass what the Model was made of."
+                f"{' and '.join(changes)} must be set when a model is opened; this Model cannot be opened again. Leave it out, or "
+                "pass the file or object of the Model."
             )
-        model = model.open_again(**chosen)
+        model = model.open_again(**changes)
     return model.with_options(**options)
 
 
@@ -154,6 +154,7 @@ def _absolute(model: Any) -> Any:
 
 
 def _call_factory(spec: str) -> Any:
+    """The model that ``package.module:factory`` returns."""
     module, _, path = spec.partition(":")
     try:
         factory: Any = importlib.import_module(module)
@@ -173,10 +174,13 @@ def _call_factory(spec: str) -> Any:
 
 
 def _backend(model: Any, settings: _Settings, *, outputs: Outputs, name: str | None) -> Backend:
+    """The adapter for a file or an object."""
     device, threads, weights = settings.device or "auto", settings.threads, settings.weights
     if isinstance(model, str | os.PathLike):
         if weights is not None:
-            raise InputError("weights= goes with a torch module or a factory; a model file has its own. Leave one out.")
+            raise InputError(
+                "weights= goes with a torch module or a factory; a model file holds weights. Leave one out."
+            )
         return _from_file(Path(model).expanduser(), device=device, threads=threads, trust=settings.trust)
     frameworks = _packages(model)
     # Keras before torch: on its torch backend a Keras model is a torch module as well.
@@ -217,11 +221,12 @@ def _refuse_device(device: str, reason: str, allowed: tuple[str, ...] = ("auto",
 
 
 def _packages(model: Any) -> set[str]:
-    """The top-level packages that the classes of an object come from: knows a framework without importing it."""
+    """The top-level packages of an object's classes, which show its framework without importing it."""
     return {base.__module__.partition(".")[0] for base in type(model).__mro__}
 
 
 def _from_file(path: Path, *, device: str, threads: int | None, trust: bool) -> Backend:
+    """The adapter for a model file, by its ending."""
     if path.suffix in (".pkl", ".pickle", ".joblib"):
         raise ModelError(
             f"{path.name!r} is pickled; opening it could run code from the file. Load it yourself where you trust it and pass the "

@@ -1,4 +1,4 @@
-"""The scores in whatever a framework's model returns, and the logits they make."""
+"""From the outputs of a framework's model to logits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 
 from driftcal.core.validation import looks_like_probabilities
 from driftcal.errors import ImagesError, ModelError
-from driftcal.types import AnyArray, Array, Float64, Logits
+from driftcal.types import AnyArray, Array, Float64, Indices, Logits
 
-#: What a model returns.
+#: The kind of a model's outputs.
 Outputs = Literal["logits", "probabilities"]
 
-#: A probability that a model rounded to 0 is small, not impossible: its logarithm is taken of this, about -87.3. It is the
-#: smallest normal float32. (-inf would mask the class.)
+#: Replaces a probability that a model has rounded to 0, because -inf would mask the class. It is the smallest normal
+#: float32; its logarithm is about -87.3.
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
 
 
@@ -30,30 +30,30 @@ def scores(output: Any) -> Any:
         if len(output) != 1:
             raise ModelError(
                 f"the model must return one tensor of scores; it returned {len(output)}. Wrap it in a function that returns the "
-                "one you mean, and open that."
+                "scores, and open that."
             )
         return scores(output[0])
     return output
 
 
 def log_probabilities(probabilities: AnyArray) -> Float64:
-    """Logarithms of probabilities, which are valid logits; 0 counts as `SMALLEST_PROBABILITY`."""
+    """Logarithms of probabilities, which are valid logits; `SMALLEST_PROBABILITY` replaces 0."""
     logarithms: Float64 = np.log(np.maximum(np.asarray(probabilities, np.float64), SMALLEST_PROBABILITY))
     return logarithms
 
 
-def refuse_probabilities(raw: Array, outputs: Outputs) -> None:
-    """Raise where a model's raw outputs look like something other than what `outputs` says."""
-    single = raw.shape[1] == 1
+def check_kind_of_outputs(raw: Array, outputs: Outputs) -> None:
+    """Refuse probabilities from a model that should return logits, and the reverse."""
+    has_one_column = raw.shape[1] == 1
     in_range = bool(((raw >= 0) & (raw <= 1)).all())
-    normalised = in_range and (single or looks_like_probabilities(raw))
-    if outputs == "logits" and normalised:
-        observed = "its single column lies in [0, 1]" if single else "they lie in [0, 1] and sum to 1 per sample"
+    is_normalised = in_range and (has_one_column or looks_like_probabilities(raw))
+    if outputs == "logits" and is_normalised:
+        problem = "its single column lies in [0, 1]" if has_one_column else "they lie in [0, 1] and sum to 1 per sample"
         raise ModelError(
-            f"the model must return logits, but {observed}: these look like probabilities. Open it with "
+            f"the model must return logits, but {problem}: these look like probabilities. Open it with "
             'outputs="probabilities", or better, export it without its last softmax or sigmoid.'
         )
-    if outputs == "probabilities" and not normalised and not np.isnan(raw).any():  # to_logits says where NaN is
+    if outputs == "probabilities" and not is_normalised and not np.isnan(raw).any():  # to_logits refuses NaN
         raise ModelError(
             'outputs="probabilities" needs values in [0, 1] that sum to 1 per sample; the model returned values from '
             f"{raw.min():.4g} to {raw.max():.4g}. If these are logits, leave the argument out."
@@ -63,7 +63,7 @@ def refuse_probabilities(raw: Array, outputs: Outputs) -> None:
 def to_logits(raw: Array, outputs: Outputs, start: int, inputs: Array | None = None) -> Logits:
     """float32 logits (n, C) from raw outputs; a single column becomes two.
 
-    `start` is the number of the first sample and `inputs` what the model was given, both for error messages.
+    `start` is the number of the first sample and `inputs` the inputs of the model, both for error messages.
     """
     values = raw.astype(np.float64) if outputs == "probabilities" else raw.astype(np.float32)
     if values.shape[1] == 1:
@@ -72,10 +72,10 @@ def to_logits(raw: Array, outputs: Outputs, start: int, inputs: Array | None = N
     top = values.max(axis=1) if len(values) else np.zeros(0)
     unusable = np.flatnonzero(~np.isfinite(top))
     if len(unusable):
-        _refuse_missing_inputs(inputs, start)
+        _refuse_nan_inputs(inputs, start)
         raise ModelError(
-            f"the model must return finite scores; sample {start + int(unusable[0])} has NaN or infinity, or only -inf. Look at "
-            "that input, and at overflow in half precision."
+            f"the model must return finite scores; sample {start + int(unusable[0])} has NaN or infinity, or only -inf. Check "
+            "that input, and overflow in half precision."
         )
     if outputs == "probabilities":
         if not looks_like_probabilities(values):
@@ -87,12 +87,17 @@ def to_logits(raw: Array, outputs: Outputs, start: int, inputs: Array | None = N
     return values.astype(np.float32)
 
 
-def _refuse_missing_inputs(inputs: Array | None, start: int) -> None:
+def samples_with_nan(inputs: Array) -> Indices:
+    """The numbers of the samples that hold NaN."""
+    return np.flatnonzero(np.isnan(inputs.reshape(len(inputs), -1)).any(axis=1))
+
+
+def _refuse_nan_inputs(inputs: Array | None, start: int) -> None:
     if inputs is None:
         return
-    missing = np.flatnonzero(np.isnan(inputs.reshape(len(inputs), -1)).any(axis=1))
-    if len(missing):
+    with_nan = samples_with_nan(inputs)
+    if len(with_nan):
         raise ImagesError(
-            f"inputs must not hold NaN, which this model does not accept; sample {start + int(missing[0])} does. "
+            f"inputs must not hold NaN, which this model does not accept; sample {start + int(with_nan[0])} does. "
             "Fill the missing values, or drop the sample."
         )

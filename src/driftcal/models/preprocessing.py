@@ -17,13 +17,13 @@ CHANNELS = ("RGB", "BGR")
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """From float32 (n, H, W, C) in [0, 1] to the model's own input, in this order.
+    """The steps from float32 (n, H, W, C) in [0, 1] to the model's input, in this order.
 
     1. `size`: scale to (height, width), bilinear, smoothed when shrinking;
     2. `channels`: BGR reverses the last axis;
     3. `scale`: multiply; 255 for models that take values from 0 to 255;
     4. `mean`, `std`: subtract and divide per channel, in the model's order of channels and after scaling;
-    5. `layout`: NCHW, NHWC, or flat, which makes one vector of each image.
+    5. `layout`: NCHW, NHWC, or flat (one vector per image).
 
     Feature matrices (n, F) take steps 3 and 4 only.
 
@@ -92,22 +92,22 @@ class Preprocessing:
         return np.ascontiguousarray(x)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The steps as JSON values."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
-        """From plain JSON values, such as a user's file."""
+        """Preprocessing from JSON values, such as a user's file."""
         steps = [item.name for item in fields(cls)]
         for name in values:
             if name not in steps:
                 raise UnknownName.of("preprocessing step", name, steps)
-        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-        return cls(**plain)
+        arguments: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        return cls(**arguments)
 
 
 def resize(images: Array, size: tuple[int, int]) -> Array:
-    """Bilinear scaling of (n, H, W, C); shrinking averages the pixels that become one.
+    """Bilinear scaling of (n, H, W, C); shrinking averages the pixels that are merged.
 
     >>> resize(np.ones((1, 4, 4, 1), np.float32), (2, 3)).ravel()
     array([1., 1., 1., 1., 1., 1.], dtype=float32)
@@ -120,10 +120,10 @@ def resize(images: Array, size: tuple[int, int]) -> Array:
 
 
 def _weights(old: int, new: int) -> Array:
-    """(new, old) triangle filter: as wide as a target pixel, at least as wide as a source pixel."""
+    """(new, old) weights of a triangle filter, as wide as a pixel of the smaller image."""
     ratio = old / new
     reach = max(ratio, 1.0)
     centre = (np.arange(new)[:, None] + 0.5) * ratio - 0.5
     weights = np.clip(1 - np.abs(np.arange(old)[None, :] - centre) / reach, 0, None)
-    normed: Array = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
-    return normed
+    normalised: Array = (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+    return normalised

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -14,16 +14,18 @@ from driftcal.io.fingerprint import sha256_array
 from driftcal.models.outputs import Outputs, log_probabilities
 from driftcal.types import Array
 
-#: Scores of classes have the predicted class at the top, ties aside. Scores of pairs agree with the prediction by chance only.
+#: The largest score of a class is the predicted class, except for ties. Scores of pairs of classes agree only by
+#: chance.
 _LEAST_AGREEMENT = 0.6
 
 ScoreMethod = Literal["decision_function", "predict_proba"]
 
 
 def scores_classes(estimator: Any, inputs: Any) -> bool:
-    """Whether `decision_function` scores classes and not pairs of classes; with three classes there are three of both.
+    """Whether `decision_function` scores classes and not pairs of classes; three classes have three pairs.
 
-    Agreement is averaged over the predicted classes: a class of most samples could hide that the others disagree.
+    Agreement with the prediction is averaged over classes, because a frequent class could hide disagreement on the
+    others.
     """
     scores, classes = np.asarray(estimator.decision_function(inputs)), np.asarray(estimator.classes_)
     top = classes[scores.argmax(axis=1) if scores.ndim == 2 and scores.shape[1] > 1 else (scores.reshape(-1) > 0) * 1]
@@ -35,9 +37,9 @@ def scores_classes(estimator: Any, inputs: Any) -> bool:
 class ScikitBackend:
     """Runs a fitted classifier.
 
-    ``outputs="logits"`` takes `decision_function` where its softmax is `predict_proba` (logistic regression, boosting) or where
-    there is nothing else (linear SVM). Otherwise it takes the logarithm of `predict_proba` (neural networks, forests), where 0
-    counts as the smallest float32. ``outputs="probabilities"`` always takes `predict_proba`.
+    ``outputs="logits"`` uses `decision_function` if its softmax is `predict_proba` (logistic regression, boosting) or
+    if there is no `predict_proba` (linear SVM). Otherwise it uses the logarithm of `predict_proba` (neural networks,
+    forests), with the smallest float32 in place of 0. ``outputs="probabilities"`` always uses `predict_proba`.
     """
 
     framework = "sklearn"
@@ -49,12 +51,12 @@ class ScikitBackend:
     def __init__(self, estimator: Any, *, outputs: Outputs = "logits") -> None:
         self.estimator = estimator
         try:
-            labels = estimator.classes_
+            classes = estimator.classes_
         except AttributeError as error:
             raise ModelError(
                 f"the estimator must be a fitted classifier; {type(estimator).__name__} has no classes_. Fit it."
             ) from error
-        self.classes: tuple[Any, ...] | None = tuple(np.asarray(labels).tolist())
+        self.classes: tuple[Any, ...] | None = tuple(np.asarray(classes).tolist())
         self._outputs = outputs
         self._method: ScoreMethod | None = None
 
@@ -84,28 +86,25 @@ class ScikitBackend:
         return log_probabilities(self.estimator.predict_proba(batch))
 
     def layers(self) -> tuple[str, ...]:
-        """None: scikit-learn models have no layers to name."""
+        """Always (): scikit-learn models have no named layers."""
         return ()
 
-    def features(self, batch: Array, layers: Sequence[str]) -> dict[str, Array]:
-        """Not offered."""
-        raise ModelError("scikit-learn models give no intermediate layers.")
-
     def digest(self, run: Callable[[], Array]) -> str:
-        """Over the class, all parameters and all fitted attributes."""
+        """SHA-256 over the class, all parameters and all fitted attributes."""
         digest = hashlib.sha256()
-        _feed(digest, self.estimator, set())
+        _update_digest(digest, self.estimator, set())
         return digest.hexdigest()
 
     def _as_frame(self, batch: Array) -> Any:
         """A data frame for an estimator that was fitted with one: steps of a pipeline may select columns by name."""
         if self.columns is None or batch.shape[1:] != (len(self.columns),):
             return batch
-        import pandas  # it is installed: the estimator was fitted with a data frame
+        import pandas  # installed, because the estimator was fitted with a data frame
 
         return pandas.DataFrame(batch, columns=self.columns)
 
     def _choose_method(self, batch: Any) -> ScoreMethod:
+        """The method of the estimator that gives logits; see the class."""
         has_scores = hasattr(self.estimator, "decision_function")
         if not hasattr(self.estimator, "predict_proba"):
             if has_scores and self._one_score_per_class(batch) and scores_classes(self.estimator, batch):
@@ -117,7 +116,7 @@ class ScikitBackend:
         if has_scores and self._one_score_per_class(batch):
             logits = np.asarray(self.estimator.decision_function(batch), np.float64)
             logits = np.stack([np.zeros(len(logits)), logits], axis=1) if logits.ndim == 1 else logits
-            # compared as logarithms: where confidence is close to 1, probabilities hardly differ
+            # compared as logarithms, because probabilities close to 1 hardly differ
             with np.errstate(divide="ignore"):
                 log_probs = np.log(np.asarray(self.estimator.predict_proba(batch), np.float64))
             if np.allclose(np.maximum(log_softmax(logits), -30), np.maximum(log_probs, -30), atol=1e-3):
@@ -126,20 +125,20 @@ class ScikitBackend:
 
     def _one_score_per_class(self, batch: Any) -> bool:
         shape = np.asarray(self.estimator.decision_function(batch[:1])).shape
-        count = len(self.classes or ())
-        return shape == (1, count) or (count == 2 and shape in ((1,), (1, 1)))
+        n_classes = len(self.classes or ())
+        return shape == (1, n_classes) or (n_classes == 2 and shape in ((1,), (1, 1)))
 
 
-def _feed(digest: Any, value: Any, visited: set[int]) -> None:
-    """Hash nested Python values by their contents; no pickling, so equal models have equal hashes in every process."""
+def _update_digest(digest: Any, value: Any, visited: set[int]) -> None:
+    """Hash nested Python values by their contents: unlike pickles, equal models have equal hashes in every process."""
     kind = type(value)
     digest.update(f"<{kind.__module__}.{kind.__qualname__}>".encode())
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
-            _feed(digest, value.tolist(), visited)
+            _update_digest(digest, value.tolist(), visited)
         elif value.dtype.names:  # a tree's nodes: padding between fields is not data
             for name in value.dtype.names:
-                _feed(digest, np.ascontiguousarray(value[name]), visited)
+                _update_digest(digest, np.ascontiguousarray(value[name]), visited)
         else:
             digest.update(sha256_array(value).encode())
     elif value is None or isinstance(value, str | bytes | int | float | complex | np.generic):
@@ -147,10 +146,10 @@ def _feed(digest: Any, value: Any, visited: set[int]) -> None:
     elif isinstance(value, dict):
         for key in sorted(value, key=repr):
             digest.update(repr(key).encode())
-            _feed(digest, value[key], visited)
+            _update_digest(digest, value[key], visited)
     elif isinstance(value, list | tuple):
         for item in value:
-            _feed(digest, item, visited)
+            _update_digest(digest, item, visited)
     elif isinstance(value, set | frozenset):
         digest.update(repr(sorted(map(repr, value))).encode())
     elif isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
@@ -160,10 +159,11 @@ def _feed(digest: Any, value: Any, visited: set[int]) -> None:
             digest.update(code.co_code + repr([c for c in code.co_consts if not hasattr(c, "co_code")]).encode())
     elif id(value) not in visited:
         visited.add(id(value))
-        _feed(digest, _state(value), visited)
+        _update_digest(digest, _state(value), visited)
 
 
 def _state(value: Any) -> Any:
+    """The contents of an object, as nested Python values."""
     if hasattr(value, "get_state"):  # numpy's random states
         return value.get_state()
     if hasattr(value, "tocsr"):  # sparse matrices

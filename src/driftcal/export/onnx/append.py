@@ -33,7 +33,7 @@ from driftcal.export.onnx.to_onnx import OnnxExport, output_infos, to_onnx, writ
 from driftcal.export.onnx.verification import open_session, verify
 from driftcal.io.atomic import as_target, write_atomic
 from driftcal.models import Model, open_model
-from driftcal.models.onnx import output_name, widened
+from driftcal.models.onnx import output_name, with_more_outputs
 from driftcal.models.outputs import Outputs
 from driftcal.pipeline.calibrated_model import CalibratedModel, check_same_model
 from driftcal.types import AnyArray, Array
@@ -89,7 +89,7 @@ def append_to_onnx(
 
     proto = read_model(source)
     names_of_layers = choose_layers(tuned.calibrator, export_map, layers, tuned.layers, proto, force)
-    session = open_session(widened(proto, names_of_layers))
+    session = open_session(with_more_outputs(proto, names_of_layers))
     declared, logits_name = session.get_inputs()[0], output_name(proto.graph.output)
     examples = probe_inputs(declared, options.get("preprocessing") or {}) if inputs is None else inputs
     feed = {declared.name: as_input_type(examples, declared.type)}
@@ -104,7 +104,7 @@ def append_to_onnx(
     write_metadata(proto, tuned.calibrator, tuned.cross_validated_ece)
     check_size(proto, source)  # a calibrator may bring many numbers
     # the values of the layers are read in the same run: another run may round differently
-    new_session = open_session(widened(proto, names_of_layers))
+    new_session = open_session(with_more_outputs(proto, names_of_layers))
     new_raw, *new_values = run_session(new_session, [logits_name, *names, *names_of_layers], feed)
     _check_unchanged("logits", new_raw, raw)
     logits, features = logits_of(model, new_raw), pooled_layers(model, export_map, names_of_layers, new_values[3:])

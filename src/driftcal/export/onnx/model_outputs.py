@@ -12,7 +12,7 @@ from driftcal.core.validation import as_array
 from driftcal.errors import InputError, ModelError
 from driftcal.export.onnx.nodes import DOUBLE, FLOAT, Nodes, number
 from driftcal.models import Model
-from driftcal.models.outputs import SMALLEST_PROBABILITY, refuse_probabilities, to_logits
+from driftcal.models.outputs import SMALLEST_PROBABILITY, check_kind_of_outputs, to_logits
 from driftcal.types import AnyArray, Array, Logits
 
 _N_PROBES = 8
@@ -66,7 +66,7 @@ def check_outputs(model: Model, raw: Array, *, is_declared: bool) -> None:
     """
     columns = _columns(raw)
     if columns.shape[1] > 1 or not is_declared:
-        refuse_probabilities(columns, model.outputs)
+        check_kind_of_outputs(columns, model.outputs)
 
 
 def check_columns(model: Model, raw: Array, calibrator: Calibrator) -> None:

@@ -1,4 +1,4 @@
-"""torch model files: ``.pt2`` of torch.export, and TorchScript where the user trusts the file."""
+"""torch model files: ``.pt2`` of torch.export, and TorchScript if the user trusts the file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from driftcal.core.text import first_line
 from driftcal.errors import ModelError, need, need_safe
 from driftcal.models.archive_size import check_archive_size
 from driftcal.models.torch.export_archive import load_exported
@@ -16,7 +17,7 @@ _REMEDY = "Save the network with torch.export.save (.pt2) or as ONNX."
 
 
 def from_file(path: Path, *, device: str = "auto", threads: int | None = None, trust: bool = False) -> TorchBackend:
-    """A torch.export file, or with `trust` a TorchScript file. Pickled checkpoints are refused: opening one runs code."""
+    """A torch.export file, or with `trust` a TorchScript file. Pickled checkpoints are refused: they could run code."""
     need_safe("torch", "torch")
     try:
         with zipfile.ZipFile(path) as archive:
@@ -34,7 +35,7 @@ def from_file(path: Path, *, device: str = "auto", threads: int | None = None, t
         if not trust:
             raise ModelError(
                 f"{str(path)!r} is TorchScript, which can run code and write files while it is loaded. {_REMEDY} If you trust "
-                "whoever made the file, pass trust=True (--trust)."
+                "the author of the file, pass trust=True (--trust)."
             )
         return TorchBackend(_load_torchscript(path), device=device, threads=threads, file=path)
     raise ModelError(
@@ -46,18 +47,16 @@ def from_file(path: Path, *, device: str = "auto", threads: int | None = None, t
 def _load_torchscript(path: Path) -> Any:
     torch = need("torch", "torch")
     with warnings.catch_warnings():
-        # torch advises against TorchScript since 2.9; users still have such files.
+        # torch warns about TorchScript since 2.9, but users still have such files
         warnings.filterwarnings("ignore", message=r".*torch\.jit.*deprecated", category=DeprecationWarning)
         try:
             return torch.jit.load(str(path), map_location="cpu").eval()
         except RuntimeError as error:
-            raise ModelError(
-                f"{str(path)!r} is not intact TorchScript: {str(error).splitlines()[0]}. {_REMEDY}"
-            ) from error
+            raise ModelError(f"{str(path)!r} is not intact TorchScript: {first_line(error)}. {_REMEDY}") from error
 
 
 def _batch_limits(program: Any) -> tuple[int | None, int | None]:
-    """The only batch size of an exported graph, or the largest one where its first axis is free."""
+    """(only batch size, largest batch size) of an exported graph; None where there is no limit."""
     names = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"}
     for node in program.graph.nodes:
         if node.op == "placeholder" and node.name in names:

@@ -1,7 +1,7 @@
-"""The operators that a torch.export file may call: arithmetic on tensors, nothing that reaches files, devices or random numbers.
+"""The operators that a torch.export file may call: arithmetic on tensors, but no files, devices or random numbers.
 
-torch has over 1,700 operators, among them ``aten.from_file``, which maps any file for writing. So names are listed, not
-excluded. The list covers the operators of the Core ATen set, and what torch.export writes for the usual layers.
+torch has over 1,700 operators, among them ``aten.from_file``, which maps any file for writing. The allowed operators
+are therefore listed. The list holds the Core ATen set, and the operators that torch.export writes for the usual layers.
 """
 
 from __future__ import annotations

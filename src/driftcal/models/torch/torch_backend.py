@@ -1,4 +1,4 @@
-"""A torch module as a model, with weights from a safetensors file if one is named."""
+"""A torch module as a model, with optional weights from a safetensors file."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from driftcal.core.text import first_line
 from driftcal.errors import ModelError, need
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models.file_digest import file_digest
@@ -42,7 +43,7 @@ class TorchBackend:
         self._torch = torch
 
     def configured(self, *, outputs: Outputs, name: str | None) -> TorchBackend:
-        """The same: neither matters to a module."""
+        """This backend: a module uses neither."""
         return self
 
     def run(self, batch: Array) -> Array:
@@ -51,22 +52,22 @@ class TorchBackend:
             return self._numpy(scores(self.module(self._tensor(batch))))
 
     def layers(self) -> tuple[str, ...]:
-        """Names of the submodules. Compiled files have none that accept hooks."""
+        """Names of the submodules; () for compiled files, whose submodules accept no hooks."""
         if self._is_graph or isinstance(self.module, self._torch.jit.ScriptModule):
             return ()
         return tuple(name for name, _ in self.module.named_modules() if name)
 
     def features(self, batch: Array, layers: Sequence[str]) -> dict[str, Array]:
-        """Outputs of the named submodules, by forward hooks; of a module that runs twice, the last output."""
+        """Outputs of the named submodules, by forward hooks. If a submodule runs twice, the last output is used."""
         outputs: dict[str, Array] = {}
         handles = []
         try:
             for name in layers:
 
-                def keep(_module: Any, _inputs: Any, output: Any, name: str = name) -> None:
+                def store(_module: Any, _inputs: Any, output: Any, name: str = name) -> None:
                     outputs[name] = self._numpy(scores(output))
 
-                handles.append(self.module.get_submodule(name).register_forward_hook(keep))
+                handles.append(self.module.get_submodule(name).register_forward_hook(store))
             self.run(batch)
         finally:
             for handle in handles:
@@ -79,7 +80,7 @@ class TorchBackend:
         return outputs
 
     def digest(self, run: Callable[[], Array]) -> str:
-        """Over the file, or over all parameters, buffers and the printed architecture."""
+        """SHA-256 over the file, or over all parameters, buffers and the printed architecture."""
         if self._file is not None:
             return file_digest(self._file)
         state = {
@@ -92,16 +93,16 @@ class TorchBackend:
 
     @contextmanager
     def _inference(self) -> Iterator[None]:
-        before = self._torch.get_num_threads()
+        previous = self._torch.get_num_threads()
         if self._threads:
             self._torch.set_num_threads(self._threads)
         try:
-            # dropout and batch statistics would make logits depend on chance and on the other samples of a batch
+            # in training mode, dropout and batch normalisation would make logits depend on chance and on the batch
             with evaluation_mode(None if self._is_graph else self.module), self._torch.inference_mode():
                 yield
         finally:
             if self._threads:
-                self._torch.set_num_threads(before)
+                self._torch.set_num_threads(previous)
 
     def _tensor(self, batch: Array) -> Any:
         return self._torch.from_numpy(batch).to(self.device, self._dtype)
@@ -111,21 +112,22 @@ class TorchBackend:
         return values
 
     def _exact(self, tensor: Any) -> Array:
-        plain = tensor.detach().cpu()
-        if plain.dtype == self._torch.bfloat16:  # numpy has no bfloat16: the bits identify the values as well
-            plain = plain.view(self._torch.int16)
-        values: Array = np.asarray(plain.numpy())
+        """The values of a tensor in its dtype, for hashing."""
+        on_cpu = tensor.detach().cpu()
+        if on_cpu.dtype == self._torch.bfloat16:  # numpy has no bfloat16; the bits identify the values as well
+            on_cpu = on_cpu.view(self._torch.int16)
+        values: Array = np.asarray(on_cpu.numpy())
         return values
 
 
-#: For each module in use: how many runs are under way, and the training flag that each of its parts had before.
+#: For each module in use: the number of current runs, and the training flag of each of its parts before the first.
 _RUNNING: WeakKeyDictionary[Any, tuple[int, list[tuple[Any, bool]]]] = WeakKeyDictionary()
 _RUNNING_LOCK = threading.Lock()
 
 
 @contextmanager
 def evaluation_mode(module: Any | None) -> Iterator[None]:
-    """Put a module into evaluation mode; the last of several runs at once restores its training flags."""
+    """Put a module into evaluation mode inside a ``with`` block; the last of several threads restores its flags."""
     if module is None:
         yield
         return
@@ -150,7 +152,7 @@ def evaluation_mode(module: Any | None) -> Iterator[None]:
 def _restore(flags: list[tuple[Any, bool]]) -> None:
     for part, training in flags:
         if training and not part.training:
-            part.train()  # not only the flag: a module may do more when its mode changes
+            part.train()  # a module may do more than set the flag when its mode changes
     for part, training in flags:
         if part.training != training:
             part.training = training
@@ -172,32 +174,27 @@ def _device(torch: Any, device: str) -> str:
 def _on_device(torch: Any, module: Any, device: str) -> Any:
     try:
         return module.to(device)
-    except (
-        AssertionError,
-        RuntimeError,
-        NotImplementedError,
-    ) as error:  # torch raises each of them for a missing device
+    # torch raises each of these for a missing device
+    except (AssertionError, RuntimeError, NotImplementedError) as error:
         if device == "cpu" or "out of memory" in str(error).lower():
             raise
-        lines = str(error).strip().splitlines() or [repr(error)]
-        reason = lines[0][:300].rstrip(".")
         raise ModelError(
             f"device must be one that torch can use on this machine; it is {device!r}, and torch {torch.__version__} says: "
-            f"{reason}. Leave device out to take what there is, or pass device='cpu'."
+            f"{first_line(error).rstrip('.')}. Leave device out to use an available one, or pass device='cpu'."
         ) from error
 
 
 def from_module(
     module: Any, *, device: str = "auto", threads: int | None = None, weights: str | os.PathLike[str] | None = None
 ) -> TorchBackend:
-    """A torch module, filled from a safetensors file if `weights` names one."""
+    """A torch module, with the weights of a safetensors file if there is one."""
     if weights is not None:
         load_weights(module, Path(weights))
     return TorchBackend(module, device=device, threads=threads)
 
 
 def load_weights(module: Any, path: Path) -> None:
-    """Fill a module from a safetensors file; every name and shape must fit."""
+    """Load the weights of a module from a safetensors file; every name and shape must fit."""
     if path.suffix != ".safetensors":
         raise ModelError(
             f"weights must be a .safetensors file, because loading anything else may run code from it; got {path.name!r}. "
