@@ -1,6 +1,7 @@
-"""Calibrators: labelled logits in, a map from logits to calibrated log-probabilities out.
+"""Calibrators: maps from logits to calibrated log-probabilities, fitted on labelled logits.
 
-Each class is in the file of its method and in `registry.py`; ``driftcal.TemperatureScaling`` and so on are the public names.
+Each method has a file of its own and a line in `registry.py`. The classes are public as ``driftcal.TemperatureScaling``
+and so on.
 """
 
 from driftcal.calibrators.base import Calibrator, FitReport, LogitCalibrator

@@ -1,7 +1,7 @@
-"""What every calibrator is: labelled logits in, a map from logits to calibrated log-probabilities out.
+"""The protocol of calibrators: maps from logits to calibrated log-probabilities, fitted on labelled logits.
 
-A calibrator for logits subclasses :class:`LogitCalibrator`. One that follows a window of unlabelled logits subclasses
-`WindowedCalibrator` (windowed/windowed_calibrator.py), one that reads layer features `FeatureCalibrator`
+A calibrator that needs logits only subclasses :class:`LogitCalibrator`. A windowed one subclasses `WindowedCalibrator`
+(windowed/windowed_calibrator.py). One that reads layer features subclasses `FeatureCalibrator`
 (samplewise/feature_calibrator.py).
 """
 
@@ -30,15 +30,15 @@ from driftcal.types import AnyArray, Array, Float64, Logits, LogProbs, Probs
 
 
 class _NotFitted(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
-    """An error of driftcal's tree and of scikit-learn's at once."""
+    """An error that both driftcal's and scikit-learn's users can catch."""
 
 
 @dataclass(frozen=True)
 class FitReport:
-    """What a fit did: its loss on the tuning samples before and after, and what it took.
+    """The loss of a fit on the tuning samples before and after, the passes over the samples, the time and warnings.
 
-    `loss` names the quantity. `before` is its mean without calibration, `after` with it; both are infinite where a true class
-    is masked. `passes` counts passes over the samples.
+    `loss` is the name of the loss. `before` is its mean without calibration, `after` with it. Both are infinite if a
+    true class is masked.
     """
 
     loss: str
@@ -55,7 +55,7 @@ class FitReport:
 
 @dataclass(frozen=True, eq=False)
 class FitInputs:
-    """What `fit` was given beside labelled logits: the level of each sample, layer features, and those of training samples."""
+    """Further arguments of `fit`: the level of each sample, its layer features, and those of training samples."""
 
     levels: AnyArray = None
     features: AnyArray = None
@@ -65,48 +65,49 @@ class FitInputs:
 class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A map from logits to calibrated log-probabilities, fitted on labelled logits.
 
-    `classes` names the columns of the logits. Without it labels are column numbers, or the names of a frame's columns.
-    Probabilities have the columns of the logits, in the order of `classes_`. scikit-learn's scorers assume sorted classes;
-    where yours are not sorted, use driftcal's metrics with ``classes=calibrator.classes_``.
+    `classes` names the columns of the logits. Without it, labels are column numbers or the column names of a data
+    frame. Probabilities have the columns of the logits, in the order of `classes_`. scikit-learn's scorers assume
+    sorted classes; if yours are not sorted, use driftcal's metrics with ``classes=calibrator.classes_``.
     """
 
-    #: Whether the predicted class is always the model's own.
+    #: Whether the predicted class is always that of the uncalibrated model.
     keeps_accuracy: ClassVar[bool]
-    #: Whether `fit` uses the perturbation level of each sample. The others accept `levels` and ignore it.
+    #: Whether `fit` uses the perturbation level of each sample. Other calibrators ignore `levels`.
     needs_levels: ClassVar[bool] = False
-    #: Whether it follows a window of unlabelled logits: a `WindowedCalibrator`.
+    #: Whether this is a `WindowedCalibrator`, which follows a window of unlabelled logits.
     needs_window: ClassVar[bool] = False
-    #: Whether `fit` and `predict_proba` take layer features: a `FeatureCalibrator`.
+    #: Whether this is a `FeatureCalibrator`, whose `fit` and `predict_proba` take layer features.
     needs_features: ClassVar[bool] = False
-    #: Whether `fit` takes the layer features of training samples as well.
+    #: Whether `fit` also takes the layer features of training samples.
     needs_reference: ClassVar[bool] = False
-    #: Whether `fit` uses the number of samples, not only the ratios of their weights: a prior has the weight of some samples.
+    #: Whether `fit` depends on the number of samples, not only on the ratios of their weights: a prior counts as
+    #: samples.
     uses_sample_count: ClassVar[bool] = False
-    #: The fitted attributes, all that a file keeps.
+    #: The fitted attributes, which a file stores.
     fitted: ClassVar[Mapping[str, FittedArray]] = {}
 
     classes: Sequence[Any] | None
 
     @abstractmethod
     def _fit_inputs(self, data: LabelledLogits, inputs: FitInputs) -> FitReport:
-        """Set every attribute in `fitted`; raise where there is no certified optimum."""
+        """Set every attribute in `fitted`; raise `DidNotConverge` without a certified optimum."""
 
     @abstractmethod
     def _predict(self, logits: Logits, features: AnyArray, *, log: bool) -> Float64:
         """Probabilities of checked logits (n, C), or their logarithms."""
 
     def export_map(self) -> ExportMap | None:
-        """What a fitted calibrator does, in plain numbers that export/ turns into ONNX and torch; None: it has no export."""
+        """The fitted map in plain numbers, which export/ turns into ONNX and torch; None if it cannot be exported."""
         return None
 
     def _check_params(self) -> None:
         """Raise `InputError` for constructor parameters that cannot be used. `fit` and `load` call it."""
 
     def _check_fitted(self) -> None:
-        """Raise `ValueError` where loaded arrays do not fit together. Their shapes have been checked by then."""
+        """Raise `ValueError` if loaded arrays do not fit together. Their shapes were checked before."""
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """As scikit-learn's. Read-only arrays, as workers get them, are copied: kernels would compile a second time for them."""
+        """Restore the state with writable arrays: for the read-only arrays of workers, kernels would compile again."""
         arrays = {k: v.copy() for k, v in state.items() if isinstance(v, np.ndarray) and not v.flags.writeable}
         super().__setstate__({**state, **arrays})
 
@@ -126,14 +127,15 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         Parameters
         ----------
         logits
-            (n, C); or (n,), the scores of class 1; or a re-iterable of ``(logits, y[, sample_weight])`` chunks, without `y`.
+            (n, C); or (n,), the scores of class 1. Or a re-iterable of ``(logits, y[, sample_weight])`` chunks, without
+            `y`.
         y
             One label per sample: a column number, one of `classes`, or one-hot.
         sample_weight
             One number of at least 0 per sample. None: all 1.
         score_type
-            "logits" or "probabilities". Needed for scores with one column, where values cannot tell; otherwise logits.
-            `predict_proba` then expects the same.
+            "logits" or "probabilities". Scores with one column need it, because their values can be both. Other scores
+            are logits without it. `predict_proba` expects the same type.
         levels
             The perturbation level of each sample, 0 for clean. None: all samples are clean.
         features
@@ -144,7 +146,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         started = time.perf_counter()
         self._check_params()
         data = self._labelled(logits, y, sample_weight, score_type)
-        before = dict(self.__dict__)
+        state_before = dict(self.__dict__)
         try:
             report = self._fit_inputs(data, FitInputs(levels, features, reference))
             for name in self.fitted:
@@ -153,8 +155,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
                         f"{name} must be finite after a fit; it is {getattr(self, name)}. Please report these logits."
                     )
         except BaseException:
-            self.__dict__.clear()  # a fit that fails leaves the calibrator as it was
-            self.__dict__.update(before)
+            self.__dict__.clear()  # a fit that fails does not change the calibrator
+            self.__dict__.update(state_before)
             raise
         self.classes_: Array = data.classes
         self.n_features_in_ = data.n_classes
@@ -162,7 +164,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self.__dict__.pop("feature_names_in_", None)
         if names := validation.column_names(logits):
             self.feature_names_in_: Array = np.array(names, object)
-        # one more pass than the fit's own: the scan that checked the samples
+        # the scan that checked the samples was a pass, too
         self.fit_report_ = FitReport(
             **{**vars(report), "passes": report.passes + 1, "seconds": time.perf_counter() - started}
         )
@@ -171,7 +173,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _labelled(
         self, logits: AnyArray, y: AnyArray, sample_weight: AnyArray, score_type: str | None
     ) -> LabelledLogits:
-        """Checked samples; a caller that has `LabelledLogits` already, perhaps on workers, passes them as `logits`."""
+        """Checked samples; a caller may also pass `LabelledLogits` as `logits`, for instance those on workers."""
         classes = getattr(self, "classes", None)
         if not isinstance(logits, LabelledLogits):
             names = declared_classes(logits, y, classes)
@@ -181,15 +183,15 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return logits
 
     def predict_log_proba(self, logits: AnyArray, *, features: AnyArray = None) -> LogProbs:
-        """Calibrated log-probabilities, in the shape of the logits. They are valid logits again."""
+        """Calibrated log-probabilities, in the shape of the logits. They can be used as logits."""
         return self._predict_shaped(logits, features, log=True)
 
     def predict_proba(self, logits: AnyArray, *, features: AnyArray = None) -> Probs:
-        """Calibrated probabilities, in the shape of the logits. Each sample's sum to 1."""
+        """Calibrated probabilities, in the shape of the logits. They sum to 1 for each sample."""
         return self._predict_shaped(logits, features, log=False)
 
     def predict(self, logits: AnyArray, *, features: AnyArray = None) -> Array:
-        """The most likely class of each sample, out of `classes_`."""
+        """The most likely class of each sample, one of `classes_`."""
         scores, shape = self._checked(logits)
         if not self.keeps_accuracy:
             scores = self._predict(scores, features, log=False)
@@ -197,7 +199,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return labels
 
     def score(self, X: AnyArray, y: AnyArray, sample_weight: AnyArray = None) -> float:
-        """The accuracy on logits X; labels y in any form that `fit` takes."""
+        """The accuracy on logits X, with labels y in any form that `fit` takes."""
         predicted = self.predict(X).reshape(-1)
         labels, _ = as_columns(y, self.n_features_in_, len(predicted), classes=self.classes_.tolist())
         weights = validation.as_weights(sample_weight, len(predicted))
@@ -208,7 +210,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return self._predict(scores, features, log=log).reshape(*shape, scores.shape[1])
 
     def _checked(self, logits: AnyArray) -> tuple[Logits, tuple[int, ...]]:
-        """Logits as (n, C), and the shape of the caller's samples."""
+        """Checked logits as (n, C), and the shape of the result without its class axis."""
         if not self.__sklearn_is_fitted__():
             name = type(self).__name__
             raise _NotFitted(f"this {name} must be fitted before it is used; it is not. Call fit(logits, y) first.")
@@ -220,10 +222,9 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return scores, shape
 
     def save(self, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> Path:
-        """Write this calibrator to `path` as safetensors; ``driftcal.load(path)`` gives it back, equal to the bit."""
-        from driftcal.calibrators.serialization import (
-            save,  # the file format knows the registry, so it comes after this
-        )
+        """Write this calibrator to `path` as safetensors; ``driftcal.load(path)`` restores it to the bit."""
+        # imported here because the file format imports the registry, which imports this module
+        from driftcal.calibrators.serialization import save
 
         return save(self, path, metadata=metadata)
 
@@ -232,14 +233,15 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
 
 class LogitCalibrator(Calibrator):
-    """A calibrator that needs labelled logits only. Subclass this for a calibrator of your own.
+    """A calibrator that needs labelled logits only. Subclass this for your own calibrator.
 
-    Implement `_fit` and `_proba_into`, declare `keeps_accuracy` and `fitted`; `export_map` makes it exportable.
+    Implement `_fit` and `_proba_into`, and declare `keeps_accuracy` and `fitted`. Implement `export_map` for the
+    export.
     """
 
     @abstractmethod
     def _fit(self, data: LabelledLogits) -> FitReport:
-        """Set every attribute in `fitted`; raise where there is no certified optimum."""
+        """Set every attribute in `fitted`; raise `DidNotConverge` without a certified optimum."""
 
     @abstractmethod
     def _proba_into(self, logits: Logits, out: Float64) -> None:
@@ -261,7 +263,7 @@ class LogitCalibrator(Calibrator):
 
 
 def check_takes_logits(calibrator: Calibrator, subject: str) -> None:
-    """Raise where a calibrator was fitted on probabilities and `subject`, such as "a monitored calibrator", needs logits."""
+    """Refuse a calibrator that was fitted on probabilities; `subject` is, say, "a monitored calibrator"."""
     if calibrator.score_type_ != "logits":
         raise InputError(
             f"{subject} takes logits; this {type(calibrator).__name__} was fitted with score_type={calibrator.score_type_!r}. "
@@ -269,8 +271,8 @@ def check_takes_logits(calibrator: Calibrator, subject: str) -> None:
         )
 
 
-def refuse_features(calibrator: Calibrator, *given: AnyArray) -> None:
-    """Raise where layer features were given to a calibrator that reads logits only."""
-    if any(value is not None for value in given):
+def refuse_features(calibrator: Calibrator, *arguments: AnyArray) -> None:
+    """Refuse layer features for a calibrator that reads logits only."""
+    if any(value is not None for value in arguments):
         name = type(calibrator).__name__
         raise InputError(f"{name} reads logits only; features or reference was given. Leave them out.")

@@ -11,7 +11,7 @@ ROUNDING = 1e-10
 def certify(loss: str, before: float, after: float) -> None:
     """Raise `DidNotConverge` if a fit ends with a higher loss than the uncalibrated model.
 
-    Call it for fits whose search includes the uncalibrated model and whose own loss this is.
+    It applies to fits that minimise this loss and could choose the uncalibrated model.
     """
     if not after <= before + ROUNDING * max(1.0, abs(before)):
         raise DidNotConverge(

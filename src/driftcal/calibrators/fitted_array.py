@@ -1,4 +1,4 @@
-"""What the fitted attributes of a calibrator must be: declared by the class, checked when a file is loaded."""
+"""Declared shape, dtype and range of the fitted attributes of a calibrator, which loading a file checks."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-#: The length that stands for the number of classes.
+#: The name of the length that is the number of classes.
 CLASSES = "classes"
 
 
 @dataclass(frozen=True)
 class FittedArray:
-    """Shape, dtype and range of a fitted attribute; without arguments a finite float.
+    """Shape, dtype and range of a fitted attribute; without arguments it is a finite float.
 
     Parameters
     ----------
     *shape
-        A length per axis: a number, "classes" for the number of classes, or any name; lengths of one name must agree.
-        No lengths: a single number. A last length that ends in "?" may be missing.
+        A length per axis: a number, "classes" for the number of classes, or any name. Lengths with the same name must
+        agree. A last length that ends in "?" may be missing. Without lengths it is a single number.
     dtype
-        float64 unless said otherwise.
+        float64 by default.
     positive
         Whether all values must be above 0.
     may_be_empty

@@ -1,4 +1,4 @@
-"""Samples split by the perturbation level they come from, and the weight of each level."""
+"""Splitting samples by their perturbation level, and the weight of each level."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from driftcal.types import AnyArray, Array
 
 
 def split_by_level(data: LabelledLogits, levels: AnyArray) -> list[LabelledLogits]:
-    """The samples of each level, the clean ones (level 0) first; without levels all samples are clean.
+    """The samples of each level, level 0 (clean) first; without levels all samples are clean.
 
     A level whose samples all have weight 0 is left out.
 
@@ -61,8 +61,8 @@ def check_clean_weight(clean_weight: float) -> None:
 
 def _as_levels(levels: AnyArray, n_samples: int) -> Array:
     values = validation.as_array(levels, "levels").reshape(-1)
-    whole = values.dtype.kind in "iu" or (values.dtype.kind == "f" and bool((np.floor(values) == values).all()))
-    if not whole or len(values) != n_samples:
+    are_whole = values.dtype.kind in "iu" or (values.dtype.kind == "f" and bool((np.floor(values) == values).all()))
+    if not are_whole or len(values) != n_samples:
         raise InputError(
             f"levels must hold one whole number per sample of logits; there are {n_samples} samples and it has {len(values)} entries "
             f"of dtype {values.dtype}. Number the perturbation levels, 0 for clean."
@@ -75,7 +75,7 @@ def _as_levels(levels: AnyArray, n_samples: int) -> Array:
 
 
 def _indices(mask: Array) -> slice | Array:
-    """The indices that are set: a slice where they are neighbours, so that a level of a large array is no copy."""
+    """The indices that are set, as a slice if they are consecutive: a slice of a large array is no copy."""
     indices = np.flatnonzero(mask)
     first, last = int(indices[0]), int(indices[-1])
     return slice(first, last + 1) if last - first + 1 == len(indices) else indices

@@ -1,4 +1,4 @@
-"""The last step of calibrators that map each class by itself: masked classes get 0, samples sum to 1."""
+"""The last step of calibrators that map each class separately: masked classes get 0, samples sum to 1."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import numpy as np
 from driftcal.core.numerics import kernel
 from driftcal.types import Float64, Logits
 
-#: A sample whose values sum to less than the first has next to no mass. Its classes then have the second at least: just above
-#: where numbers underflow and an exponential function has few digits left.
-NO_MASS, LEAST_VALUE = 1e-280, 1e-300
+#: A sample whose values sum to less has almost no mass. Its classes then get at least `LEAST_VALUE`.
+NO_MASS = 1e-280
+#: Just above the numbers that underflow, where an exponential function has few digits left.
+LEAST_VALUE = 1e-300
 
 
 @kernel
@@ -23,9 +24,10 @@ def mask(logits: Logits, out: Float64) -> None:
 
 @kernel
 def normalise(logits: Logits, out: Float64) -> None:
-    """Give masked classes exactly 0 and let samples sum to 1.
+    """Give masked classes exactly 0, and divide each sample by its sum.
 
-    In a sample with next to no mass the other classes get LEAST_VALUE at least. One without any mass becomes uniform over them.
+    In a sample with almost no mass, the other classes first get at least `LEAST_VALUE`. So a sample without any mass
+    becomes uniform over them.
     """
     for i in range(out.shape[0]):
         total = 0.0

@@ -1,4 +1,4 @@
-"""Every calibrator under its short name. A new one is a file and a line here, or `register_calibrator` from outside."""
+"""Calibrators by their short names. A new one is a file and a line here; other packages call `register_calibrator`."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ CALIBRATORS: dict[str, type[Calibrator]] = {
     "level-ec": LevelExpectationConsistency,
     "level-irm": LevelIsotonicRegression,
 }
-#: The nine of Tomani et al. 2021 under their names there.
+#: The nine calibrators of Tomani et al. 2021.
 PAPER_CALIBRATORS = ("base", "ts", "ets", "ts-ir", "ir", "irm", "ps", "hb", "pbmc")
-#: The group of entry points in which an installed package names its calibrators.
+#: The group of entry points in which an installed package lists its calibrators.
 ENTRY_POINTS = "driftcal.calibrators"
 
 Kind = TypeVar("Kind", bound=type[Calibrator])
 
 
 def register_calibrator(name: str, kind: Kind) -> Kind:
-    """Make a calibrator of your own known by `name`: to `tune`, `load`, the export and the command line of this process.
+    """Register your own calibrator for `tune`, `load`, the export and the command line of this process.
 
-    A package that is installed can name its calibrators as entry points ``driftcal.calibrators`` instead; every command sees
-    those. :func:`driftcal.testing.check_calibrator` tries it out.
+    An installed package can list its calibrators as entry points ``driftcal.calibrators`` instead, which every command
+    reads. :func:`driftcal.testing.check_calibrator` tests a calibrator.
 
     >>> class Halved(TemperatureScaling): ...
     >>> register_calibrator("halved", Halved).__name__, "halved" in CALIBRATORS
@@ -102,7 +102,7 @@ def register_calibrator(name: str, kind: Kind) -> Kind:
 
 
 def register_entry_points() -> None:
-    """Import and register the calibrators that installed packages declare; the command line does so when it starts."""
+    """Import and register the calibrators of installed packages; the command line does so when it starts."""
     for point in entry_points(group=ENTRY_POINTS):
         if point.name not in CALIBRATORS:
             try:
@@ -115,7 +115,7 @@ def register_entry_points() -> None:
 
 
 def make_calibrator(name: str, **params: Any) -> Calibrator:
-    """A calibrator by its short name, not yet fitted.
+    """An unfitted calibrator by its short name.
 
     >>> make_calibrator("ts", t_max=5)
     TemperatureScaling(t_max=5)

@@ -1,4 +1,4 @@
-"""Calibrator files of driftcal 0.1 (format version 1) in the names of today."""
+"""Calibrator files of driftcal 0.1 (format version 1) under the current names."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 from driftcal.errors import ArtefactError
 from driftcal.types import Array
 
-#: Methods that have another name today.
+#: Old name of a method -> current name.
 RENAMED = {"ladder-ts": "level-ts", "ladder-ec": "level-ec", "ladder-irm": "level-irm"}
-#: Methods that were removed, and the one to tune instead.
+#: Removed method -> the method to tune instead.
 REMOVED = {"ladder-pts": "level-irm", "atc-ec": "level-ec", "doc-ec": "level-ec"}
 
+#: Old name -> current name of fitted arrays, of parameters and of metadata.
 _ARRAYS = {
     "rung_scores_": "level_scores_",
     "rung_values_": "level_values_",
@@ -27,26 +28,25 @@ _METADATA = {"ladder": "perturbation", "profile": "drift_reference"}
 
 
 def from_version_1(
-    path: object, note: Mapping[str, Any], arrays: Mapping[str, Array]
+    path: object, header: Mapping[str, Any], arrays: Mapping[str, Array]
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The description and the arrays of a version 1 file as version 2 has them; `ArtefactError` for a removed method."""
-    name = note["calibrator"]
+    """The header and the arrays of a version 1 file as in version 2; `ArtefactError` for a removed method."""
+    name = header["calibrator"]
     if name in REMOVED:
         raise ArtefactError(
             f"{path} holds the method {name!r}, which driftcal no longer has. Tune {REMOVED[name]!r} instead, or load the file with "
             "driftcal 0.1."
         )
-    kept = dict(note["notes"])
-    about = kept.pop("about", None)
-    metadata = {_METADATA.get(key, key): value for key, value in kept.items()}
-    if about is not None:
-        metadata |= {_PARAMS.get(key, key): value for key, value in about.items()}
+    old_metadata = dict(header["notes"])
+    tuning_metadata = old_metadata.pop("about", {})
+    metadata = {_METADATA.get(key, key): value for key, value in old_metadata.items()}
+    metadata |= {_PARAMS.get(key, key): value for key, value in (tuning_metadata or {}).items()}
     if "method" in metadata:
         metadata["method"] = RENAMED.get(metadata["method"], metadata["method"])
     translated = {
-        **{key: value for key, value in note.items() if key not in ("notes", "scalars")},
+        **{key: value for key, value in header.items() if key not in ("notes", "scalars")},
         "calibrator": RENAMED.get(name, name),
-        "params": {_PARAMS.get(key, key): value for key, value in note["params"].items()},
+        "params": {_PARAMS.get(key, key): value for key, value in header["params"].items()},
         "metadata": metadata,
     }
     return translated, {_ARRAYS.get(key, key): value for key, value in arrays.items()}

@@ -99,7 +99,7 @@ def test_samples_unlike_the_tuning_samples_get_a_temperature_near_the_learnt_ran
         ({"hidden": 0}, "hidden must be a whole number of at least 1"),
         ({"decay": 0}, "decay must be a positive number"),
         ({"tol": np.inf}, "tol must be a positive number"),
-        ({"k": 101}, "at most the 100 rows of reference"),
+        ({"k": 101}, "at most the 100 samples of reference"),
     ],
 )
 def test_unusable_parameters_are_refused(options, words):
@@ -109,7 +109,7 @@ def test_unusable_parameters_are_refused(options, words):
 
 
 def test_temperatures_need_logits_too():
-    with pytest.raises(InputError, match="reads logits beside features"):
+    with pytest.raises(InputError, match="reads logits and features; there are no logits"):
         fitted().temperatures(problem()[2])
 
 

@@ -137,7 +137,7 @@ def test_features_are_refused_where_they_are_not_read():
         make_calibrator("md-ts").fit(logits, y, features=features, reference=training)
     with pytest.raises(InputError, match="needs the layer features of training samples"):
         make_calibrator("dac").fit(logits, y, features=features)
-    with pytest.raises(InputError, match="at most the 150 rows of reference; it is 151"):
+    with pytest.raises(InputError, match="at most the 150 samples of reference; it is 151"):
         make_calibrator("dac", k=151).fit(logits, y, features=features, reference=training)
     with pytest.raises(InputError, match=r"widths \(2, 3\); its widths are \(2,\)"):
         make_calibrator("dac").fit(logits, y, features=features, reference=training["early"])
@@ -170,7 +170,7 @@ def test_distances_in_chunks_and_to_equal_samples(monkeypatch):
     features = rng.normal(size=(50, 4))
     features = (features / np.linalg.norm(features, axis=1, keepdims=True)).astype(np.float32)
     expected = np.sort(np.linalg.norm(features[:, None].astype(float) - features, axis=2), axis=1)
-    monkeypatch.setattr("driftcal.calibrators.samplewise.neighbours.CHUNK", 120)
+    monkeypatch.setattr("driftcal.calibrators.samplewise.neighbours.MAX_PAIRS", 120)
     for k in (1, 3, 50):
         np.testing.assert_allclose(kth_distances(features, features, k), expected[:, k - 1], atol=1e-12)
 

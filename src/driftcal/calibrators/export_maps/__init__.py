@@ -1,1 +1,1 @@
-"""What a fitted calibrator does to logits, as plain numbers: export/ turns them into ONNX graphs and torch modules."""
+"""The map of a fitted calibrator in plain numbers, which export/ turns into ONNX graphs and torch modules."""

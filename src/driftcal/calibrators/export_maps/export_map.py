@@ -1,4 +1,4 @@
-"""The map of a fitted calibrator: scores, then perhaps a table that replaces each score, then perhaps a normalisation.
+"""The map of a fitted calibrator: scores, then perhaps a table that replaces each score, then perhaps a last step.
 
 A calibrator builds its map in `export_map`. The torch module and the ONNX graph are both made from it.
 """
@@ -12,7 +12,7 @@ from driftcal.calibrators.export_maps.lookup import LookupTable
 from driftcal.calibrators.export_maps.sample_temperatures import SampleTemperatures
 from driftcal.types import Float64
 
-#: What happens to the values at the end: nothing; masked classes get 0; masked classes get 0 and samples sum to 1.
+#: The last step: nothing; masked classes get 0; or masked classes get 0 and samples are normalised.
 LastStep: TypeAlias = Literal["nothing", "mask", "normalise"]
 
 
@@ -68,7 +68,7 @@ class BetaCurves:
 
 @dataclass(frozen=True)
 class TopCurve:
-    """The top class gets the curve's value at its log-odds, at least a little more than the second; the others share the rest."""
+    """The top class gets the value of the curve at its log-odds, but stays above the second; others share the rest."""
 
     curve: LookupTable
 
@@ -80,8 +80,8 @@ Scores: TypeAlias = Scaled | SampleTemperatures | Blended | ScaledPerClass | Mix
 class ExportMap:
     """Scores, table and last step of one calibrator.
 
-    `layer_widths` are the widths of the layers whose features it reads beside logits. `n_classes` and `keeps_accuracy` are the
-    calibrator's; the export fills them in.
+    `layer_widths` are the widths of the layers whose features the calibrator reads. The export fills in `n_classes` and
+    `keeps_accuracy`, which are those of the calibrator.
     """
 
     scores: Scores = Scaled()

@@ -1,4 +1,4 @@
-"""Tables of curves and bins, and binary searches in them without branches: a torch module and an ONNX graph can follow both."""
+"""Tables of curves and bins with a binary search without branches, as a torch module and an ONNX graph need it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from driftcal.types import Array, Float64
 
 @dataclass(frozen=True)
 class Search:
-    """A binary search among sorted numbers, one stretch of `sorted` per class, as steps without branches.
+    """A binary search among sorted numbers, one segment of `sorted` per class, as steps without branches.
 
-    Probe sorted[at], starting at `start`; each step adds `above` where the probe is less than the score, else `below`.
-    After the last step, at is first + (how many of the class' numbers are less) + class. A stretch may have any length:
-    the first step of class c splits it into two overlapping windows of length 2^k − 1, and while longer ones are
-    still being halved the steps of c are 0. `start` and the rows of `above` and `below` have one entry per class, or
-    one for all. `length` is how long each stretch is.
+    The search probes sorted[at], beginning at `start`. Each step adds `above` if the probe is less than the score, else
+    `below`. After the last step, `at` is first + (how many numbers of the class are less) + class.
+
+    A segment may have any length. The first step of class c splits it into two overlapping windows of length 2^k − 1.
+    While longer segments are being halved, the steps of c are 0. `start`, `length` and the rows of `above` and `below`
+    have one entry per class, or one for all classes. `length` is the length of each segment.
     """
 
     sorted: Float64
@@ -28,7 +29,7 @@ class Search:
 
     @classmethod
     def among(cls, numbers: Float64, starts: Array) -> Search:
-        """The search in numbers[starts[c]:starts[c + 1]] for each class c; no stretch is empty."""
+        """The search in numbers[starts[c]:starts[c + 1]] for each class c; no segment is empty."""
         first, length = starts[:-1], np.diff(starts)
         depth = np.frexp(length)[1].astype(np.int64) - 1  # floor(log2(length))
         class_number = np.arange(len(length))
@@ -37,20 +38,21 @@ class Search:
         below = np.zeros_like(above)
         for j, t in enumerate(range(steps - 1, -1, -1)):
             half = 1 << t
-            # where this probe and the next one lie, relative to the lowest index still possible
-            ahead = (half >> 1) - 1 if t else class_number
+            # this probe and the next one, relative to the lowest index still possible
             probe = half - 1
+            next_probe = (half >> 1) - 1 if t else class_number
             is_first, is_later = depth == t, depth > t
             above[j] = np.where(
-                is_first, length - half + 1 + ahead - probe, np.where(is_later, half + ahead - probe, 0)
+                is_first, length - half + 1 + next_probe - probe, np.where(is_later, half + next_probe - probe, 0)
             )
-            below[j] = np.where(is_first | is_later, ahead - probe, 0)
+            below[j] = np.where(is_first | is_later, next_probe - probe, 0)
         return cls(numbers, first + (np.int64(1) << depth) - 1, above, below, length)
 
     def locate(self, scores: Float64) -> Array:
         """The same search in numpy, for (n, classes) scores.
 
-        >>> Search.among(np.array([0.1, 0.2, 0.3, 0.5]), np.array([0, 3, 4])).locate(np.array([[0.25, 0.5], [0.3, 0.6]]))
+        >>> search = Search.among(np.array([0.1, 0.2, 0.3, 0.5]), np.array([0, 3, 4]))
+        >>> search.locate(np.array([[0.25, 0.5], [0.3, 0.6]]))
         array([[2, 4],
                [2, 5]])
         """
@@ -60,29 +62,30 @@ class Search:
         return np.asarray(at)
 
 
-#: Another exponential function gives a score that differs by a few units in the last place, and by |logarithm| times as much
-#: in a sigmoid's tail. A bin's upper edge is the score of a tuning sample, so it is moved up by this share of itself.
+#: The upper edge of a bin is the score of a tuning sample, so it is moved up by this share. The exponential function of
+#: another framework differs by a few units in the last place, and by |logarithm| times as much in the tail of a
+#: sigmoid.
 EDGE_MARGIN = 1e-13
-#: Slopes are kept in this unit, a power of 2: between two scores that are next to 0 they would overflow.
+#: The unit of slopes, a power of 2: between two scores close to 0 a slope would overflow.
 SLOPE_UNIT = 2.0**60
 
 
 @dataclass(frozen=True)
 class LookupTable:
-    """What replaces a score: value + slope·SLOPE_UNIT·(score − left), read where the search ends.
+    """Replaces a score by value + slope·SLOPE_UNIT·(score − left), with the entries at the end of the search.
 
-    Bins have only values: `line` is then None.
+    `line` is (left, slope). Bins have values only; `line` is then None.
     """
 
     search: Search
     value: Float64
-    line: tuple[Float64, Float64] | None = None  # left, slope
+    line: tuple[Float64, Float64] | None = None
 
 
 def curve_table(scores: Float64, values: Float64, starts: Array, added_slope: float = 0.0) -> LookupTable:
-    """Piecewise linear curves, flat outside; curve c has the points starts[c]:starts[c + 1].
+    """Piecewise linear curves, constant outside their points; curve c has the points starts[c]:starts[c + 1].
 
-    Each curve has one segment more than points. Everywhere `added_slope`·score is added.
+    Each curve has one segment more than points. `added_slope`·score is added to all curves.
     """
     first_segment = np.arange(len(scores)) + np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     below, above = first_segment, first_segment + 1  # the segments that end and begin at each point
@@ -90,13 +93,13 @@ def curve_table(scores: Float64, values: Float64, starts: Array, added_slope: fl
     inner[starts[:-1] + np.arange(len(starts) - 1)] = False
     inner[starts[1:] + np.arange(len(starts) - 1)] = False
     left, value, width, rise = np.zeros(len(inner)), np.empty(len(inner)), np.ones(len(inner)), np.zeros(len(inner))
-    value[below] = values  # right for a curve's first segment, overwritten in all others
+    value[below] = values  # for the first segment of a curve; the next line overwrites all others
     value[above] = values
     left[above] = scores
-    right, high = np.zeros(len(inner)), np.zeros(len(inner))
-    right[below], high[below] = scores, values
-    width[inner] = (right - left)[inner]
-    rise[inner] = (high - value)[inner]
+    right_end, right_value = np.zeros(len(inner)), np.zeros(len(inner))
+    right_end[below], right_value[below] = scores, values
+    width[inner] = (right_end - left)[inner]
+    rise[inner] = (right_value - value)[inner]
     left[~inner] = 0
     slope = (rise / (width * SLOPE_UNIT)) + added_slope / SLOPE_UNIT
     return LookupTable(Search.among(scores, starts), value + added_slope * left, (left, slope))
@@ -105,7 +108,7 @@ def curve_table(scores: Float64, values: Float64, starts: Array, added_slope: fl
 def bin_table(edges: Float64, values: Float64) -> LookupTable:
     """Bins (edge, next edge] for each class: inner edges (C, bins − 1) and values (C, bins)."""
     starts = np.arange(len(edges) + 1) * max(1, edges.shape[1])
-    if edges.shape[1] == 0:  # a single bin: an edge that nothing reaches
+    if edges.shape[1] == 0:  # a single bin: one infinite edge
         return LookupTable(Search.among(np.full(len(values), np.inf), starts), np.repeat(values, 2))
-    moved = np.minimum(edges * (1 + EDGE_MARGIN), edges + (1 - edges) / 2)  # but not over the scores of 1 above it
+    moved = np.minimum(edges * (1 + EDGE_MARGIN), edges + (1 - edges) / 2)  # but never up to a score of 1
     return LookupTable(Search.among(moved.reshape(-1), starts), values.reshape(-1))

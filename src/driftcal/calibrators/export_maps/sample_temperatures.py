@@ -1,4 +1,4 @@
-"""Maps that give each sample its own temperature: from its entropy, its margins, or layer features."""
+"""Maps with a temperature per sample: from its entropy, its margins, or layer features."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from driftcal.types import Array, Float64
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Distances to the k-th nearest training sample in each layer; its float32 features have length 1 (or 0)."""
+    """Training samples for the distance to the k-th nearest: float32 features of length 1 (or 0) for each layer."""
 
     references: tuple[Array, ...]
     k: int
@@ -18,7 +18,7 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class ScaledByEntropy:
-    """softmax(z / T), T = softplus(slope·log H + intercept) with the entropy H of softmax(z) over `n_classes` classes."""
+    """softmax(z / T), T = softplus(slope·log H + intercept) with the entropy H of softmax(z)."""
 
     slope: float
     intercept: float
@@ -29,8 +29,9 @@ class ScaledByEntropy:
 class ScaledByNetwork:
     """softmax(scale·exp(−g)·z), where g is a network with tanh units on the margins between the largest logits.
 
-    Its inputs are log(1 + margin/margin_unit), then the distances to neighbours, if any; all clipped to low…high and
-    standardised by mean and std. A layer is its weights, (inputs, units), and its constants. The last layer has no tanh.
+    Its inputs are log(1 + margin/margin_unit), then the distances to neighbours, if there are any. They are clipped to
+    low…high and standardised by mean and std. A layer has weights (inputs, units) and constants. The last one has no
+    tanh.
     """
 
     scale: float
@@ -44,7 +45,7 @@ class ScaledByNetwork:
 
     @property
     def n_margins(self) -> int:
-        """How many margins the network sees."""
+        """How many inputs of the network are margins."""
         return len(self.low) - len(self.neighbours.references)
 
 
@@ -59,7 +60,7 @@ class ScaledByDistance:
 
 @dataclass(frozen=True)
 class ScaledByRegression:
-    """softmax(z / T), log T = slopes·features + constant, clipped to low…high; layers side by side."""
+    """softmax(z / T), log T = slopes·features + constant, clipped to low…high; the layers are concatenated."""
 
     slopes: Float64
     constant: float

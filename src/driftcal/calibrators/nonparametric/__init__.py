@@ -1,1 +1,1 @@
-"""Calibrators without a fixed form: isotonic regression, histogram binning, splines; their compiled passes are in kernels/."""
+"""Calibrators without a fixed form: isotonic regression, histogram binning and splines."""

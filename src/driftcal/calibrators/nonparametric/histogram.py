@@ -1,4 +1,4 @@
-"""Histogram binning, and binning after Platt scaling."""
+"""Histogram binning, and histogram binning after Platt scaling."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from driftcal.core.numerics import MASKED, kernel, softmax_kernel
 from driftcal.errors import InputError
 from driftcal.types import Array, Float64, Logits
 
-#: For more bins than this, sorting is cheaper than comparing each score with each edge.
+#: With more bins, sorting is faster than comparing each score with each edge.
 _MAX_UNSORTED_BINS = 32
 
 
@@ -34,10 +34,10 @@ _BINS = {
 
 
 class HistogramBinning(LogitCalibrator):
-    """Each class' score is replaced by the frequency of the class in the score's bin, then normalised.
+    """The score of each class is replaced by the frequency of the class in the score's bin, then normalised.
 
-    Ten bins per class that hold the same weight (`strategy="mass"`) or have the same width (`"width"`). A bin is
-    (lower edge, upper edge]; an edge is a score, so equal scores share a bin and there may be fewer bins. The value
+    Each class has `n_bins` bins that hold the same weight (`strategy="mass"`) or have the same width (`"width"`). A bin
+    is (lower edge, upper edge]. An edge is a score, so equal scores share a bin, and some bins may be empty. The value
     of an empty bin is its middle. Zadrozny and Elkan 2001, section 3.
 
     >>> import numpy as np
@@ -58,35 +58,34 @@ class HistogramBinning(LogitCalibrator):
         self.classes = classes
 
     def _fit(self, data: LabelledLogits) -> FitReport:
-        even = np.linspace(0, 1, self.n_bins + 1)[1:-1] if self.strategy == "width" else None
+        even_edges = np.linspace(0, 1, self.n_bins + 1)[1:-1] if self.strategy == "width" else None
 
         def bin_class(column: ClassScores) -> _BinnedClass:
             unmasked = column.scores >= 0
             np.maximum(column.scores, 0, out=column.scores)
-            bins = _Bins.of(_select(column, unmasked), self.n_bins, even)
+            bins = _Bins.of(_select(column, unmasked), self.n_bins, even_edges)
             is_class = column.labels == column.column
             scores, weights = column.scores[is_class], column.weights[is_class]
-            binned = is_class & unmasked if unmasked.any() else is_class
-            bin_numbers = np.searchsorted(bins.edges, column.scores[binned])
-            hits = np.bincount(bin_numbers, column.weights[binned], self.n_bins).astype(np.float64)
+            in_bins = is_class & unmasked if unmasked.any() else is_class
+            bin_numbers = np.searchsorted(bins.edges, column.scores[in_bins])
+            hits = np.bincount(bin_numbers, column.weights[in_bins], self.n_bins).astype(np.float64)
             values = bins.mean(hits)
             # Σ w (value − hit)² within the bins; a masked true class has the error 1
-            after = (hits * (1 - values)).sum() + column.weights[is_class & ~binned].sum()
-            # sums, not dot products: BLAS would start a second set of threads inside every one of ours
+            after = (hits * (1 - values)).sum() + column.weights[is_class & ~in_bins].sum()
+            # sums, not dot products: BLAS would start threads inside each of these threads
             before = (column.scores**2 * column.weights).sum() + (weights * (1 - 2 * scores)).sum()
             return _BinnedClass(bins.edges, values, float(before), float(after))
 
-        fitted, passes = for_each_class(data, SOFTMAX, bin_class)
-        self.bin_edges_ = np.array([one.edges for one in fitted])
-        self.bin_values_ = np.array([one.values for one in fitted])
-        before, after = (
-            math.fsum(getattr(one, name) for one in fitted) / data.total_weight for name in ("before", "after")
-        )
+        binned_classes, passes = for_each_class(data, SOFTMAX, bin_class)
+        self.bin_edges_ = np.array([binned.edges for binned in binned_classes])
+        self.bin_values_ = np.array([binned.values for binned in binned_classes])
+        before = math.fsum(binned.before for binned in binned_classes) / data.total_weight
+        after = math.fsum(binned.after for binned in binned_classes) / data.total_weight
         return FitReport("squared error before normalising", before, after, passes)
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:
         softmax_kernel(logits, 1.0, out)
-        _look_up(out, self.bin_edges_, self.bin_values_)
+        _replace_by_bins(out, self.bin_edges_, self.bin_values_)
         normalise(logits, out)
 
     def export_map(self) -> ExportMap:
@@ -115,8 +114,9 @@ class _BinnedClass:
 class PlattBinning(LogitCalibrator):
     """Platt scaling, then binning of its outputs: the value of a bin is the mean Platt output in it (scaling-binning).
 
-    Ten bins per class of the same weight, edges and values from the same samples. Probabilities are normalised, unless
-    `normalise=False` asks for the raw marginals, which need not sum to 1. Kumar, Liang and Ma 2019, section 4.
+    Each class has `n_bins` bins of the same weight; edges and values come from the same samples. Probabilities are
+    normalised. With `normalise=False` they are the raw marginals, which need not sum to 1. Kumar, Liang and Ma 2019,
+    section 4.
 
     >>> import numpy as np
     >>> logits = np.random.default_rng(0).normal(size=(200, 3))
@@ -151,11 +151,11 @@ class PlattBinning(LogitCalibrator):
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:
         platt_kernel(logits, out, self.slopes_, self.intercepts_)
-        _look_up(out, self.bin_edges_, self.bin_values_)
+        _replace_by_bins(out, self.bin_edges_, self.bin_values_)
         (normalise if self.normalise else mask)(logits, out)
 
     def export_map(self) -> ExportMap:
-        """σ(a·x + b) per class, then bins, normalised if asked for."""
+        """σ(a·x + b) per class, then bins, normalised unless `normalise=False`."""
         table = bin_table(self.bin_edges_, self.bin_values_)
         return ExportMap(Sigmoids(self.slopes_, self.intercepts_), table, "normalise" if self.normalise else "mask")
 
@@ -174,7 +174,7 @@ def _check_edges(edges: Float64, values: Float64) -> None:
 
 
 def _select(column: ClassScores, unmasked: Array) -> ClassScores:
-    """The column without the samples in which its class is masked: these get 0 and need no bin."""
+    """The column without the samples in which its class is masked: their probability is 0, so they need no bin."""
     if unmasked.all() or not unmasked.any():
         return column
     scores, labels, weights = column.scores[unmasked], column.labels[unmasked], column.weights[unmasked]
@@ -183,7 +183,7 @@ def _select(column: ClassScores, unmasked: Array) -> ClassScores:
 
 @dataclass(frozen=True)
 class _Bins:
-    """Bins (edge, next edge] of one class: their inner edges, the weight in each and the weighted sum of its scores."""
+    """Bins (edge, next edge] of one class: inner edges, the weight of each bin, and the weighted sum of its scores."""
 
     edges: Float64
     weight: Float64
@@ -191,39 +191,39 @@ class _Bins:
 
     @classmethod
     def of(cls, column: ClassScores, n_bins: int, edges: Float64 | None = None) -> _Bins:
-        """Bins with the given edges, or with equal weight: edge k is the least score with k/n_bins at or below it."""
+        """Bins with these edges; or of equal weight, where a share k/n_bins of it is at or below edge k."""
         n = len(column.scores)
         if column.equal_weights and n_bins <= _MAX_UNSORTED_BINS:
             if edges is None:
                 ranks = -(-np.arange(1, n_bins) * n // n_bins) - 1  # the least r with r + 1 >= k·n/n_bins
                 edges = order_statistics(column.scores, ranks)
             counts, sums = sums_up_to(column.scores, np.append(edges, np.inf))
-            each = float(column.weights[0])
-            return cls(edges, each * np.diff(counts, prepend=0), each * np.diff(sums, prepend=0.0))
+            weight = float(column.weights[0])
+            return cls(edges, weight * np.diff(counts, prepend=0), weight * np.diff(sums, prepend=0.0))
         order = np.argsort(column.scores, kind="stable")
         scores, weights = column.scores[order], column.weights[order]
-        below = np.concatenate([[0.0], np.cumsum(weights)])
+        cumulative = np.concatenate([[0.0], np.cumsum(weights)])
         if edges is None:
-            # rounding of the sum must not push an edge beyond the score that reaches it exactly
-            ranks = np.searchsorted(below[1:], np.arange(1, n_bins) / n_bins * below[-1] * (1 - 1e-12))
+            # without the factor, rounding could move an edge beyond the score that reaches it exactly
+            ranks = np.searchsorted(cumulative[1:], np.arange(1, n_bins) / n_bins * cumulative[-1] * (1 - 1e-12))
             edges = scores[ranks]
         bounds = np.concatenate([[0], np.searchsorted(scores, edges, side="right"), [n]])
         filled = np.flatnonzero(np.diff(bounds))
         sums = np.zeros(n_bins)
         sums[filled] = np.add.reduceat(scores * weights, bounds[filled])
-        return cls(edges, np.diff(below[bounds]), sums)
+        return cls(edges, np.diff(cumulative[bounds]), sums)
 
-    def mean(self, part: Float64) -> Float64:
-        """part / weight of each bin; the mean of an empty bin is its middle."""
-        outer = np.concatenate([[0.0], self.edges, [1.0]])
-        middle = (outer[1:] + outer[:-1]) / 2
-        means: Float64 = np.divide(part, self.weight, out=middle, where=self.weight > 0)
+    def mean(self, sums: Float64) -> Float64:
+        """Weighted sums per bin divided by its weight; the mean of an empty bin is its middle."""
+        all_edges = np.concatenate([[0.0], self.edges, [1.0]])
+        middle = (all_edges[1:] + all_edges[:-1]) / 2
+        means: Float64 = np.divide(sums, self.weight, out=middle, where=self.weight > 0)
         return means
 
 
 @kernel
 def _bin_of(score: float, edges: Float64) -> int:
-    """How many edges lie below `score`: an edge belongs to the bin below it."""
+    """The bin of a score: the number of edges below it, since an edge belongs to the bin below it."""
     low = 0
     high = edges.shape[0]
     while low < high:
@@ -236,7 +236,8 @@ def _bin_of(score: float, edges: Float64) -> int:
 
 
 @kernel
-def _look_up(probs: Float64, edges: Float64, values: Float64) -> None:
+def _replace_by_bins(probs: Float64, edges: Float64, values: Float64) -> None:
+    """Replace each probability by the value of its bin."""
     for i in range(probs.shape[0]):
         for c in range(probs.shape[1]):
             probs[i, c] = values[c, _bin_of(probs[i, c], edges[c])]

@@ -21,8 +21,8 @@ from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import softmax_kernel
 from driftcal.types import Array, Float64, Logits
 
-#: Added to IRM's curve times the score, so that it rises strictly and keeps the order of the classes.
-STRICT = 1e-9
+#: This times the score is added to IRM's curve, so that it rises strictly and keeps the order of the classes.
+ADDED_SLOPE = 1e-9
 
 _CURVES = {
     "curve_scores_": FittedArray("points"),
@@ -32,7 +32,7 @@ _CURVES = {
 
 
 def check_starts(name: str, starts: Array, n_curves: int, n_points: int) -> None:
-    """Raise `ValueError` unless `starts` cut the points into one non-empty stretch per curve.
+    """Raise `ValueError` unless `starts` cut the points into one non-empty part per curve.
 
     >>> check_starts("curve_starts_", np.array([0, 2, 5]), 2, 5)
     """
@@ -41,11 +41,10 @@ def check_starts(name: str, starts: Array, n_curves: int, n_points: int) -> None
 
 
 class IsotonicRegression(LogitCalibrator):
-    """One monotone curve per class, from the class' softmax score to its frequency, then normalised.
+    """One monotone curve per class, from the softmax score of the class to its frequency, then normalised.
 
-    The curve is the exact least-squares fit, linear between its steps and flat outside, as scikit-learn's. Can change the
-    predicted class. A class without tuning labels gets probability 0.
-    Zadrozny and Elkan 2002, section 3.3.
+    The curve is the exact least-squares fit, linear between its steps and constant outside, as in scikit-learn. It can
+    change the predicted class. A class without tuning labels gets probability 0. Zadrozny and Elkan 2002, section 3.3.
 
     >>> import numpy as np
     >>> p = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]])
@@ -83,9 +82,9 @@ class IsotonicRegression(LogitCalibrator):
 
 
 class TemperatureIsotonicRegression(LogitCalibrator):
-    """Isotonic regression per class on softmax(z / T), with T by squared error.
+    """Isotonic regression per class on softmax(z / T), where T has the lowest squared error.
 
-    Zhang, Kailkhura and Han 2020 (Mix-n-Match), section 3.3; `t_max` as in temperature scaling.
+    `t_max` is as in temperature scaling. Zhang, Kailkhura and Han 2020 (Mix-n-Match), section 3.3.
     """
 
     keeps_accuracy = False
@@ -97,13 +96,13 @@ class TemperatureIsotonicRegression(LogitCalibrator):
 
     def _fit(self, data: LabelledLogits) -> FitReport:
         first = checked_first_pass(data, self.t_max)
-        single = fit_brier(data, first, self.t_max)
-        self.temperature_ = float(1 / single.beta)
+        best = fit_brier(data, first, self.t_max)
+        self.temperature_ = float(1 / best.beta)
         curves, report = fit_curves(data, data.n_classes, 1 / self.temperature_)
         self.curve_scores_, self.curve_values_, self.curve_starts_ = curves.scores, curves.values, curves.starts
         if self.t_max is None:  # a cap may exclude the uncalibrated model
             certify("squared error", first.brier, report.after)
-        return FitReport("brier", first.brier, report.after, single.passes + 1 + report.passes)
+        return FitReport("brier", first.brier, report.after, best.passes + 1 + report.passes)
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:
         softmax_kernel(logits, 1 / self.temperature_, out)
@@ -125,7 +124,7 @@ class TemperatureIsotonicRegression(LogitCalibrator):
 class IsotonicRegressionMulticlass(LogitCalibrator):
     """One monotone curve for all classes, which keeps the order of the classes and so the accuracy.
 
-    The curve f is fitted to all n·C pairs (score, is the true class) at once; p becomes f(p) + 1e-9·p, normalised.
+    The curve f is fitted to all n·C pairs (score, is the true class) at once. p becomes f(p) + 1e-9·p, normalised.
     Zhang, Kailkhura and Han 2020 (Mix-n-Match), section 3.3.
 
     >>> import numpy as np
@@ -151,12 +150,12 @@ class IsotonicRegressionMulticlass(LogitCalibrator):
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:
         softmax_kernel(logits, 1.0, out)
-        apply_curves(out, self.curve_scores_, self.curve_values_, self.curve_starts_, STRICT)
+        apply_curves(out, self.curve_scores_, self.curve_values_, self.curve_starts_, ADDED_SLOPE)
         normalise(logits, out)
 
     def export_map(self) -> ExportMap:
         """softmax(z), then one curve for all classes, normalised."""
-        curves = curve_table(self.curve_scores_, self.curve_values_, self.curve_starts_, STRICT)
+        curves = curve_table(self.curve_scores_, self.curve_values_, self.curve_starts_, ADDED_SLOPE)
         return ExportMap(Scaled(), curves, "normalise")
 
     def _check_fitted(self) -> None:

@@ -1,9 +1,10 @@
-"""Spline calibration of the top class: a smooth curve where isotonic regression has steps."""
+"""Spline calibration of the top class: a smooth curve, while isotonic regression has steps."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,23 +18,27 @@ from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, exact, exp, kernel, row_argmax
 from driftcal.types import Array, Float64, Labels, Logits, Weights
 
-#: Points kept of the curve. Between neighbours it is a straight line in log-odds: far closer than the samples can tell.
-POINTS = 1_024
-#: By this share the top class stays more likely than the second, however little the curve gives it.
-AHEAD = 1e-6
-#: A penalty towards a straight line, one accuracy for all, for knots that the samples do not determine.
+#: Points of the stored curve, which is straight between them. The error is far below that of the samples.
+N_POINTS = 1_024
+#: The top class stays more likely than the second by at least this share.
+MIN_LEAD = 1e-6
+#: A penalty towards a straight line (one accuracy for all), for knots that the samples do not determine.
 RIDGE = 1e-9
+#: The limits of the confidence count at most this many samples: with more, 1 − 1/(n + 2) would round to 1.
+MAX_COUNT = 1e15
 
 
 class SplineCalibration(LogitCalibrator):
-    """The accuracy of the top class as the derivative of a spline; the other classes share the rest in their old proportions.
+    """The accuracy of the top class as the derivative of a spline; other classes share the rest in proportion.
 
-    Tuning samples are ordered by the confidence of their top class. h(t), the weight of correct predictions among the first
-    share t of all samples, is fitted by least squares with a natural cubic spline on `n_knots` even knots and h(0) = 0; its
-    derivative at a sample's position is the new confidence. Positions are found by the log-odds of the top class, so that
-    scores which round to 1 still differ. The predicted class stays the same: a confidence too low for the top class is raised
-    until it is just above the second. It is kept between 1/(n + 2) and (n + 1)/(n + 2), so that no error costs an infinite
-    likelihood. n is the sum of the weights. Gupta et al. 2021 (Calibration of neural networks using splines), section 4.
+    Tuning samples are ordered by the confidence of their top class. h(t) is the weight of correct predictions among the
+    first share t of all samples. A natural cubic spline on `n_knots` even knots with h(0) = 0 is fitted to it by least
+    squares. Its derivative at the position of a sample is the new confidence. The log-odds of the top class give the
+    position, so that scores that round to 1 still differ.
+
+    The predicted class stays the same: the confidence of the top class is raised until it is just above the second. The
+    confidence is between 1/(n + 2) and (n + 1)/(n + 2), where n is the sum of the weights, so that the likelihood stays
+    finite. Gupta et al. 2021 (Calibration of neural networks using splines), section 4.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -53,24 +58,22 @@ class SplineCalibration(LogitCalibrator):
         self.classes = classes
 
     def _fit(self, data: LabelledLogits) -> FitReport:
-        scores, correct, weights = _merged(data.map_samples(_top_class, 3))
-        end = np.cumsum(weights)
-        position = end / end[-1]
-        reached = np.cumsum(correct) / end[-1]
+        tops = _distinct_scores(data.map_samples(_top_class, 3))
+        weights, cumulative = tops.weights, np.cumsum(tops.weights)
+        total = cumulative[-1]
+        share_correct = np.cumsum(tops.correct) / total
         knots = np.linspace(0, 1, int(self.n_knots))
-        values, _ = natural_spline(knots, position)
-        line = reached[-1] * knots[1:]
+        values, _ = natural_spline(knots, cumulative / total)
+        line = share_correct[-1] * knots[1:]
         basis = values[:, 1:]  # the first knot is fixed at 0
-        share = weights / end[-1]
-        gram = basis.T @ (basis * share[:, None]) + RIDGE * np.eye(len(line))
-        heights = np.append(0.0, np.linalg.solve(gram, basis.T @ (share * reached) + RIDGE * line))
-        middle = (end - weights / 2) / end[
-            -1
-        ]  # samples with the same score have the position in the middle of their share
-        kept = np.unique(np.searchsorted(middle, np.linspace(middle[0], middle[-1], POINTS)))
-        least = 1 / (min(data.effective_n_samples, 1e15) + 2)
-        accuracy = natural_spline(knots, middle[kept])[1] @ heights
-        self.spline_scores_ = scores[kept]
+        shares = weights / total
+        gram = basis.T @ (basis * shares[:, None]) + RIDGE * np.eye(len(line))
+        heights = np.append(0.0, np.linalg.solve(gram, basis.T @ (shares * share_correct) + RIDGE * line))
+        positions = (cumulative - weights / 2) / total  # equal scores are in the middle of their share
+        kept = np.unique(np.searchsorted(positions, np.linspace(positions[0], positions[-1], N_POINTS)))
+        least = 1 / (min(data.effective_n_samples, MAX_COUNT) + 2)
+        accuracy = natural_spline(knots, positions[kept])[1] @ heights
+        self.spline_scores_ = tops.scores[kept]
         self.spline_values_ = np.clip(accuracy, least, 1 - least)
         before, after = data.reduce_sum(_top_brier, 2, self.spline_scores_, self.spline_values_) / data.total_weight
         return FitReport("squared error of the top class", float(before), float(after), 2)
@@ -88,7 +91,9 @@ class SplineCalibration(LogitCalibrator):
 
 
 def natural_spline(knots: Float64, at: Float64) -> tuple[Float64, Float64]:
-    """The values and derivatives at `at` of the natural cubic splines that are 1 at one of the even `knots` and 0 at the others.
+    """Values and derivatives at `at` of the natural cubic splines that are 1 at one knot and 0 at the others.
+
+    The knots are evenly spaced.
 
     >>> values, derivatives = natural_spline(np.array([0.0, 0.5, 1.0]), np.array([0.5, 0.75]))
     >>> bool(np.allclose(values @ [1, 2, 3], [2, 2.5])), bool(np.allclose(derivatives @ [1, 2, 3], 2))
@@ -102,27 +107,39 @@ def natural_spline(knots: Float64, at: Float64) -> tuple[Float64, Float64]:
         curvatures[1:-1] = np.linalg.solve(system, second)
     k = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, n - 2)
     b = ((at - knots[k]) / h)[:, None]
-    a, one = 1 - b, np.eye(n)
-    values = a * one[k] + b * one[k + 1] + ((a**3 - a) * curvatures[k] + (b**3 - b) * curvatures[k + 1]) * h * h / 6
-    change = (3 * b**2 - 1) * curvatures[k + 1] - (3 * a**2 - 1) * curvatures[k]
-    return values, (one[k + 1] - one[k]) / h + change * h / 6
+    a, at_knots = 1 - b, np.eye(n)
+    cubic = (a**3 - a) * curvatures[k] + (b**3 - b) * curvatures[k + 1]
+    values = a * at_knots[k] + b * at_knots[k + 1] + cubic * h * h / 6
+    cubic_derivative = (3 * b**2 - 1) * curvatures[k + 1] - (3 * a**2 - 1) * curvatures[k]
+    return values, (at_knots[k + 1] - at_knots[k]) / h + cubic_derivative * h / 6
 
 
-def _merged(table: Float64) -> tuple[Float64, Float64, Float64]:
-    """Distinct scores in order, with the weight of correct predictions and all weight of each."""
-    table = table[table[:, 2] > 0]
-    scores, index = np.unique(table[:, 0], return_inverse=True)
-    correct: Float64 = np.bincount(index, table[:, 1] * table[:, 2], len(scores)).astype(float)
-    weights: Float64 = np.bincount(index, table[:, 2], len(scores)).astype(float)
-    return scores, correct, weights
+@dataclass(frozen=True, eq=False)
+class _DistinctScores:
+    """The distinct scores of top classes in order, the weight of the correct samples of each, and its whole weight."""
+
+    scores: Float64
+    correct: Float64
+    weights: Float64
+
+
+def _distinct_scores(table: Float64) -> _DistinctScores:
+    """Merge the equal scores of a table with the columns score, correct and weight."""
+    score, correct, weight = table[table[:, 2] > 0].T
+    scores, index = np.unique(score, return_inverse=True)
+    return _DistinctScores(
+        scores,
+        correct=np.bincount(index, correct * weight, len(scores)).astype(float),
+        weights=np.bincount(index, weight, len(scores)).astype(float),
+    )
 
 
 @exact
 def _others(row: Any, powers: Float64) -> tuple[int, float, float]:
-    """The top class, the others' sum of exponentials relative to the second, and the top's log-odds.
+    """The top class, the sum of the other exponentials relative to the second class, and the log-odds of the top class.
 
-    Leaves the exponentials in `powers`: however far below the top, the others keep their proportions. A class that is
-    alone has a sum of 0.
+    The exponentials are left in `powers`. Relative to the second class they do not underflow, so the other classes keep
+    their proportions. If all other classes are masked, the sum is 0.
     """
     best = row_argmax(row)
     second = -np.inf
@@ -143,7 +160,7 @@ def _others(row: Any, powers: Float64) -> tuple[int, float, float]:
 
 @kernel
 def _top_class(logits: Logits, labels: Labels, weights: Weights, out: Float64) -> None:
-    """The log-odds of the top class, whether it is the true one, and the weight."""
+    """Write the log-odds of the top class, whether it is the true class, and the weight."""
     scratch = np.empty(logits.shape[1])
     for i in range(logits.shape[0]):
         best, _, odds = _others(logits[i], scratch)
@@ -154,7 +171,7 @@ def _top_class(logits: Logits, labels: Labels, weights: Weights, out: Float64) -
 
 @kernel
 def _curve(odds: float, scores: Array, values: Array) -> float:
-    """The curve at `odds`: straight between its points, flat outside."""
+    """The curve at `odds`: straight between its points, constant outside."""
     n = scores.shape[0]
     if odds <= scores[0]:
         return float(values[0])
@@ -178,13 +195,13 @@ def _top_brier(logits: Logits, labels: Labels, weights: Weights, sums: Float64, 
 
 @kernel
 def _confidence(total: float, odds: float, scores: Array, values: Array) -> float:
-    """The new confidence of the top class, no less than what keeps it above the second, whose exponential is 1."""
-    return max(_curve(odds, scores, values), (1.0 + AHEAD) / (1.0 + AHEAD + total)) if total > 0 else 1.0
+    """The new confidence of the top class, high enough to stay above the second class, whose exponential is 1."""
+    return max(_curve(odds, scores, values), (1.0 + MIN_LEAD) / (1.0 + MIN_LEAD + total)) if total > 0 else 1.0
 
 
 @kernel
 def _spline_kernel(logits: Logits, scores: Array, values: Array, out: Float64) -> None:
-    """The top class gets its new confidence, the others share what is left in their old proportions."""
+    """Give the top class its new confidence; the other classes share the rest in their old proportions."""
     for i in range(logits.shape[0]):
         row = out[i]
         best, total, odds = _others(logits[i], row)

@@ -1,1 +1,1 @@
-"""Calibrators that give each sample a temperature of its own."""
+"""Calibrators with a temperature per sample."""

@@ -1,4 +1,4 @@
-"""Density-aware calibration: the further a sample lies from the training data, the lower its confidence."""
+"""Density-aware calibration: the farther a sample is from the training data, the lower is its confidence."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ from driftcal.calibrators.samplewise.neighbours import NeighbourCalibrator
 from driftcal.calibrators.scaling.ensemble_temperature import fit_brier
 from driftcal.calibrators.scaling.first_pass import checked_first_pass
 from driftcal.core.dataset import LabelledLogits
+from driftcal.core.optimize import Minimum
 from driftcal.errors import DidNotConverge
 from driftcal.types import AnyArray, Array, Float64, Logits
 
 #: The temperature is at least this share of the best single temperature.
 MIN_SHARE = 1e-3
-#: The gradient of the squared error may be this large at the end; weights are of the order of 1.
+#: The largest gradient of the squared error at the end of a fit. Weights are of the order of 1.
 MAX_GRADIENT = 1e-6
 
 
 class DensityAwareCalibration(NeighbourCalibrator):
     """A temperature per sample by its distance to the training data: T = w₀ + Σ_l w_l·s_l, q = softmax(z / T).
 
-    s_l is the distance from the sample's features in layer l to those of the `k`-th nearest sample of `reference`, features of
-    training samples, all of length 1. The weights are not negative and minimise the squared error, starting from the best
-    single temperature: on its tuning samples it is never worse. T is at least a thousandth of that temperature. Tuned on
-    perturbed samples it is DAC-P. Log-probabilities are logits again: fit any other calibrator on them to stack it on top. The
-    reference is kept, at most 256 MB. Raises `NoFiniteOptimum` where no temperature is best.
-    Tomani et al. 2023 (Beyond in-domain scenarios: robust density-aware calibration), section 3.
+    s_l is the distance from the sample's features in layer l to those of the `k`-th nearest sample of `reference`, the
+    features of training samples. All features have length 1. The weights are not negative and minimise the squared
+    error. The fit begins at the best single temperature, so on its tuning samples it is never worse. T is at least a
+    thousandth of that temperature. Tuned on perturbed samples the method is DAC-P. To combine it with another
+    calibrator, fit that one on its log-probabilities. The reference is stored, at most 256 MB. The fit raises
+    `NoFiniteOptimum` if no temperature is best. Tomani et al. 2023 (Beyond in-domain scenarios: robust density-aware
+    calibration), section 3.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -68,24 +70,25 @@ class DensityAwareCalibration(NeighbourCalibrator):
     def _fit_features(
         self, data: LabelledLogits, features: Array, reference: Array | None, levels: AnyArray
     ) -> FitReport:
-        self._keep(reference)
+        self._set_reference(reference)
         first = checked_first_pass(data, None)
         single = fit_brier(data, first, None)
         self.temperature_ = float(1 / single.beta)
         distances = self._distances(features)
-        weights = sample_losses(data, np.ones(data.n_samples))[:, 0]
+        weights = sample_losses(data, np.ones(data.n_samples)).weights
         means = np.average(distances, axis=0, weights=weights)
         self.mean_distances_ = np.where(means > 0, means, 1.0)
-        self.layer_weights_, after, n_calls = _fit_weights(data, self._inputs(distances), self.temperature_)
-        certify("squared error", first.brier, after)
-        return FitReport("brier", first.brier, after, single.passes + n_calls + 2)
+        best = _fit_weights(data, self._inputs(distances), self.temperature_)
+        self.layer_weights_ = best.x
+        certify("squared error", first.brier, best.value)
+        return FitReport("brier", first.brier, best.value, single.passes + best.n_calls + 2)
 
     def _temperatures(self, features: Array, logits: Logits | None) -> Float64:
         relative: Float64 = self._inputs(self._distances(features)) @ self.layer_weights_
         return self.temperature_ * (MIN_SHARE + relative)
 
     def _inputs(self, distances: Float64) -> Float64:
-        """1 and the distances, relative to their means over the tuning samples, so that all weights have a similar size."""
+        """1, and the distances divided by their means over the tuning samples: all weights then have a similar size."""
         return np.column_stack([np.ones(len(distances)), distances / self.mean_distances_])
 
     def export_map(self) -> ExportMap:
@@ -99,20 +102,20 @@ class DensityAwareCalibration(NeighbourCalibrator):
         return ExportMap(scores, layer_widths=self.widths)
 
 
-def _fit_weights(data: LabelledLogits, inputs: Float64, temperature: float) -> tuple[Float64, float, int]:
-    """Weights relative to `temperature`, none negative; the squared error they reach, and the passes."""
+def _fit_weights(data: LabelledLogits, inputs: Float64, temperature: float) -> Minimum:
+    """The non-negative weights, relative to `temperature`, with the lowest squared error."""
 
     def loss(weights: Float64) -> tuple[float, Float64]:
-        share = MIN_SHARE + inputs @ weights
-        sample_weight, _, error, derivative = sample_losses(data, temperature * share).T
-        gradient = inputs.T @ (sample_weight * derivative / share)
-        return float(sample_weight @ error) / data.total_weight, gradient / data.total_weight
+        relative = MIN_SHARE + inputs @ weights
+        losses = sample_losses(data, temperature * relative)
+        gradient = inputs.T @ (losses.weights * losses.derivative / relative)
+        return float(losses.weights @ losses.squared_error) / data.total_weight, gradient / data.total_weight
 
     start = np.zeros(inputs.shape[1])
     start[0] = 1 - MIN_SHARE
     bounds = [(0.0, None)] * len(start)
     options = {"ftol": 0.0, "gtol": 1e-10, "maxiter": 500, "maxfun": 1000}
-    # scipy's L-BFGS-B: the one here has no bounds
+    # scipy's L-BFGS-B, because `minimise_lbfgs` has no bounds
     best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     largest = np.abs(np.where(best.x > 0, best.jac, np.minimum(best.jac, 0.0))).max()
     if not largest <= MAX_GRADIENT:
@@ -120,4 +123,4 @@ def _fit_weights(data: LabelledLogits, inputs: Float64, temperature: float) -> t
             f"density-aware calibration did not converge in {best.nfev} passes; its gradient was {largest:.3g}. "
             "Are some logits or weights many orders of magnitude larger than the rest?"
         )
-    return best.x, float(best.fun), int(best.nfev)
+    return Minimum(best.x, float(best.fun), int(best.nfev))

@@ -1,4 +1,4 @@
-"""Parameterized temperature scaling that also reads the distance of a sample to the training data."""
+"""Parameterized temperature scaling with the distance of a sample to the training data as a further input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import ExportMap
 from driftcal.calibrators.export_maps.sample_temperatures import Neighbours, ScaledByNetwork
 from driftcal.calibrators.fitted_array import FittedArray
-from driftcal.calibrators.samplewise.margins import write_all_margins, write_margins
+from driftcal.calibrators.samplewise.margins import MIN_STD, write_all_margins, write_margins
 from driftcal.calibrators.samplewise.neighbours import NeighbourCalibrator
 from driftcal.calibrators.samplewise.network import (
     GROUP,
@@ -41,14 +41,17 @@ from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
 class DensityAwareNetwork(NeighbourCalibrator):
     """A temperature per sample from its largest logits and its distance to the training data: T = T₀·exp(g(z, s)).
 
-    g is the network of parameterized temperature scaling (two hidden layers of `hidden` tanh units). Its inputs are the margins
-    between the `top` largest logits, and s_l, the distance from the sample's features in layer l to those of the `k`-th
-    nearest sample of `reference`, as in density-aware calibration; all are clipped to the range of the tuning samples. Margins
-    tell how confident the model is, distances whether it has seen such inputs. The network minimises the mean squared error
-    against the labels plus (`decay`/n)·‖weights − start‖², from a start (drawn from `random_state`) at which g = 0: on its
-    tuning samples it is never worse than T₀, the best single temperature. Where T₀ saturates the softmax, it is also trained
-    from the most likely temperature. Training ends where a step promises to lower the loss by less than the share `tol`. n is
-    the sum of the weights. The reference is kept, at most 256 MB. Raises `NoFiniteOptimum` where no temperature is best.
+    g is the network of parameterized temperature scaling (two hidden layers of `hidden` tanh units). Its inputs are the
+    margins between the `top` largest logits, and the distances s_l of density-aware calibration. s_l is the distance
+    from the sample's features in layer l to those of the `k`-th nearest sample of `reference`. All inputs are clipped
+    to the range of the tuning samples. Margins measure the confidence of the model; distances measure how unusual an
+    input is.
+
+    The network minimises the mean squared error against the labels plus (`decay`/n)·‖weights − start‖², where n is the
+    sum of the sample weights. The start is drawn from `random_state` and has g = 0, so on its tuning samples the
+    network is never worse than T₀, the best single temperature. If T₀ saturates the softmax, the network is also
+    trained from the T of temperature scaling. Training ends when a step is expected to lower the loss by less than the
+    share `tol`. The reference is stored, at most 256 MB. The fit raises `NoFiniteOptimum` if no temperature is best.
     Inputs after Tomani et al. 2022 (section 3) and 2023 (section 3).
 
     >>> import numpy as np
@@ -110,12 +113,12 @@ class DensityAwareNetwork(NeighbourCalibrator):
     def _fit_features(
         self, data: LabelledLogits, features: Array, reference: Array | None, levels: AnyArray
     ) -> FitReport:
-        self._keep(reference)
+        self._set_reference(reference)
         first = checked_first_pass(data, None)
         single = fit_brier(data, first, None)
         inputs = self._fit_standardisation(data, features)
         start = initial_network(inputs.shape[1], int(self.hidden), self.random_state)
-        betas, more = starting_betas(data, single.beta)
+        betas, beta_passes = starting_betas(data, single.beta)
         zeros = np.zeros((len(start) + 1, len(start) + 1))
 
         def train(beta: float) -> Minimum:
@@ -129,10 +132,10 @@ class DensityAwareNetwork(NeighbourCalibrator):
         trained = train_from_each(betas, train, start, self.decay / data.effective_n_samples)
         self.network_, self.temperature_ = trained.network, 1 / trained.beta
         certify("squared error", first.brier, trained.loss)
-        return FitReport("brier", first.brier, trained.loss, single.passes + more + trained.passes + 3)
+        return FitReport("brier", first.brier, trained.loss, single.passes + beta_passes + trained.passes + 3)
 
     def _fit_standardisation(self, data: LabelledLogits, features: Array) -> Float64:
-        """The network's inputs for the tuning samples; their range, means and standard deviations are kept."""
+        """The inputs of the network for the tuning samples; sets their range, means and standard deviations."""
         width = self._n_margins(data.n_classes)
         table = data.map_samples(_margins_and_weight, width + 1)
         margins, weights = table[:, :width], table[:, width]
@@ -146,7 +149,7 @@ class DensityAwareNetwork(NeighbourCalibrator):
         clipped = np.clip(raw, self.input_low_, self.input_high_)
         self.input_mean_ = np.average(clipped, axis=0, weights=weights)
         std = np.sqrt(np.average((clipped - self.input_mean_) ** 2, axis=0, weights=weights))
-        self.input_std_ = np.where(std > 1e-9, std, 1.0)
+        self.input_std_ = np.where(std > MIN_STD, std, 1.0)
         return self._standardised(raw)
 
     def _standardised(self, raw: Float64) -> Float64:
@@ -156,7 +159,7 @@ class DensityAwareNetwork(NeighbourCalibrator):
     def _temperatures(self, features: Array, logits: Logits | None) -> Float64:
         if logits is None:
             raise InputError(
-                "DensityAwareNetwork reads logits beside features; there are none. Pass logits= of the same samples."
+                "DensityAwareNetwork reads logits and features; there are no logits. Pass logits= of the same samples."
             )
         margins = np.empty((len(logits), self._n_margins(self.n_features_in_)))
         write_all_margins(for_kernel(logits), margins)
@@ -178,7 +181,7 @@ class DensityAwareNetwork(NeighbourCalibrator):
 
 @kernel
 def _margins_and_weight(logits: Logits, labels: Labels, weights: Weights, out: Float64) -> None:
-    """The margins of each sample, 0 where its weight is 0, and the weight."""
+    """Write the margins of each sample, or 0 if its weight is 0, and the weight."""
     width = out.shape[1] - 1
     for i in range(logits.shape[0]):
         if weights[i] > 0:
@@ -199,7 +202,7 @@ def _network_sums(
     hidden: int,
     network: Float64,
 ) -> None:
-    """Add every sample, with its inputs, to `sums`."""
+    """Add every sample to `sums`."""
     first = np.empty(hidden)
     second = np.empty(hidden)
     gradients = np.zeros((GROUP, network.shape[0]))

@@ -1,10 +1,11 @@
-"""The protocol of calibrators that read layer features beside logits, and the losses they share."""
+"""The protocol of calibrators that read logits and layer features, and the losses that they share."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ _WAY_OUT = "Pass {}=driftcal.pooled_features(model, inputs, layers)."
 class FeatureCalibrator(Calibrator):
     """A calibrator that gives each sample a temperature by its layer features, and so keeps the accuracy.
 
-    Features are an (n, F) array, or one for each of several layers: a list, or a mapping from layer names as
-    :func:`driftcal.pooled_features` gives it. The features of each layer are scaled to length 1 here.
+    Features are one (n, F) array, a list of such arrays, one per layer, or a mapping from layer names to arrays, as
+    :func:`driftcal.pooled_features` returns it. The calibrator scales the features of each layer to length 1.
     """
 
     keeps_accuracy = True
@@ -36,11 +37,11 @@ class FeatureCalibrator(Calibrator):
     def _fit_features(
         self, data: LabelledLogits, features: Array, reference: Array | None, levels: AnyArray
     ) -> FitReport:
-        """Fit on labelled logits and their checked features, layers side by side."""
+        """Fit on labelled logits and their checked features, the layers concatenated."""
 
     @abstractmethod
     def _temperatures(self, features: Array, logits: Logits | None) -> Float64:
-        """T of each sample from checked features, and from its logits where the calibrator reads them too."""
+        """T of each sample from checked features, and from its logits if the calibrator reads them."""
 
     def _fit_inputs(self, data: LabelledLogits, inputs: FitInputs) -> FitReport:
         name = type(self).__name__
@@ -81,7 +82,7 @@ class FeatureCalibrator(Calibrator):
         return out
 
     def temperatures(self, features: AnyArray, logits: AnyArray = None) -> Float64:
-        """The temperature of each sample; a calibrator that reads logits as well needs those of the same samples."""
+        """The temperature of each sample; some calibrators also need the logits of these samples."""
         return self._checked_temperatures(features, None if logits is None else self._checked(logits)[0])
 
     def _checked_temperatures(self, features: AnyArray, logits: Logits | None) -> Float64:
@@ -104,7 +105,7 @@ class FeatureCalibrator(Calibrator):
 
 
 def unit_layers(features: AnyArray, name: str) -> tuple[Array, tuple[int, ...]]:
-    """Layers side by side as float32, the features of each layer of length 1, and the layers' widths.
+    """The layers concatenated as float32, with features of length 1 in each layer, and the widths of the layers.
 
     >>> unit_layers({"a": [[3.0, 4.0]], "b": [[2.0]]}, "features")
     (array([[0.6, 0.8, 1. ]], dtype=float32), (2, 1))
@@ -113,8 +114,8 @@ def unit_layers(features: AnyArray, name: str) -> tuple[Array, tuple[int, ...]]:
         parts = list(features.values())
     else:
         values: Any = features
-        several = isinstance(values, (list, tuple)) and len(values) > 0 and np.ndim(values[0]) == 2
-        parts = list(values) if several else [values]
+        is_list_of_layers = isinstance(values, (list, tuple)) and len(values) > 0 and np.ndim(values[0]) == 2
+        parts = list(values) if is_list_of_layers else [values]
     arrays = [validation.as_array(part, name) for part in parts]
     if not arrays:
         raise InputError(f"{name} must hold at least one layer; there is none. Name some of model.layers.")
@@ -136,17 +137,31 @@ def unit_layers(features: AnyArray, name: str) -> tuple[Array, tuple[int, ...]]:
 
 
 def _unit(features: Array) -> Array:
-    """Features of length 1; a sample of zeros stays."""
+    """Features scaled to length 1; a sample of zeros stays zero."""
     values = np.asarray(features, np.float64)
     largest = np.abs(values).max(axis=1, keepdims=True)
-    values = values / np.where(largest > 0, largest, 1.0)  # squares neither overflow nor vanish
+    values = values / np.where(largest > 0, largest, 1.0)  # so squares cannot overflow or underflow
     length = np.sqrt((values**2).sum(axis=1, keepdims=True))
     unit: Array = (values / np.where(length > 0, length, 1.0)).astype(np.float32)
     return unit
 
 
-def sample_losses(data: LabelledLogits, temperatures: Float64) -> Float64:
-    """(n, 4) for each sample at its own temperature: weight, negative log-likelihood, squared error, its derivative in log T."""
+#: Columns of the losses of a sample; see `SampleLosses`.
+_WEIGHT, _NLL, _SQUARED_ERROR, _DERIVATIVE = range(4)
+
+
+@dataclass(frozen=True, eq=False)
+class SampleLosses:
+    """Weight, negative log-likelihood and squared error of each sample, and the derivative of the latter in log T."""
+
+    weights: Float64
+    nll: Float64
+    squared_error: Float64
+    derivative: Float64
+
+
+def sample_losses(data: LabelledLogits, temperatures: Float64) -> SampleLosses:
+    """The losses of each sample at its temperature."""
     out = np.zeros((data.n_samples, 4))
 
     def visit(logits: Logits, labels: Labels, weights: Weights, start: int) -> None:
@@ -154,12 +169,12 @@ def sample_losses(data: LabelledLogits, temperatures: Float64) -> Float64:
         _sample_losses(logits, labels, weights, temperatures[block], out[block])
 
     data.for_each_block(visit)
-    return out
+    return SampleLosses(out[:, _WEIGHT], out[:, _NLL], out[:, _SQUARED_ERROR], out[:, _DERIVATIVE])
 
 
 @kernel
 def _sample_losses(logits: Logits, labels: Labels, weights: Weights, temperatures: Float64, out: Float64) -> None:
-    """With p = softmax(x), x = d/T and m = Σp·x: dp/d(log T) = −p(x − m)."""
+    """Write the losses of each sample. With p = softmax(x), x = d/T and m = Σp·x: dp/d(log T) = −p(x − m)."""
     for i in range(logits.shape[0]):
         if weights[i] == 0:  # such a sample may hold anything
             continue
@@ -167,10 +182,10 @@ def _sample_losses(logits: Logits, labels: Labels, weights: Weights, temperature
         beta = 1.0 / temperatures[i]
         s0, s1, q0, q1, _ = moments(row, beta)
         mean = s1 / s0
-        true_class = max(beta * (np.float64(row[labels[i]]) - row_max(row)), MASKED)
-        p = exp(true_class) / s0
+        x_true = max(beta * (np.float64(row[labels[i]]) - row_max(row)), MASKED)
+        p = exp(x_true) / s0
         squares = q0 / (s0 * s0)
-        out[i, 0] = weights[i]
-        out[i, 1] = math.log(s0) - true_class
-        out[i, 2] = squares - 2.0 * p + 1.0
-        out[i, 3] = -2.0 * (q1 / (s0 * s0) - mean * squares - p * (true_class - mean))
+        out[i, _WEIGHT] = weights[i]
+        out[i, _NLL] = math.log(s0) - x_true
+        out[i, _SQUARED_ERROR] = squares - 2.0 * p + 1.0
+        out[i, _DERIVATIVE] = -2.0 * (q1 / (s0 * s0) - mean * squares - p * (x_true - mean))

@@ -23,18 +23,18 @@ from driftcal.types import AnyArray, Float64, Labels, Logits, Weights
 
 #: The log of the smallest entropy that float64 can hold.
 LEAST_LOG_ENTROPY = -690.0
-#: Keeps the slope finite where samples of low entropy are all correct and the others at chance.
+#: The penalty on w². It keeps w finite if samples of low entropy are all correct and the others at chance.
 RIDGE = 1e-8
-#: Softplus of this is 1e-26: such a temperature gives confidence 1, and the products below still fit into float64.
+#: Softplus of this is 1e-26: such a temperature gives confidence 1, and products of 1/T do not overflow.
 LEAST_ARGUMENT = -60.0
 
 
 class EntropyTemperatureScaling(LogitCalibrator):
     """A temperature per sample from the entropy of its prediction: T = softplus(w·log H̄ + b), q = softmax(z / T).
 
-    H̄ is the entropy of softmax(z) as a share of log C. w and b minimise the negative log-likelihood, starting from the best
-    single temperature (w = 0); a ridge of 1e-8·w², w relative to that temperature, keeps w finite. Two parameters, so a handful
-    of samples is enough. Raises `NoFiniteOptimum` where temperature scaling does.
+    H̄ is the entropy of softmax(z) as a share of log C. w and b minimise the negative log-likelihood, starting from the
+    best single temperature (w = 0). A penalty of 1e-8·w², with w relative to that temperature, keeps w finite. There
+    are two parameters, so a few samples are enough. The fit raises `NoFiniteOptimum` if temperature scaling does.
     Balanya, Maroñas and Ramos 2022 (Adaptive temperature scaling), section 3.3, "HTS".
 
     >>> import numpy as np
@@ -53,11 +53,11 @@ class EntropyTemperatureScaling(LogitCalibrator):
     def _fit(self, data: LabelledLogits) -> FitReport:
         beta, start = fit_nll(data)
         temperature = 1 / beta
-        log_c = math.log(math.log(data.n_classes))
+        log_log_c = math.log(math.log(data.n_classes))
         ridge = RIDGE / max(1.0, temperature) ** 2
 
         def loss(line: Float64) -> tuple[float, Float64, Float64]:
-            sums = data.reduce_sum(_line_sums, 6, log_c, line[0], line[1]) / data.total_weight
+            sums = data.reduce_sum(_line_sums, 6, log_log_c, line[0], line[1]) / data.total_weight
             gradient, curvature = sums[1:3].copy(), np.array([[sums[3], sums[4]], [sums[4], sums[5]]])
             gradient[0] += 2 * ridge * line[0]
             curvature[0, 0] += 2 * ridge
@@ -79,7 +79,7 @@ class EntropyTemperatureScaling(LogitCalibrator):
 
     def export_map(self) -> ExportMap:
         """softmax(z / T) with T from the entropy of the sample."""
-        shift = self.slope_ * math.log(math.log(self.n_features_in_))  # the fit's entropies are shares of log C
+        shift = self.slope_ * math.log(math.log(self.n_features_in_))  # the fit uses entropies as shares of log C
         return ExportMap(ScaledByEntropy(self.slope_, self.intercept_ - shift, self.n_features_in_))
 
     def temperatures(self, logits: AnyArray) -> Float64:
@@ -96,7 +96,7 @@ def _log_log(logits: Logits) -> float:
 
 @kernel
 def _log_entropy(row: Any) -> float:
-    """log of the entropy of softmax(row), from sums of one sign each: exact where confidence is 1 too."""
+    """The log of the entropy of softmax(row). All terms have one sign, so it is exact even at a confidence of 1."""
     best = row_argmax(row)
     top = np.float64(row[best])
     rest = 0.0
@@ -117,19 +117,19 @@ def _softplus(a: float) -> float:
 
 
 @kernel
-def _temperature(row: Any, log_c: float, slope: float, intercept: float) -> float:
-    return _softplus(max(slope * (_log_entropy(row) - log_c) + intercept, LEAST_ARGUMENT))
+def _temperature(row: Any, log_log_c: float, slope: float, intercept: float) -> float:
+    return _softplus(max(slope * (_log_entropy(row) - log_log_c) + intercept, LEAST_ARGUMENT))
 
 
 @kernel
-def _sample_temperatures(logits: Logits, log_c: float, slope: float, intercept: float, out: Float64) -> None:
+def _sample_temperatures(logits: Logits, log_log_c: float, slope: float, intercept: float, out: Float64) -> None:
     for i in range(logits.shape[0]):
-        out[i] = _temperature(logits[i], log_c, slope, intercept)
+        out[i] = _temperature(logits[i], log_log_c, slope, intercept)
 
 
 @kernel
 def _line_sums(
-    logits: Logits, labels: Labels, weights: Weights, sums: Float64, log_c: float, slope: float, intercept: float
+    logits: Logits, labels: Labels, weights: Weights, sums: Float64, log_log_c: float, slope: float, intercept: float
 ) -> None:
     """Add the negative log-likelihood, its gradient in w and b, and its curvatures ww, wb, bb.
 
@@ -137,10 +137,10 @@ def _line_sums(
     """
     for i in range(logits.shape[0]):
         w = weights[i]
-        if w == 0:  # such a sample may hold anything, an infinite loss too
+        if w == 0:  # such a sample may hold anything, even an infinite loss
             continue
         row = logits[i]
-        x = _log_entropy(row) - log_c
+        x = _log_entropy(row) - log_log_c
         a = slope * x + intercept
         clipped = a < LEAST_ARGUMENT
         a = max(a, LEAST_ARGUMENT)
@@ -150,12 +150,12 @@ def _line_sums(
         second = 0.0 if clipped else beta * beta * sigma * (2.0 * sigma * beta - (1.0 - sigma))
         top = np.float64(row[row_argmax(row)])
         s0, s1, s2 = exponential_moments(row, top, beta)
-        true_class = np.float64(row[labels[i]]) - top
+        d_true = np.float64(row[labels[i]]) - top
         mean = s1 / s0
-        in_beta = mean - true_class  # derivative of the loss in beta
-        gradient = w * in_beta * first
-        curvature = w * ((s2 / s0 - mean * mean) * first * first + in_beta * second)
-        sums[0] += w * (math.log(s0) - beta * true_class)
+        loss_in_beta = mean - d_true  # derivative of the loss in beta
+        gradient = w * loss_in_beta * first
+        curvature = w * ((s2 / s0 - mean * mean) * first * first + loss_in_beta * second)
+        sums[0] += w * (math.log(s0) - beta * d_true)
         sums[1] += gradient * x
         sums[2] += gradient
         sums[3] += curvature * x * x
@@ -164,8 +164,8 @@ def _line_sums(
 
 
 @kernel
-def _scaled(logits: Logits, log_c: float, slope: float, intercept: float, out: Float64, as_log: bool) -> None:
-    """softmax(z / T(z)) of every row, or its logarithm, into `out`."""
+def _scaled(logits: Logits, log_log_c: float, slope: float, intercept: float, out: Float64, as_log: bool) -> None:
+    """Write softmax(z / T(z)) of every sample, or its logarithm, into `out`."""
     for i in range(logits.shape[0]):
         row = logits[i]
-        scale_row(row, 1.0 / _temperature(row, log_c, slope, intercept), out[i], as_log)
+        scale_row(row, 1.0 / _temperature(row, log_log_c, slope, intercept), out[i], as_log)

@@ -1,4 +1,4 @@
-"""Margins: how far the next largest logits of a sample lie below its largest. The inputs of a small network."""
+"""Margins between the largest logit of a sample and the next ones: the inputs of a small network."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import kernel, row_argmax
 from driftcal.types import Float64, Labels, Logits, Weights
 
+#: An input with a smaller standard deviation is constant up to rounding, and is not divided by it.
+MIN_STD = 1e-9
+
 
 @dataclass(frozen=True)
 class MarginInputs:
-    """How margins become inputs of the network: log(1 + margin/scale), clipped to low…high, standardised by mean and std."""
+    """The inputs of the network: log(1 + margin/scale), clipped to low…high, standardised by mean and std."""
 
     scale: float
     low: Float64
@@ -25,7 +28,7 @@ class MarginInputs:
 
     @property
     def width(self) -> int:
-        """How many margins of a sample are used."""
+        """The number of margins of a sample."""
         return len(self.low)
 
     @property
@@ -35,17 +38,18 @@ class MarginInputs:
 
     @classmethod
     def of(cls, data: LabelledLogits, width: int) -> MarginInputs:
-        """Three passes over the samples: the mean margin, the range, then mean and standard deviation."""
+        """Inputs of these samples, in three passes: the mean margin, the range, then mean and standard deviation."""
         total, weight = data.reduce_sum(_margin_sums, 2)
         scale = float(total / weight) if total > 0 else 1.0
         empty = np.stack([np.full(width, np.inf), np.full(width, -np.inf)])
         low, high = data.reduce(_margin_range, empty, _widen, scale)
         low, high = np.where(low <= high, low, 0.0), np.where(low <= high, high, 0.0)
         sums = data.reduce_sum(_margin_moments, (2, width), scale, low, high) / data.total_weight
-        # second moments around the range's middle, so that a nearly constant input loses no digits
+        # moments around the middle of the range, so that a nearly constant input keeps its digits
         middle = (low + high) / 2
-        std = np.sqrt(np.maximum(sums[1] - sums[0] ** 2, 0.0))
-        return cls(scale, low, high, middle + sums[0], np.where(std > 1e-9, std, 1.0))
+        first_moment, second_moment = sums
+        std = np.sqrt(np.maximum(second_moment - first_moment**2, 0.0))
+        return cls(scale, low, high, middle + first_moment, np.where(std > MIN_STD, std, 1.0))
 
 
 def _widen(into: Float64, other: Float64) -> None:
@@ -55,7 +59,7 @@ def _widen(into: Float64, other: Float64) -> None:
 
 @kernel
 def write_margins(row: Any, margins: Float64) -> int:
-    """Write the smallest margins of a row in order, infinite for masked classes; returns the column of the largest logit."""
+    """Write the smallest margins of a sample in order, infinite for masked classes; return its top class."""
     best = row_argmax(row)
     top = np.float64(row[best])
     width = margins.shape[0]
@@ -74,7 +78,7 @@ def write_margins(row: Any, margins: Float64) -> int:
 
 @kernel
 def write_all_margins(logits: Logits, out: Float64) -> None:
-    """Write the margins of every row."""
+    """Write the margins of every sample."""
     for i in range(logits.shape[0]):
         write_margins(logits[i], out[i])
 
@@ -92,7 +96,7 @@ def _margin_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64
 
 @kernel
 def _margin_range(logits: Logits, labels: Labels, weights: Weights, bounds: Float64, scale: float) -> None:
-    """Least and greatest log(1 + margin/scale); masked classes do not count."""
+    """Update the least and greatest log(1 + margin/scale); masked classes do not count."""
     margins = np.empty(bounds.shape[1])
     for i in range(logits.shape[0]):
         if weights[i] > 0:

@@ -1,4 +1,4 @@
-"""Multi-domain temperature scaling: the temperature of each domain, predicted from layer features."""
+"""Multi-domain temperature scaling: a temperature predicted from layer features."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from driftcal.types import AnyArray, Array, Float64, Logits
 class MultiDomainTemperatureScaling(FeatureCalibrator):
     """A temperature per sample, learnt from the temperatures of whole domains: log T = w·φ + b, q = softmax(z / T).
 
-    Each domain, here each perturbation level (`levels`), has its own best temperature by likelihood. w and b are the ridge
-    regression of its logarithm on the features φ of the domain's samples, with `ridge` on ‖w‖²; T is clipped to the range of
-    the domains. Domains without a best temperature are left out, and the report says so; `t_max` caps theirs. Raises
-    `NoFiniteOptimum` where none has one. The penalty counts in samples: n is the sum of the weights.
-    Yu, Bates, Ma and Jordan 2022 (Robust calibration with multi-domain temperature scaling), section 3.
+    A domain is a perturbation level (`levels`). Temperature scaling on each domain gives its temperature. w and b are
+    the ridge regression of its logarithm on the features φ of the samples, with the penalty `ridge`·‖w‖², which counts
+    as samples. T is clipped to the range of the domains. Domains without a best temperature are left out, and the
+    report has a warning; `t_max` caps temperatures instead. The fit raises `NoFiniteOptimum` if no domain has a best
+    temperature. Yu, Bates, Ma and Jordan 2022 (Robust calibration with multi-domain temperature scaling), section 3.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -67,7 +67,7 @@ class MultiDomainTemperatureScaling(FeatureCalibrator):
         self, data: LabelledLogits, features: Array, reference: Array | None, levels: AnyArray
     ) -> FitReport:
         before = sample_losses(data, np.ones(data.n_samples))
-        weights = before[:, 0]
+        weights = before.weights
         by_level = split_by_level(data, levels)
         level_of_sample = np.zeros(data.n_samples) if levels is None else np.asarray(levels).reshape(-1)
         log_temperatures, passes, left_out = np.full(data.n_samples, np.nan), 1, []
@@ -87,7 +87,7 @@ class MultiDomainTemperatureScaling(FeatureCalibrator):
         self.range_ = np.array([log_temperatures[used].min(), log_temperatures[used].max()])
         after = sample_losses(data, self._temperatures(features, None))
         warnings = (f"levels without a best temperature were left out: {', '.join(left_out)}",) if left_out else ()
-        nll_before, nll_after = (float(weights @ losses[:, 1]) / data.total_weight for losses in (before, after))
+        nll_before, nll_after = (float(weights @ losses.nll) / data.total_weight for losses in (before, after))
         return FitReport("nll", nll_before, nll_after, passes + 1, warnings=warnings)
 
     def _temperatures(self, features: Array, logits: Logits | None) -> Float64:

@@ -9,14 +9,14 @@ from driftcal.calibrators.samplewise.feature_calibrator import FeatureCalibrator
 from driftcal.errors import InputError
 from driftcal.types import Array, Float64
 
-#: Numbers in the reference that a calibrator may keep: 256 MB of float32.
+#: The most numbers in the reference, because the calibrator stores it: 256 MB of float32.
 MAX_NUMBERS = 1 << 26
-#: Samples times reference samples compared at once: 64 MB of float64.
-CHUNK = 1 << 23
+#: Pairs of samples and reference samples that are compared at once: 64 MB of float64.
+MAX_PAIRS = 1 << 23
 
 
 class NeighbourCalibrator(FeatureCalibrator):
-    """A calibrator that measures how far a sample lies from training samples: to the `k`-th nearest, layer by layer."""
+    """A calibrator that uses the distance of a sample to its `k`-th nearest training sample in each layer."""
 
     needs_reference = True
 
@@ -28,13 +28,13 @@ class NeighbourCalibrator(FeatureCalibrator):
 
     def _check_fitted(self) -> None:
         if self.k > len(self.reference_) or self.reference_.shape[1] != sum(self.widths):
-            raise ValueError("reference_ must have at least k rows, and a column per feature")
+            raise ValueError("reference_ must have at least k samples, and a column per feature")
 
-    def _keep(self, reference: Array | None) -> None:
+    def _set_reference(self, reference: Array | None) -> None:
         assert reference is not None
         if self.k > len(reference):
             raise InputError(
-                f"k must be at most the {len(reference)} rows of reference; it is {self.k!r}. "
+                f"k must be at most the {len(reference)} samples of reference; it is {self.k!r}. "
                 "50 suits all of CIFAR-10, 10 one percent of ImageNet."
             )
         if reference.size > MAX_NUMBERS:
@@ -64,24 +64,24 @@ def kth_distances(features: Array, reference: Array, k: int) -> Float64:
     array([1.414])
     """
     distances = np.empty(len(features))
-    step = max(1, CHUNK // len(reference))
-    training = reference.astype(
-        np.float64
-    )  # rounding in float32 would choose among near samples, everywhere differently
+    step = max(1, MAX_PAIRS // len(reference))
+    # in float32, rounding would choose among near samples, differently on each machine
+    training = reference.astype(np.float64)
     halves = half_squares(training)
     for low in range(0, len(features), step):
         part = features[low : low + step].astype(np.float64)
         nearness = part @ training.T - halves
         kth = np.argpartition(nearness, len(reference) - k, axis=1)[:, len(reference) - k]
-        # from the difference, because |a|² − 2·nearness has no digits left for near samples
+        # from the difference: |a|² − 2·nearness has no digits left for near samples
         distances[low : low + step] = np.linalg.norm(part - training[kth], axis=1)
     return distances
 
 
 def half_squares(reference: Array) -> Float64:
-    """|b|²/2 of each reference sample: |a − b|² = |a|² − 2·(a·b − |b|²/2), so the largest a·b − |b|²/2 is the nearest.
+    """|b|²/2 of each reference sample b.
 
-    Lengths are not quite 1 in float32, and 0 for samples without any feature.
+    |a − b|² = |a|² − 2·(a·b − |b|²/2), so the sample with the largest a·b − |b|²/2 is the nearest. Lengths |b| are not
+    exactly 1 in float32, and 0 for samples without any feature.
     """
     halves: Float64 = (reference.astype(np.float64) ** 2).sum(axis=1) / 2
     return halves

@@ -1,7 +1,8 @@
-"""The network that PTS and DAC-PTS share: two hidden layers of tanh units from a sample's inputs to g, where T = T₀·exp(g).
+"""The network of PTS and DAC-PTS: two hidden layers of tanh units from the inputs of a sample to g, with T = T₀·exp(g).
 
-Its weights are one array: for each unit of the first layer its weights and its constant, then those of the second, then the
-output's. Training minimises the squared error of softmax(z / T) plus a penalty on the distance from the start.
+Its weights are one array: for each unit of the first layer its weights and its constant, then those of the second
+layer, then those of the output. Training minimises the squared error of softmax(z / T) plus a penalty on the distance
+from the start.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from driftcal.core.optimize import Loss, Minimum
 from driftcal.errors import DidNotConverge, NoFiniteOptimum
 from driftcal.types import Float64
 
-#: |g| is at most this; what training needs stays far below.
+#: The largest |g|. Trained networks stay far below; it prevents overflow.
 MAX_LOG_FACTOR = 50.0
 #: Samples whose curvature is added at once: the matrix of sums is larger than a core's first cache.
 GROUP = 8
-#: A temperature this many times smaller than the most likely one saturates the softmax, and the squared error has no gradient.
-#: Training then starts from the most likely one as well.
+#: A temperature this many times smaller than that of temperature scaling saturates the softmax: the squared error then
+#: has no gradient. Training begins at the temperature of temperature scaling as well.
 SATURATED = 4.0
 
 
@@ -42,7 +43,7 @@ def check_network_params(top: Any, hidden: Any, decay: Any, tol: Any) -> None:
 
 
 def network_size(width: int, hidden: int) -> int:
-    """The number of weights: two layers of `hidden` units and the output, each with its constants."""
+    """The number of weights: two layers of `hidden` units and the output, each with constants."""
     return (width + 1) * hidden + (hidden + 1) * hidden + hidden + 1
 
 
@@ -57,19 +58,20 @@ def initial_network(width: int, hidden: int, random_state: int) -> Float64:
 
 
 def network_layers(network: Float64, width: int, hidden: int) -> tuple[tuple[Float64, Float64], ...]:
-    """Each layer as its weights, (inputs, units), and its constants."""
-    one, two = (width + 1) * hidden, (width + 1) * hidden + (hidden + 1) * hidden
+    """The weights (inputs, units) and the constants of each layer."""
+    end_of_first = (width + 1) * hidden
+    end_of_second = end_of_first + (hidden + 1) * hidden
     layers = (
-        network[:one].reshape(hidden, width + 1),
-        network[one:two].reshape(hidden, hidden + 1),
-        network[None, two:],
+        network[:end_of_first].reshape(hidden, width + 1),
+        network[end_of_first:end_of_second].reshape(hidden, hidden + 1),
+        network[None, end_of_second:],
     )
     return tuple((np.ascontiguousarray(layer[:, :-1].T), layer[:, -1].copy()) for layer in layers)
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedNetwork:
-    """A network, the 1/T₀ it was trained from, its squared error without the penalty, and the passes it took."""
+    """A network, the 1/T₀ of its training, its squared error without the penalty, and the passes taken."""
 
     network: Float64
     beta: float
@@ -78,10 +80,13 @@ class TrainedNetwork:
 
 
 def starting_betas(data: LabelledLogits, beta: float) -> tuple[list[float], int]:
-    """The 1/T₀ to train from, and the passes to find them: `beta`, the best by squared error; the most likely where needed."""
+    """The values of 1/T₀ to train from, and the passes taken.
+
+    They are `beta`, the best by squared error, and that of temperature scaling if `beta` saturates the softmax.
+    """
     with contextlib.suppress(NoFiniteOptimum, DidNotConverge):
-        likely, report = fit_nll(data)
-        return [float(beta), *([float(likely)] if beta > SATURATED * likely else [])], report.passes
+        nll_beta, report = fit_nll(data)
+        return [float(beta), *([float(nll_beta)] if beta > SATURATED * nll_beta else [])], report.passes
     return [float(beta)], 0
 
 
@@ -100,9 +105,9 @@ def train_from_each(
 
 
 def network_loss(sums_of: Callable[[Float64], Float64], start: Float64, decay: float) -> Loss:
-    """The penalised squared error with gradient and curvature, from the sums that `add_sample` collects for a network.
+    """The penalised squared error with gradient and curvature, from the sums of `add_sample` for a network.
 
-    `decay` is the weight of ‖network − start‖² beside the summed squared error.
+    `decay` is the factor of ‖network − start‖², which is added to the summed squared error.
     """
     size = len(start)
 
@@ -120,7 +125,7 @@ def network_loss(sums_of: Callable[[Float64], Float64], start: Float64, decay: f
 
 @kernel
 def network_value(x: Float64, hidden: int, network: Float64, first: Float64, second: Float64) -> float:
-    """g for inputs `x`; leaves the values of both hidden layers in `first` and `second`."""
+    """g for inputs `x`; the values of both hidden layers are left in `first` and `second`."""
     width = x.shape[0]
     at = 0
     for h in range(hidden):
@@ -143,7 +148,7 @@ def network_value(x: Float64, hidden: int, network: Float64, first: Float64, sec
 
 @kernel
 def network_values(inputs: Float64, hidden: int, network: Float64, out: Float64) -> None:
-    """g for every row of inputs."""
+    """Write g for the inputs of every sample."""
     first = np.empty(hidden)
     second = np.empty(hidden)
     for i in range(inputs.shape[0]):
@@ -195,8 +200,9 @@ def add_sample(
 ) -> int:
     """Add one sample to `sums`: squared error at [0, 0], its gradient in the rest of row 0, the weight at [1, 0].
 
-    With p = softmax(x), x = e^s·beta·d, s = −g and m = Σp·x: dp/ds = p(x − m). The curvature is that of Gauss and Newton,
-    2·|dp|², which is never negative. It is held back in groups of `GROUP` samples; returns how many are held.
+    With p = softmax(x), x = e^s·beta·d, s = −g and m = Σp·x: dp/ds = p(x − m). The curvature is that of Gauss and
+    Newton, 2·|dp|², which is never negative. It is collected in groups of `GROUP` samples before it is added. `held` is
+    the number of samples in the current group; the new number is returned.
     """
     size = network.shape[0]
     g = network_value(x, hidden, network, first, second)
@@ -205,9 +211,9 @@ def add_sample(
     m = s1 / s0
     a = q0 / (s0 * s0)
     b = q1 / (s0 * s0)
-    true_class = max(scale * (np.float64(row[label]) - row_max(row)), MASKED)
-    p = exp(true_class) / s0
-    derivative = -2.0 * w * (b - m * a - p * (true_class - m))
+    x_true = max(scale * (np.float64(row[label]) - row_max(row)), MASKED)
+    p = exp(x_true) / s0
+    derivative = -2.0 * w * (b - m * a - p * (x_true - m))
     curvatures[held] = 2.0 * w * max(q2 / (s0 * s0) - 2.0 * m * b + m * m * a, 0.0)
     network_gradient(hidden, network, x, first, second, gradients[held])
     sums[0, 0] += w * (a - 2.0 * p + 1.0)
@@ -223,7 +229,10 @@ def add_sample(
 
 @kernel
 def add_outer_products(gradients: Float64, curvatures: Float64, sums: Float64) -> None:
-    """Add curvature·gradient·gradientᵀ of a group of samples to the upper half of the curvature in `sums`."""
+    """Add curvature·gradient·gradientᵀ of a group of samples to the upper half of the curvature in `sums`.
+
+    The loop over the group is written out, so that each entry of the matrix is loaded and stored once per group.
+    """
     size = gradients.shape[1]
     for r in range(size):
         v0, v1 = curvatures[0] * gradients[0, r], curvatures[1] * gradients[1, r]

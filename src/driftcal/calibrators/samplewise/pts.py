@@ -38,9 +38,9 @@ from driftcal.core.optimize import Minimum, minimise_newton
 from driftcal.core.validation import for_kernel
 from driftcal.types import AnyArray, Float64, Labels, Logits, Weights
 
-#: This many samples are enough to find where a good network lies.
+#: Training begins on a subsample of this size, then on one four times as large: their optima are a good start.
 SUBSAMPLE = 6_000
-#: Steps that training may take: with few samples it may creep along a valley for a thousand.
+#: The most steps of training. With few samples a thousand small ones may be needed.
 MAX_STEPS = 5_000
 _NAME = "parameterized temperature scaling"
 
@@ -48,13 +48,15 @@ _NAME = "parameterized temperature scaling"
 class ParameterizedTemperatureScaling(LogitCalibrator):
     """A temperature per sample from its largest logits: T(z) = T₀·exp(g(z)), q = softmax(z / T(z)).
 
-    g is a network with two hidden layers of `hidden` tanh units. Its inputs are the margins between the `top` largest logits,
-    as logarithms, clipped to the range of the tuning samples. T₀ is the best single temperature by squared error. The network
-    minimises the mean squared error against the labels plus (`decay`/n)·‖weights − start‖², from a start (drawn from
-    `random_state`) at which g = 0: on its tuning samples it is never worse than T₀. Where T₀ saturates the softmax, it is also
-    trained from the most likely temperature. Training ends where a step promises to lower the loss by less than the share
-    `tol`. n is the sum of the weights. Raises `NoFiniteOptimum` where no temperature is best.
-    Tomani, Cremers and Buettner 2022 (Parameterized temperature scaling), section 3.
+    g is a network with two hidden layers of `hidden` tanh units. Its inputs are the margins between the `top` largest
+    logits, as logarithms, clipped to the range of the tuning samples. T₀ is the best single temperature by squared
+    error. The network minimises the mean squared error against the labels plus (`decay`/n)·‖weights − start‖², where n
+    is the sum of the sample weights.
+
+    The start is drawn from `random_state` and has g = 0, so on its tuning samples the network is never worse than T₀.
+    If T₀ saturates the softmax, the network is also trained from the T of temperature scaling. Training ends when a
+    step is expected to lower the loss by less than the share `tol`. The fit raises `NoFiniteOptimum` if no temperature
+    is best. Tomani, Cremers and Buettner 2022 (Parameterized temperature scaling), section 3.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -109,17 +111,17 @@ class ParameterizedTemperatureScaling(LogitCalibrator):
         single = fit_brier(data, first, None)
         inputs = MarginInputs.of(data, min(self.top, data.n_classes) - 1)
         start = initial_network(inputs.width, int(self.hidden), self.random_state)
-        betas, more = starting_betas(data, single.beta)
+        betas, beta_passes = starting_betas(data, single.beta)
         decay = self.decay / data.effective_n_samples
         trained = train_from_each(betas, partial(self._train, data, inputs, start), start, decay)
         self.network_, self.temperature_ = trained.network, 1 / trained.beta
         self.feature_scale_, self.feature_low_, self.feature_high_ = inputs.scale, inputs.low, inputs.high
         self.feature_mean_, self.feature_std_ = inputs.mean, inputs.std
         certify("squared error", first.brier, trained.loss)
-        return FitReport("brier", first.brier, trained.loss, single.passes + more + trained.passes + 3)
+        return FitReport("brier", first.brier, trained.loss, single.passes + beta_passes + trained.passes + 3)
 
     def _train(self, data: LabelledLogits, inputs: MarginInputs, start: Float64, beta: float) -> Minimum:
-        """The network trained from the temperature 1/beta, its penalised loss, and the passes it took."""
+        """The network trained from the temperature 1/beta, its penalised loss, and the passes taken."""
         shape = (len(start) + 1, len(start) + 1)
         decay = self.decay * data.total_weight / data.effective_n_samples
 
@@ -127,18 +129,15 @@ class ParameterizedTemperatureScaling(LogitCalibrator):
             return data.reduce_sum(_network_sums, shape, beta, *inputs.arrays, int(self.hidden), network, share)
 
         loss = network_loss(partial(sums_of, share=1), start, decay)
-        first, n_calls = start, 0
-        for share in (
-            data.n_samples // SUBSAMPLE,
-            data.n_samples // (4 * SUBSAMPLE),
-        ):  # a subsample shows where to look
+        network, n_calls = start, 0
+        for share in (data.n_samples // SUBSAMPLE, data.n_samples // (4 * SUBSAMPLE)):
             if share > 1:
-                on_subsample = network_loss(partial(sums_of, share=share), start, decay)
-                found = minimise_newton(on_subsample, first, _NAME, tol=10 * self.tol)
-                first, n_calls = found.x, n_calls - (-found.n_calls // share)
-        if n_calls and loss(first)[0] > loss(start)[0]:
-            first = start
-        best = minimise_newton(loss, first, _NAME, tol=self.tol, max_calls=MAX_STEPS)
+                subsample_loss = network_loss(partial(sums_of, share=share), start, decay)
+                on_subsample = minimise_newton(subsample_loss, network, _NAME, tol=10 * self.tol)
+                network, n_calls = on_subsample.x, n_calls - (-on_subsample.n_calls // share)
+        if n_calls and loss(network)[0] > loss(start)[0]:
+            network = start
+        best = minimise_newton(loss, network, _NAME, tol=self.tol, max_calls=MAX_STEPS)
         return replace(best, n_calls=n_calls + best.n_calls)
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:
@@ -173,7 +172,7 @@ class ParameterizedTemperatureScaling(LogitCalibrator):
 
 @kernel
 def _write_inputs(row: Any, scale: float, low: Float64, high: Float64, mean: Float64, std: Float64, x: Float64) -> None:
-    """Write the network's inputs for one row of logits."""
+    """Write the inputs of the network for one sample."""
     write_margins(row, x)
     for j in range(x.shape[0]):
         x[j] = (min(max(math.log1p(x[j] / scale), low[j]), high[j]) - mean[j]) / std[j]
@@ -195,7 +194,7 @@ def _network_sums(
     network: Float64,
     share: int,
 ) -> None:
-    """Add every sample to `sums`; with `share` > 1 about one in `share`, drawn by the sample's own numbers, not its index."""
+    """Add every sample to `sums`; with `share` > 1 about one sample in `share`."""
     size = network.shape[0]
     x = np.empty(low.shape[0])
     first = np.empty(hidden)
@@ -206,7 +205,7 @@ def _network_sums(
     for i in range(logits.shape[0]):
         w = weights[i]
         row = logits[i]
-        if w == 0 or (share > 1 and not _drawn(row, share)):
+        if w == 0 or (share > 1 and not _is_drawn(row, share)):
             continue
         _write_inputs(row, scale, low, high, mean, std, x)
         held = add_sample(row, labels[i], w, beta, x, hidden, network, first, second, gradients, curvatures, held, sums)
@@ -215,8 +214,11 @@ def _network_sums(
 
 
 @kernel
-def _drawn(row: Any, share: int) -> bool:
-    """Whether a sample is in the subsample of one in `share`: by the bits of its margins, so that order changes nothing."""
+def _is_drawn(row: Any, share: int) -> bool:
+    """Whether a sample is in the subsample of one in `share`.
+
+    The bits of its margins decide, not its index, so that the order of the samples changes nothing.
+    """
     total = 0.0
     top = np.float64(row[row_argmax(row)])
     for c in range(row.shape[0]):
@@ -238,7 +240,7 @@ def _sample_betas(
     network: Float64,
     out: Float64,
 ) -> None:
-    """1/T of every sample."""
+    """Write 1/T of every sample."""
     x = np.empty(low.shape[0])
     first = np.empty(hidden)
     second = np.empty(hidden)

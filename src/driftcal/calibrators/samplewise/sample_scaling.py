@@ -1,4 +1,4 @@
-"""Kernels for samples that each have a temperature of their own."""
+"""Kernels for a temperature per sample."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from driftcal.types import Float64, Logits
 
 @kernel
 def moments(row: Any, beta: float) -> tuple[float, float, float, float, float]:
-    """Σeˣ, Σeˣ·x, Σe²ˣ, Σe²ˣ·x and Σe²ˣ·x² with x = beta·(z − max z): the losses of softmax(beta·z) are made of these."""
+    """Σeˣ, Σeˣ·x, Σe²ˣ, Σe²ˣ·x and Σe²ˣ·x² with x = beta·(z − max z), from which losses of softmax(beta·z) follow."""
     top = row_max(row)
     s0 = 0.0
     s1 = 0.0
@@ -34,7 +34,7 @@ def moments(row: Any, beta: float) -> tuple[float, float, float, float, float]:
 
 @kernel
 def scale_row(row: Any, beta: float, out: Float64, as_log: bool) -> None:
-    """softmax(beta·row), or its logarithm; a masked class stays at 0 or -inf."""
+    """Write softmax(beta·row) or its logarithm; a masked class gets 0 or -inf."""
     total = softmax_row(row, beta, out)
     if as_log:
         top = row_max(row)
@@ -44,6 +44,6 @@ def scale_row(row: Any, beta: float, out: Float64, as_log: bool) -> None:
 
 @kernel
 def scale_rows(logits: Logits, betas: Float64, out: Float64, as_log: bool) -> None:
-    """softmax(beta·z) of every row, or its logarithm, into `out`."""
+    """Write softmax(beta·z) of every sample, or its logarithm, into `out`."""
     for i in range(logits.shape[0]):
         scale_row(logits[i], betas[i], out[i], as_log)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from driftcal.calibrators.export_maps.export_map import TopCurve
-from driftcal.calibrators.nonparametric.spline import AHEAD
+from driftcal.calibrators.nonparametric.spline import MIN_LEAD
 from driftcal.core.numerics import MASKED
 from driftcal.export.onnx.isotonic_and_bins import add_look_up
 from driftcal.export.onnx.nodes import Nodes, number, row_sum
@@ -23,7 +23,7 @@ def add_top_curve(nodes: Nodes, scores: TopCurve, z: str, name: str | None) -> s
     odds = nodes("Min", nodes("Sub", nodes("Sub", top, second), nodes("Log", total)), number(-MASKED))
     # a row of −inf alone is not: its odds are −inf too, for which the curve has NaN
     alone = nodes("Greater", odds, number(-MASKED / 10))
-    ahead = nodes("Div", number(1 + AHEAD), nodes("Add", total, number(1 + AHEAD)))
+    ahead = nodes("Div", number(1 + MIN_LEAD), nodes("Add", total, number(1 + MIN_LEAD)))
     confidence = nodes("Max", add_look_up(nodes, scores.curve, odds), ahead)
     confidence = nodes("Where", alone, number(1), confidence)
     share = nodes("Div", nodes("Sub", number(1), confidence), total)

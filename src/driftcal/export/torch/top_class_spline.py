@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from driftcal.calibrators.export_maps.export_map import TopCurve
-from driftcal.calibrators.nonparametric.spline import AHEAD
+from driftcal.calibrators.nonparametric.spline import MIN_LEAD
 from driftcal.core.numerics import MASKED
 from driftcal.export.torch.buffers import Tensor, scripted, torch
 from driftcal.export.torch.isotonic_and_bins import TableModule
@@ -16,7 +16,7 @@ class TopCurveModule(TopAndOthers):
     def __init__(self, scores: TopCurve) -> None:
         super().__init__()
         self.curve = TableModule(scores.curve)
-        self.keep(masked=MASKED, ahead=1 + AHEAD)
+        self.keep(masked=MASKED, ahead=1 + MIN_LEAD)
 
     def forward(self, z: Tensor) -> Tensor:
         """The probabilities."""

@@ -1,1 +1,1 @@
-"""Compiled passes of isotonic and histogram calibrators."""
+"""Compiled passes of isotonic regression and histogram binning."""

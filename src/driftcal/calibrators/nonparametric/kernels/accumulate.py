@@ -1,4 +1,4 @@
-"""Interval sums of isotonic curves, where most of the time of a fit goes: every score of every sample is looked up once."""
+"""Interval sums of isotonic curves. Most of the time of a fit is spent here: every score of every sample is located."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from driftcal.core.parallel import run_in_threads
 from driftcal.core.passes import N_ACCUMULATORS
 from driftcal.types import Array, Float64, Labels, Logits, Weights
 
-#: Columns of what the first pass kept of each sample: its largest logit and 1 over its sum of exponentials (see softmax_row).
+#: Columns of the norms from the first pass: the largest logit of a sample, and 1 over its sum of exponentials.
 TOP, INVERSE = range(2)
-#: Bits above those of any score.
+#: Bits above those of any score: there is no score.
 _NONE = 0x7FFF << 48
-#: Samples that are transposed from samples to classes at once: a cache line of scores.
+#: Samples that are transposed at once: a cache line of scores.
 _TRANSPOSED = 8
-#: Scores of a block up to which starting threads takes longer than the work.
+#: With up to this many scores in a block, starting threads takes longer than the work.
 _SERIAL_SCORES = 1 << 15
-#: Scores from which on the interval sums leave the cache: larger blocks, which use each of them more often, then pay.
+#: With this many scores the interval sums leave the cache. Larger blocks then use each of them more often.
 _MANY_SCORES = 1 << 26
 
 
@@ -43,7 +43,7 @@ def accumulate_one_curve(
 ) -> Float64:
     """Interval sums of one curve for all classes, from the scores in open buckets of all classes but the true one.
 
-    `breakpoints` are in order, the last one infinite.
+    `breakpoints` are in order, and the last one is infinite.
     """
     sums = empty_intervals(len(breakpoints), 1)
     index = search_index(breakpoints, np.array([0, len(breakpoints)]))[0]
@@ -56,7 +56,7 @@ def accumulate_curve_per_class(
 ) -> Float64:
     """Interval sums of one curve for each class, from its scores in samples of other classes.
 
-    The breakpoints of curve k are ``breakpoints[starts[k]:starts[k + 1]]``, in order, the last one infinite.
+    The breakpoints of curve k are ``breakpoints[starts[k]:starts[k + 1]]``, in order, and the last one is infinite.
     """
     n_curves = len(starts) - 1
     sums = empty_intervals(len(breakpoints), n_curves)
@@ -64,14 +64,14 @@ def accumulate_curve_per_class(
     bits = breakpoints.view(np.int64)
     if not data.is_local:
         return data.reduce(_add_to_each_curve, sums, merge_intervals, bits, starts, index, scale, per_sample=norms)
-    many = data.n_samples * data.n_classes >= _MANY_SCORES
+    leaves_cache = data.n_samples * data.n_classes >= _MANY_SCORES
     buffer = np.empty(0)
-    for block in data.blocks(multiple=32 if many else 4):
+    for block in data.blocks(multiple=32 if leaves_cache else 4):
         n = len(block.labels)
         if len(buffer) < n_curves * n:
             buffer = np.empty(n_curves * n)
         scores = buffer[: n_curves * n].reshape(n_curves, n)
-        # Split by samples first, then by classes: no two threads write to the same sums, so one copy is enough.
+        # split by samples first, then by classes: no two threads write to the same sums, so one copy is enough
         samples = block.logits, block.labels, block.weights, *block.part_of(norms), scale
         _in_parts(n, _write_scores, scores, *samples)
         _in_parts(n_curves, _add_classes, scores, block.weights, sums, bits, starts, index)
@@ -79,7 +79,7 @@ def accumulate_curve_per_class(
 
 
 def _in_parts(n: int, function: Callable[..., None], scores: Float64, *args: Any) -> None:
-    """``function(scores, *args, low, high)`` for stretches of n, on all cores where that is worth it."""
+    """Call ``function(scores, *args, low, high)`` for parts of range(n), on several cores if there are many scores."""
     parts = min(N_ACCUMULATORS, 1 + scores.size // _SERIAL_SCORES)
     edges = [n * k // parts for k in range(parts + 1)]
     run_in_threads(lambda k: function(scores, *args, edges[k], edges[k + 1]), range(parts))
@@ -87,9 +87,9 @@ def _in_parts(n: int, function: Callable[..., None], scores: Float64, *args: Any
 
 @exact
 def _write_other_scores(row: Array, label: int, norms: Float64, scale: float, scores: Float64) -> None:
-    """Write the scores of a row of logits, equal to the bit to those of softmax_row; -1 for the true and for masked classes.
+    """Write the scores of one sample, equal to the bit to those of softmax_row; -1 for the true and masked classes.
 
-    Norms are from an earlier pass. A source that yields other logits now must not give a score above 1: no interval holds it.
+    Norms come from an earlier pass. If a source yields other logits now, scores are cut at 1: no interval holds more.
     """
     top, inverse = norms[TOP], norms[INVERSE]
     for c in range(row.shape[0]):
@@ -134,14 +134,14 @@ def _add_classes(
     low: int,
     high: int,
 ) -> None:
-    """Add all scores of one class after the other: its interval sums stay in the cache."""
+    """Add all scores, one class after the other, so that the interval sums of a class stay in the cache."""
     n = scores.shape[1]
     bits = scores.view(np.int64)
     above, their_weights, at = np.empty(n, np.int64), np.empty(n), np.empty(n, np.uint32)
     shift = bucket_shift(index[0])
     for c in range(low, high):
         first = starts[c]
-        # Most scores of most classes lie below all of its breakpoints.
+        # most scores of most classes are below all breakpoints of the class
         below, greatest, least = _below(bits[c], weights, breakpoints[first])
         if greatest >= 0:
             sums[BELOW, first] += below
@@ -149,7 +149,7 @@ def _add_classes(
         if least < _NONE:
             add_least(sums, starts[-1] + c, float_of_bits(least))
         n_above = _gather_above(bits[c], weights, breakpoints[first], above, their_weights)
-        # All searches first, then all sums: no search waits for a sum.
+        # all searches first, then all sums: no search waits for a sum
         for j in range(n_above):
             bucket = bucket_of(above[j], shift)
             at[j] = find_interval(breakpoints, above[j], index[c, bucket], index[c, bucket + 1])
@@ -178,7 +178,7 @@ def _add_to_each_curve(
 
 @kernel
 def _below(bits: Array, weights: Weights, lowest: int) -> tuple[float, int, int]:
-    """Weight and greatest of the scores below `lowest`, -1 if there is none; the least of all scores."""
+    """Weight and greatest of the scores below `lowest`, -1 if there is none, and the least of all scores."""
     below, greatest, least = 0.0, np.int64(-1), np.int64(_NONE)
     for i in range(bits.shape[0]):
         score = bits[i]
@@ -191,7 +191,7 @@ def _below(bits: Array, weights: Weights, lowest: int) -> tuple[float, int, int]
 
 @kernel
 def _gather_above(bits: Array, weights: Weights, lowest: int, above: Array, their_weights: Weights) -> int:
-    """Gather the scores from `lowest` on and their weights, without a branch that cannot be predicted."""
+    """Gather the scores from `lowest` on, and their weights. The loop has no branch, which could not be predicted."""
     n_above = np.uint64(0)
     for i in range(bits.shape[0]):
         above[n_above] = bits[i]
@@ -227,10 +227,10 @@ def _add_to_one_curve(
             least = min(least, bits[c] if bits[c] >= 0 else np.int64(_NONE))
         find_buckets(scores, is_open.shape[0], buckets)
         n_chosen = np.uint64(0)
-        for c in range(n_classes):  # without a branch that cannot be predicted
+        for c in range(n_classes):  # no branch, which could not be predicted
             chosen[n_chosen] = bits[c]
             n_chosen += np.uint64(is_open[buckets[c]])
-        # All searches first, then all sums: no search waits for a sum.
+        # all searches first, then all sums: no search waits for a sum
         for j in range(int(n_chosen)):
             bucket = bucket_of(chosen[j], shift)
             at[j] = find_interval(breakpoints, chosen[j], index[bucket], index[bucket + 1])

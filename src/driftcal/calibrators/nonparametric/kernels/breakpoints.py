@@ -1,6 +1,7 @@
-"""Breakpoints of isotonic curves, and the weights that lie on them and in the intervals between.
+"""Breakpoints of isotonic curves, and the weights on them and in the intervals between them.
 
-Scores are compared as the integers that their bits make: these have the same order, and a loop over them is a vector loop.
+Scores are compared by their bits, as integers. These have the same order, and a loop over them uses vector
+instructions.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import numpy as np
 from driftcal.core.numerics import float_of_bits, kernel
 from driftcal.types import Array, Float64
 
-# Interval sums have a column per breakpoint: the weight in the interval below it, the greatest score there, and the weight of
-# other classes on the breakpoint itself. The last breakpoint of a curve is infinity. A column per curve follows, whose GREATEST
-# is minus the curve's least score.
+#: Rows of the interval sums, which have a column per breakpoint: the weight in the interval below it, the greatest
+#: score there, and the weight of other classes on the breakpoint itself. The last breakpoint of a curve is infinity. A
+#: column per curve follows, where GREATEST is minus the least score of the curve.
 BELOW, GREATEST, EQUAL = range(3)
-# The bits of 2**-60: scores below share the first bucket of the search index.
+#: The bits of 2**-60: smaller scores share the first bucket of the search index.
 _SMALLEST = (1023 - 60) << 52
 
 
@@ -33,9 +34,9 @@ def merge_intervals(into: Float64, other: Float64) -> None:
 
 
 def search_index(breakpoints: Float64, starts: Array) -> Array:
-    """For each curve and bucket of scores the first breakpoint of the buckets from there on, so that a search is short.
+    """For each curve and bucket of scores, the first breakpoint in this bucket or a later one: it shortens a search.
 
-    Buckets are equally wide in the bits of the score, hence about equally wide in its logarithm.
+    Buckets are equally wide in the bits of the score, so about equally wide in its logarithm.
     """
     n_curves = len(starts) - 1
     fineness = int(np.clip(np.log2(max(1, len(breakpoints) / n_curves - 1) / 16), 0, 14))
@@ -60,7 +61,7 @@ def bucket_of(score: int, shift: int) -> int:
 
 @kernel
 def bucket_shift(index: Array) -> int:
-    """How far bits are shifted to give as many buckets as the index of a curve has."""
+    """How far the bits of a score are shifted to give its bucket in this index."""
     shift = 52
     while (60 << (52 - shift)) + 2 < index.shape[0]:
         shift -= 1
@@ -69,20 +70,20 @@ def bucket_shift(index: Array) -> int:
 
 @kernel
 def find_interval(breakpoints: Array, score: int, low: int, high: int) -> int:
-    """The first breakpoint that is not below a score; it is one of low..high."""
+    """The first breakpoint that is not below a score; it is between `low` and `high`."""
     while high - low > 1:
         middle = (low + high) >> 1
         if breakpoints[middle] < score:
             low = middle + 1
         else:
             high = middle
-    low += (high - low) * (breakpoints[low] < score)  # mostly the only step, and no branch
+    low += (high - low) * (breakpoints[low] < score)  # usually the only step, and without a branch
     return low
 
 
 @kernel
 def add_score(sums: Float64, breakpoints: Array, score: int, weight: float, at: int) -> None:
-    """Add a score to the interval sums at breakpoint `at`, which `find_interval` gave."""
+    """Add a score to the interval sums at breakpoint `at`, the result of `find_interval`."""
     if breakpoints[at] == score:
         sums[EQUAL, at] += weight
     else:
@@ -92,5 +93,5 @@ def add_score(sums: Float64, breakpoints: Array, score: int, weight: float, at: 
 
 @kernel
 def add_least(sums: Float64, column: int, least: float) -> None:
-    """Keep the least score of a curve."""
+    """Update the least score of a curve."""
     sums[GREATEST, column] = max(sums[GREATEST, column], -least)

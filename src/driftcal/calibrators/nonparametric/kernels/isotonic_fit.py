@@ -1,10 +1,10 @@
 """Exact isotonic curves from n·C scores in two passes.
 
-The true class' scores are the breakpoints. Between two neighbouring breakpoints all scores belong to other classes, so they
-share one value in the isotonic fit: their weight and the greatest of them suffice (and the least of all, where the curve
-begins). Two passes therefore reduce n·C scores to at most n breakpoints and n + 1 intervals, and pooling adjacent violators
-runs on those. The one curve of all classes needs far fewer: see :mod:`driftcal.calibrators.nonparametric.kernels.prune`. Nothing
-is approximated.
+The scores of the true classes are the breakpoints. Between two neighbouring breakpoints all scores belong to other
+classes, so they have the same value in the isotonic fit. Their weight and the greatest of them are enough, and the
+least of all scores, where the curve begins. So two passes reduce n·C scores to at most n breakpoints and n + 1
+intervals, and the algorithm of pooling adjacent violators runs on these. One curve for all classes needs far fewer
+breakpoints: see :mod:`driftcal.calibrators.nonparametric.kernels.prune`. Nothing is approximated.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import numpy as np
 from driftcal.calibrators.base import FitReport
 from driftcal.calibrators.certify import certify
 from driftcal.calibrators.nonparametric.kernels.accumulate import (
+    INVERSE,
+    TOP,
     accumulate_curve_per_class,
     accumulate_one_curve,
 )
@@ -24,6 +26,10 @@ from driftcal.calibrators.nonparametric.kernels.prune import count_scores, n_cou
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import kernel, row_max, softmax_row
 from driftcal.types import Array, Float64, Labels, Logits, Weights
+
+#: Columns of what the first pass writes for each sample, after TOP and INVERSE: the score of the true class, the true
+#: class, the weight, and the squared error without calibration.
+TRUE_SCORE, TRUE_CLASS, WEIGHT, SQUARED_ERROR = range(2, 6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +43,10 @@ class Curves:
 
 def fit_curves(data: LabelledLogits, n_curves: int, scale: float = 1.0) -> tuple[Curves, FitReport]:
     """The isotonic curves of softmax(scale·z) against "is the true class": one for all classes, or one for each."""
-    first, counts = data.map_and_sum(_first_pass, 6, n_counters(data.n_samples) if n_curves == 1 else 0, scale)
-    norms, (scores, labels, weights, squares) = first[:, :2].copy(), first[:, 2:].T
-    curve = np.zeros(data.n_samples, np.int64) if n_curves == 1 else labels.astype(np.int64)
-    points = _breakpoints(scores, weights, curve, n_curves)
+    samples, counts = data.map_and_sum(_first_pass, 6, n_counters(data.n_samples) if n_curves == 1 else 0, scale)
+    norms, weights = samples[:, TOP : INVERSE + 1].copy(), samples[:, WEIGHT]
+    curve = np.zeros(data.n_samples, np.int64) if n_curves == 1 else samples[:, TRUE_CLASS].astype(np.int64)
+    points = _breakpoints(samples[:, TRUE_SCORE], weights, curve, n_curves)
     if n_curves == 1:
         pruned = prune(points.scores, points.weights, counts)
         points = Breakpoints(pruned.breakpoints, pruned.weights, np.array([0, len(pruned.breakpoints)]))
@@ -49,34 +55,31 @@ def fit_curves(data: LabelledLogits, n_curves: int, scale: float = 1.0) -> tuple
     else:
         sums = accumulate_curve_per_class(data, norms, points.scores, points.starts, scale)
     curves, error = _pool(sums, points)
-    before, after = float(weights @ squares) / data.total_weight, error / data.total_weight
+    before, after = float(weights @ samples[:, SQUARED_ERROR]) / data.total_weight, error / data.total_weight
     certify("squared error", before, after)
     return curves, FitReport("squared error before normalising", before, after, passes=2)
 
 
 @kernel
 def _first_pass(logits: Logits, labels: Labels, weights: Weights, out: Float64, counts: Float64, scale: float) -> None:
-    """Write for each sample what later passes need, and count its other scores, if there are counters.
-
-    The columns of `out`: the largest logit, 1 over the sum of exponentials, the score of the true class, the true class, the
-    weight, and the squared error without calibration.
-    """
+    """Write TOP, …, SQUARED_ERROR of each sample, and count its other scores if there are counters."""
     scores, buckets = np.empty(logits.shape[1]), np.empty(logits.shape[1], np.int32)
     for i in range(logits.shape[0]):
         total = softmax_row(logits[i], scale, scores)
-        true_class = scores[labels[i]]
-        squares = 1.0 - 2.0 * true_class
+        true_score = scores[labels[i]]
+        squared_error = 1.0 - 2.0 * true_score
         for c in range(scores.shape[0]):
-            squares += scores[c] * scores[c]
-        out[i, 0], out[i, 1] = row_max(logits[i]), 1.0 / total
-        out[i, 2], out[i, 3], out[i, 4], out[i, 5] = true_class, labels[i], weights[i], squares
+            squared_error += scores[c] * scores[c]
+        out[i, TOP], out[i, INVERSE] = row_max(logits[i]), 1.0 / total
+        out[i, TRUE_SCORE], out[i, TRUE_CLASS] = true_score, labels[i]
+        out[i, WEIGHT], out[i, SQUARED_ERROR] = weights[i], squared_error
         if counts.shape[0]:
             count_scores(logits[i], labels[i], weights[i], scores, buckets, counts)
 
 
 @dataclass(frozen=True, eq=False)
 class Breakpoints:
-    """The distinct true-class scores of each curve in order, then infinity; their weights; where each curve starts."""
+    """The distinct true-class scores of each curve, then infinity; their weights, and the start of each curve."""
 
     scores: Float64
     weights: Weights
@@ -88,19 +91,19 @@ def _breakpoints(scores: Float64, weights: Float64, curve: Array, n_curves: int)
     curve = np.concatenate([curve[weights > 0], np.arange(n_curves)])
     weights = np.concatenate([weights[weights > 0], np.zeros(n_curves)])
     order = np.argsort(scores)
-    short = curve[order].astype(np.min_scalar_type(n_curves))  # integers that numpy sorts digit by digit
-    order = order[np.argsort(short, kind="stable")]
+    short_integers = curve[order].astype(np.min_scalar_type(n_curves))  # numpy has a fast radix sort for them
+    order = order[np.argsort(short_integers, kind="stable")]
     scores, weights, curve = scores[order], weights[order], curve[order]
-    new = np.ones(len(scores), bool)
-    new[1:] = (scores[1:] != scores[:-1]) | (curve[1:] != curve[:-1])
-    first = np.flatnonzero(new)
+    is_new = np.ones(len(scores), bool)
+    is_new[1:] = (scores[1:] != scores[:-1]) | (curve[1:] != curve[:-1])
+    first = np.flatnonzero(is_new)
     starts = np.searchsorted(curve[first], np.arange(n_curves + 1))
     return Breakpoints(scores[first], np.add.reduceat(weights, first), starts)
 
 
 def _pool(sums: Float64, points: Breakpoints) -> tuple[Curves, float]:
-    """Pool adjacent violators within each curve; also the weighted squared error that is left."""
-    size = 4 * len(points.scores)
+    """Pool adjacent violators within each curve; return the curves and the weighted squared error that is left."""
+    size = 4 * len(points.scores)  # a breakpoint and the interval below it give at most two blocks of two points
     scores, values = np.empty(size), np.empty(size)
     ends = np.empty(len(points.starts) - 1, np.int64)
     error = _pool_curves(sums, points.scores, points.weights, points.starts, scores, values, ends)
@@ -135,11 +138,11 @@ def _pool_curves(
             b = j >> 1
             if j & 1:
                 w, t, low, high = weights[b] + sums[EQUAL, b], weights[b], breakpoints[b], breakpoints[b]
-            else:  # the interval below a breakpoint joins the block before it, except where the curve begins
+            else:  # the interval below a breakpoint joins the block before it, except at the start of the curve
                 w, t, low, high = sums[BELOW, b], 0.0, -sums[GREATEST, starts[-1] + k], sums[GREATEST, b]
             if w == 0:
                 continue
-            while top >= 0 and true[top] * w >= t * total[top]:  # its value is not below the new one: pool
+            while top >= 0 and true[top] * w >= t * total[top]:  # the value of the last block is not below: pool
                 w += total[top]
                 t += true[top]
                 low = least[top]
@@ -154,7 +157,7 @@ def _pool_curves(
             if greatest[block] > least[block]:
                 scores[written], values[written] = greatest[block], value
                 written += 1
-        if top < 0:  # a class that is masked in every sample: any curve does
+        if top < 0:  # the class is masked in every sample, so its curve is not used
             scores[written], values[written] = 0.0, 0.0
             written += 1
         ends[k] = written
@@ -162,8 +165,8 @@ def _pool_curves(
 
 
 @kernel
-def apply_curves(probs: Float64, scores: Float64, values: Float64, starts: Array, strict: float) -> None:
-    """Replace each p by curve(p) + strict·p, in place."""
+def apply_curves(probs: Float64, scores: Float64, values: Float64, starts: Array, added_slope: float) -> None:
+    """Replace each p by curve(p) + added_slope·p, in place."""
     one_curve = starts.shape[0] == 2
     for i in range(probs.shape[0]):
         for c in range(probs.shape[1]):
@@ -183,6 +186,6 @@ def apply_curves(probs: Float64, scores: Float64, values: Float64, starts: Array
                 value = values[last]
             else:
                 share = (p - scores[low - 1]) / (scores[low] - scores[low - 1])
-                # rounding must not lift it above the next block, or two classes could change places
+                # rounding must not lift it above the next block, or two classes could swap their order
                 value = min(values[low - 1] + share * (values[low] - values[low - 1]), values[low])
-            probs[i, c] = value + strict * p
+            probs[i, c] = value + added_slope * p

@@ -1,9 +1,10 @@
-"""Pruning of the breakpoints of an isotonic curve: most can neither begin nor end one of its blocks, and need no exact sums.
+"""Pruning of the breakpoints of an isotonic curve: most cannot begin or end a block, so they need no exact sums.
 
-An isotonic fit is the greatest convex minorant of a path: through the scores in order, to the right by their weight, upwards by
-the weight of true classes; a block is a straight piece of it. Counts of scores in buckets are points of that path. Inside a
-bucket the path is lowest where all other classes come before all true classes. Where even that corner lies above the minorant
-of the counted points, no block ends, so the whole bucket belongs to one block. The curve stays exact.
+An isotonic fit is the greatest convex minorant of a path. The path goes through the scores in order: to the right by
+their weight, upwards by the weight of true classes. A block is a straight piece of the minorant. Counts of scores in
+buckets are points of the path. Inside a bucket, the path is lowest if all other classes come before all true classes.
+If even this corner is above the minorant of the counted points, no block ends in the bucket, so the bucket belongs to
+one block. The curve stays exact.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from driftcal.core.numerics import kernel
 from driftcal.types import Array, Float64, Weights
 
-# Share of all weight of true classes by which rounding could move a point of the path. Closer buckets stay open.
+#: Rounding could move a point of the path by this share of the weight of all true classes. Closer buckets stay open.
 _MARGIN = 1e-7
 
 
@@ -23,8 +24,9 @@ _MARGIN = 1e-7
 class Pruned:
     """The breakpoints that are left.
 
-    `weights` are of each of them and of those pruned after it, which belong to the same block. `counted` is what closed buckets
-    hold in the interval below each of them. `is_open` says of each bucket whether its scores need exact sums.
+    `weights` holds the weight of each breakpoint and of those pruned after it, which belong to the same block.
+    `counted` is the weight in closed buckets in the interval below each breakpoint. `is_open` says for each bucket
+    whether its scores need exact sums.
     """
 
     breakpoints: Float64
@@ -34,15 +36,16 @@ class Pruned:
 
 
 def n_counters(n_samples: int) -> int:
-    """Counters for the scores of so many samples: about as many buckets, up to a core's cache, and one for what is no score."""
+    """The number of counters: about one per sample, up to a core's cache, and one for classes without a score."""
     return (1 << min(max(n_samples.bit_length() - 1, 8), 17)) + 2
 
 
 @kernel
 def find_buckets(scores: Float64, n: int, buckets: Array) -> None:
-    """The counter of each score among n; the last one is for what is no score.
+    """The counter of each score among n; the last one is for classes without a score.
 
-    Buckets are equally wide in the fourth root of a score: most scores are small, most breakpoints are not, and both need some.
+    Buckets are equally wide in the fourth root of a score: most scores are small, most breakpoints are large, and both
+    need buckets.
     """
     width, no_score = np.float32(n - 2), np.int32(n - 1)
     for c in range(scores.shape[0]):
@@ -52,7 +55,7 @@ def find_buckets(scores: Float64, n: int, buckets: Array) -> None:
 
 @kernel
 def count_scores(row: Array, label: int, weight: float, scores: Float64, buckets: Array, counts: Float64) -> None:
-    """Count the scores of one sample, without its true class and masked ones."""
+    """Count the scores of one sample, without its true class and its masked classes."""
     no_score = counts.shape[0] - 1
     find_buckets(scores, counts.shape[0], buckets)
     for c in range(scores.shape[0]):
@@ -63,7 +66,7 @@ def count_scores(row: Array, label: int, weight: float, scores: Float64, buckets
 
 
 def prune(breakpoints: Float64, weights: Weights, counts: Float64) -> Pruned:
-    """Prune the breakpoints of one curve, the last one infinite, by the counts of the other scores."""
+    """Prune the breakpoints of one curve by the counts of the other scores; the last breakpoint is infinite."""
     buckets = np.empty(len(breakpoints), np.int64)
     find_buckets(breakpoints, len(counts), buckets)
     is_open = _open_buckets(counts, _sums(buckets[:-1], weights[:-1], len(counts)))
@@ -76,29 +79,29 @@ def prune(breakpoints: Float64, weights: Weights, counts: Float64) -> Pruned:
 
 
 def _sums(indices: Array, weights: Weights, n: int) -> Float64:
-    return np.bincount(indices, weights, n).astype(np.float64, copy=False)  # without any index they are integers
+    return np.bincount(indices, weights, n).astype(np.float64, copy=False)  # numpy returns integers without any index
 
 
 @kernel
 def _open_buckets(others: Float64, true: Float64) -> Array:
-    """Buckets that a block may begin or end in or next to."""
+    """The buckets in which or next to which a block may begin or end."""
     n = others.shape[0] - 1
-    right, up = np.zeros(n + 1), np.zeros(n + 1)
+    x, y = np.zeros(n + 1), np.zeros(n + 1)  # the path at the edges of the buckets
     for b in range(n):
-        right[b + 1], up[b + 1] = right[b] + others[b] + true[b], up[b] + true[b]
-    corners = _minorant(right, up)
-    margin = _MARGIN * up[n]
+        x[b + 1], y[b + 1] = x[b] + others[b] + true[b], y[b] + true[b]
+    corners = _minorant(x, y)
+    margin = _MARGIN * y[n]
     is_open = np.zeros(n + 1, np.bool_)
     k, begins = 0, True
     for b in range(n):
-        corner = right[b] + others[b]
-        k = _piece_at(corner, k, right, corners)
-        within = true[b] > 0 and up[b] - margin <= _height(corner, k, right, up, corners)
-        k = _piece_at(right[b + 1], k, right, corners)
-        ends = up[b + 1] - margin <= _height(right[b + 1], k, right, up, corners)
+        corner = x[b] + others[b]
+        k = _piece_at(corner, k, x, corners)
+        within = true[b] > 0 and y[b] - margin <= _height(corner, k, x, y, corners)
+        k = _piece_at(x[b + 1], k, x, corners)
+        ends = y[b + 1] - margin <= _height(x[b + 1], k, x, y, corners)
         is_open[b] = begins or within or ends
         begins = ends
-    # Before the first true class the curve is 0, and of these scores only the greatest matters.
+    # before the first true class the curve is 0, and only the greatest of these scores matters
     last = n
     for b in range(n):
         if true[b] > 0:
@@ -111,7 +114,7 @@ def _open_buckets(others: Float64, true: Float64) -> Array:
 
 @kernel
 def _minorant(x: Float64, y: Float64) -> Array:
-    """The corners of the greatest convex minorant of points from left to right."""
+    """The corners of the greatest convex minorant of points, which are ordered from left to right."""
     corners = np.empty(x.shape[0], np.int64)
     n = 0
     for i in range(x.shape[0]):
@@ -127,7 +130,7 @@ def _minorant(x: Float64, y: Float64) -> Array:
 
 @kernel
 def _piece_at(x: float, k: int, xs: Float64, corners: Array) -> int:
-    """The piece of the minorant at x, from piece k on."""
+    """The piece of the minorant at x; the search begins at piece k."""
     while k + 2 < corners.shape[0] and xs[corners[k + 1]] < x:
         k += 1
     return k
@@ -135,6 +138,7 @@ def _piece_at(x: float, k: int, xs: Float64, corners: Array) -> int:
 
 @kernel
 def _height(x: float, k: int, xs: Float64, ys: Float64, corners: Array) -> float:
+    """The height of piece k of the minorant at x."""
     a, b = corners[k], corners[k + 1]
     height: float = ys[a] + (x - xs[a]) * ((ys[b] - ys[a]) / (xs[b] - xs[a]))
     return height

@@ -1,4 +1,4 @@
-"""Order statistics of scores without sorting all of them, and count and sum at or below each: a few passes over cached memory."""
+"""Order statistics of scores without sorting all of them, and the count and sum of the scores up to each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import numpy as np
 from driftcal.core.numerics import bits_of_float, kernel
 from driftcal.types import Array, Float64, Labels
 
-_BUCKETS = 4096
+#: Buckets of the first pass: their counters fit into a core's first cache.
+_N_BUCKETS = 4096
 
 
 def order_statistics(scores: Float64, ranks: Labels) -> Float64:
@@ -24,23 +25,23 @@ def order_statistics(scores: Float64, ranks: Labels) -> Float64:
 
 @kernel
 def _candidates(scores: Float64, ranks: Labels) -> tuple[Float64, Labels]:
-    """Scores among which those of the given ranks lie, and their ranks there.
+    """Scores that include those of the requested ranks, and the requested ranks among them.
 
-    The bits of floats from 0 up are whole numbers in the same order. Their leading digits between the least and the greatest
-    put each score in a bucket, and only the buckets that hold one of the ranks are kept.
+    The bits of non-negative floats are whole numbers in the same order. Their leading digits between the least and the
+    greatest give the bucket of a score. Only the buckets that hold one of the ranks are kept.
     """
     n = scores.shape[0]
-    least = most = bits_of_float(scores[0])
+    least = greatest = bits_of_float(scores[0])
     for i in range(n):
         bits = bits_of_float(scores[i])
-        least, most = min(least, bits), max(most, bits)
+        least, greatest = min(least, bits), max(greatest, bits)
     shift = 0
-    while (most - least) >> shift >= _BUCKETS:
+    while (greatest - least) >> shift >= _N_BUCKETS:
         shift += 1
-    counts = np.zeros(_BUCKETS, np.int64)
+    counts = np.zeros(_N_BUCKETS, np.int64)
     for i in range(n):
         counts[(bits_of_float(scores[i]) - least) >> shift] += 1
-    is_kept = np.zeros(_BUCKETS, np.bool_)
+    is_kept = np.zeros(_N_BUCKETS, np.bool_)
     candidate_ranks = np.empty_like(ranks)
     bucket = before = kept = 0
     for k in range(ranks.shape[0]):
@@ -54,7 +55,7 @@ def _candidates(scores: Float64, ranks: Labels) -> tuple[Float64, Labels]:
     candidates = np.empty(n)
     n_candidates = 0
     for i in range(n):
-        candidates[n_candidates] = scores[i]  # always written, counted only if kept: no branch to predict
+        candidates[n_candidates] = scores[i]  # always written, but counted only if kept: this needs no branch
         n_candidates += is_kept[(bits_of_float(scores[i]) - least) >> shift]
     return candidates[:n_candidates], candidate_ranks
 
