@@ -8,7 +8,7 @@ import keras
 import driftcal
 
 keras.utils.set_random_seed(0)
-train, validation, test = driftcal.open_source("digits").split(800, 500, seed=0)
+train, validation, test = driftcal.open_source("digits").split(800, 500, random_state=0)
 dense = keras.layers.Dense
 net = keras.Sequential([keras.layers.Flatten(), dense(64, activation="relu"), dense(10, activation="softmax")])
 net.compile(optimizer=keras.optimizers.Adam(0.01), loss="sparse_categorical_crossentropy")

@@ -5,7 +5,7 @@ import onnx
 
 import driftcal
 
-train, validation, test = driftcal.open_source("digits").split(800, 500, seed=0)
+train, validation, test = driftcal.open_source("digits").split(800, 500, random_state=0)
 means = np.stack([train.inputs()[train.labels == digit].mean(axis=0).ravel() for digit in range(10)]) / 0.25
 net = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
     nearest_mean (float[n, 1, 8, 8] x) => (float[n, 10] logits) { f = Flatten(x) s = MatMul(f, w) logits = Add(s, b) }""")

@@ -4,7 +4,7 @@ from sklearn.linear_model import LogisticRegression
 
 import driftcal
 
-train, validation, test = driftcal.open_source("digits").split(800, 500, seed=0)
+train, validation, test = driftcal.open_source("digits").split(800, 500, random_state=0)
 net = LogisticRegression(C=100, max_iter=2000).fit(train.inputs().reshape(800, -1), train.labels)
 
 calibrated = driftcal.tune(net, validation, method="ets")

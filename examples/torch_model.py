@@ -5,7 +5,7 @@ import torch
 import driftcal
 
 torch.manual_seed(0)
-train, validation, test = driftcal.open_source("digits").split(800, 500, seed=0)
+train, validation, test = driftcal.open_source("digits").split(800, 500, random_state=0)
 net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
 x, y = torch.from_numpy(train.inputs()).permute(0, 3, 1, 2), torch.from_numpy(train.labels)
 optimiser = torch.optim.Adam(net.parameters(), 0.01)

@@ -85,7 +85,7 @@ def image_folder(folder: Path) -> Path:
 
 def sources(folder: Path) -> Iterator[tuple[str, driftcal.Source]]:
     yield "digits", driftcal.open_source("digits")
-    yield "digits, a split", driftcal.open_source("digits").split(100, 50, seed=3)[1]
+    yield "digits, a split", driftcal.open_source("digits").split(100, 50, random_state=3)[1]
     np.savez(folder / "images.npz", x=IMAGES, y=LABELS, class_names=np.array(["a", "b", "c"]))
     yield "npz", driftcal.open_source(folder / "images.npz")
     np.savez(folder / "features.npz", x=FEATURES, y=np.arange(8) % 2)

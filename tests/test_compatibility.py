@@ -75,7 +75,7 @@ def test_results_of_0_1():
 
 @pytest.fixture(scope="module")
 def network():
-    train = driftcal.open_source("digits").split(800, 300, seed=0)[0]
+    train = driftcal.open_source("digits").split(800, 300, random_state=0)[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the corpus was made with a network that was still improving
         fitted = MLPClassifier((16,), max_iter=300, random_state=0)

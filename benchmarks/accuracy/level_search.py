@@ -32,7 +32,7 @@ SOLVERS = {
 def search(arguments: argparse.Namespace) -> dict[str, PerturbationLevels]:
     """The levels that each solver finds. Solvers share logits, but each counts all passes it asked for."""
     model = open_cifar10_network(f"resnet20={arguments.weights}", None).model
-    validation = cifar10(arguments.cifar10).split(0.5, seed=0)[0].subset(np.arange(arguments.images))
+    validation = cifar10(arguments.cifar10).split(0.5, random_state=0)[0].subset(np.arange(arguments.images))
     run, noise = driftcal.Run(cache=arguments.cache), get_shift("gaussian")
     collector = Collector(model, validation, run=run, random_state=arguments.seed)
 

@@ -62,6 +62,6 @@ def test_demo_on_the_users_data_and_model(folder, run):
     assert ran.code == 0, ran.err
     printed = json.loads(ran.out)
     assert len(printed["summary"]) >= 18  # base, eight methods twice, and the windowed form
-    halves = driftcal.open_source("val.npz").split(30, seed=0)
+    halves = driftcal.open_source("val.npz").split(30, random_state=0)
     data = Results.load("out").metadata["data"]
     assert [data[name]["fingerprint"] for name in ("validation", "test")] == [half.fingerprint for half in halves]

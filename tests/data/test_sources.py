@@ -33,10 +33,10 @@ def test_batches_cover_each_sample_once_at_fixed_cuts(batch_size, start, stop):
 @given(st.integers(0, 2**32 - 1), st.integers(1, 20), st.integers(1, 16))
 def test_splits_are_disjoint_complete_and_repeatable(seed, a, b):
     source = from_arrays(X, Y)
-    parts = source.split(a, b, seed=seed)
+    parts = source.split(a, b, random_state=seed)
     assert [len(part) for part in parts] == [a, b, 37 - a - b]
     assert sorted(np.concatenate([part.indices for part in parts]).tolist()) == list(range(37))
-    repeated = source.split(a, b, seed=seed)
+    repeated = source.split(a, b, random_state=seed)
     assert [part.fingerprint for part in parts] == [part.fingerprint for part in repeated]
     assert np.array_equal(parts[0].indices, np.random.default_rng(seed).permutation(37)[:a])
     assert parts[1].selections[-1] == {"of": 37, "split": 1, "samples": [a, a + b], "seed": seed}
@@ -44,7 +44,7 @@ def test_splits_are_disjoint_complete_and_repeatable(seed, a, b):
 
 def test_a_sample_keeps_its_index_through_subsets():
     source = from_arrays(X, Y, groups=np.arange(37) * 10)
-    part = source.split(0.5, seed=1)[1].subset([3, 1])
+    part = source.split(0.5, random_state=1)[1].subset([3, 1])
     (inputs, labels, indices), *rest = part.batches(8)
     assert not rest
     assert np.array_equal(inputs, X[indices])

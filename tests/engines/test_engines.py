@@ -154,7 +154,7 @@ def test_bad_options_are_refused():
 @pytest.fixture(scope="module")
 def digits():
     source = driftcal.open_source("digits")
-    validation, test, _ = source.split(300, 200, seed=1)
+    validation, test, _ = source.split(300, 200, random_state=1)
     return validation, test
 
 
@@ -358,7 +358,7 @@ from driftcal.engines import open_engine
 source = driftcal.open_source("digits")
 engine = open_engine("ray", workers=1, address={address!r})
 print("ready", flush=True)
-t.whole_run(pathlib.Path({str(tmp_path)!r}), engine, source.split(300, 200, seed=1)[:2], 3)
+t.whole_run(pathlib.Path({str(tmp_path)!r}), engine, source.split(300, 200, random_state=1)[:2], 3)
 """
     child = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

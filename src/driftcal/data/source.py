@@ -63,7 +63,7 @@ class Source:
 
     >>> x, y = np.zeros((10, 4), np.float32), np.arange(10) % 3
     >>> source = Source("mine", lambda indices: x[indices], y, ("a", "b", "c"), content=lambda: "v1")
-    >>> validation, test = source.split(0.5, seed=0)
+    >>> validation, test = source.split(0.5, random_state=0)
     >>> len(validation), len(test), [len(batch.labels) for batch in test.batches(2)]
     (5, 5, [2, 2, 1])
     """
@@ -179,11 +179,11 @@ class Source:
             self, name=name or self.name, indices=self.indices[selected], selections=(*self.selections, step)
         )
 
-    def split(self, *sizes: int | float, seed: int = 0) -> tuple[Source, ...]:
-        """Disjoint random parts, fixed by `seed`. Remaining samples become the last part.
+    def split(self, *sizes: int | float, random_state: int = 0) -> tuple[Source, ...]:
+        """Disjoint random parts, fixed by `random_state`. Remaining samples become the last part.
 
         A size is a number of samples, or a share of them between 0 and 1. The order of the samples is
-        ``numpy.random.default_rng(seed).permutation(n)``.
+        ``numpy.random.default_rng(random_state).permutation(n)``.
         """
         counts = [round(size * len(self)) if isinstance(size, float) and 0 < size < 1 else int(size) for size in sizes]
         if not counts or min(counts) < 1 or sum(counts) > len(self):
@@ -191,7 +191,7 @@ class Source:
                 f"sizes must be numbers of samples, at least 1 each and at most {len(self)} together, or shares between 0 and "
                 f"1; they are {', '.join(map(str, sizes)) or 'missing'}."
             )
-        order = np.random.default_rng(seed).permutation(len(self))
+        order = np.random.default_rng(random_state).permutation(len(self))
         edges = [0, *np.cumsum(counts).tolist()]
         if edges[-1] < len(self):
             edges.append(len(self))
@@ -199,7 +199,7 @@ class Source:
             self.subset(
                 order[begin:end],
                 name=f"{self.name}[{number}]",
-                selection={"split": number, "samples": [begin, end], "seed": seed},
+                selection={"split": number, "samples": [begin, end], "seed": random_state},
             )
             for number, (begin, end) in enumerate(pairwise(edges))
         )

@@ -81,7 +81,7 @@ class Demo:
             opened = open_digits_network(train).model
             title = "driftcal demo: handwritten digits"
         else:
-            validation, test = source.split(len(source) // 2, seed=0)[:2]
+            validation, test = source.split(len(source) // 2, random_state=0)[:2]
             opened = open_model(model, **(model_options or {}))
             title = f"driftcal demo: {opened.name} on {source.name}"
         validation, test = (first_samples(part, n_samples) for part in (validation, test))

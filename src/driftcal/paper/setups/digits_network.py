@@ -17,7 +17,7 @@ SPLIT = (597, 600, 600)
 
 def split_digits(source: Source) -> tuple[Source, ...]:
     """The training, validation and test samples of scikit-learn's digits."""
-    return source.split(*SPLIT, seed=0)
+    return source.split(*SPLIT, random_state=0)
 
 
 def train_digits(train: Source) -> Any:

@@ -80,7 +80,7 @@ def _digits(options: SetupOptions) -> list[Setup]:
 
 def _cifar10(options: SetupOptions) -> list[Setup]:
     folder = options.data["cifar10"]
-    first_half, second_half = cifar10(folder).split(0.5, seed=0)[:2]
+    first_half, second_half = cifar10(folder).split(0.5, random_state=0)[:2]
     test = first_samples(second_half, options.n_images)
     suites: dict[str, Sequence[Shift]] = {"affine": get_suite("affine").shifts}
     if "cifar10-c" in options.data:
@@ -111,7 +111,7 @@ def _imagenet(options: SetupOptions) -> list[Setup]:
     for name in options.networks or default_networks("imagenet", options.weights):
         network = open_imagenet_network(name, options.weights)
         source = imagenet(options.data["imagenet"], size=network.image_size)
-        validation, test = (first_samples(part, options.n_images) for part in source.split(0.5, seed=0)[:2])
+        validation, test = (first_samples(part, options.n_images) for part in source.split(0.5, random_state=0)[:2])
         shifts: Sequence[Shift] = get_suite("imagenet-c").shifts
         if "imagenet-c" in options.data:
             shifts = imagenet_c_on_disk(options.data["imagenet-c"], network.image_size)

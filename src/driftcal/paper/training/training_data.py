@@ -28,7 +28,7 @@ def split_training(source: Source, *, seed: int = 0) -> tuple[Source, Source]:
     """
     if len(source) < 2:
         raise InputError(f"a training needs at least 2 images; {source.name} has {len(source)}.")
-    train, held_out = source.split(TRAIN_SHARE, seed=seed)
+    train, held_out = source.split(TRAIN_SHARE, random_state=seed)
     return train, held_out
 
 
