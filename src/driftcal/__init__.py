@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from driftcal.calibrators.windowed.level_matching import LevelExpectationConsistency as LevelExpectationConsistency
     from driftcal.calibrators.windowed.level_matching import LevelIsotonicRegression as LevelIsotonicRegression
     from driftcal.calibrators.windowed.level_matching import LevelTemperatureScaling as LevelTemperatureScaling
+    from driftcal.core.dataset import LabelledLogits as LabelledLogits
     from driftcal.core.validation import from_probabilities as from_probabilities
     from driftcal.data import Source as Source
     from driftcal.data import open_source as open_source
@@ -103,6 +104,7 @@ _PUBLIC: dict[str, str] = {
     "HistogramBinning": "driftcal.calibrators.nonparametric.histogram",
     "IsotonicRegression": "driftcal.calibrators.nonparametric.isotonic",
     "IsotonicRegressionMulticlass": "driftcal.calibrators.nonparametric.isotonic",
+    "LabelledLogits": "driftcal.core.dataset",
     "LayerFeatures": "driftcal.pipeline.collecting.layer_features",
     "LevelExpectationConsistency": "driftcal.calibrators.windowed.level_matching",
     "LevelIsotonicRegression": "driftcal.calibrators.windowed.level_matching",

@@ -56,6 +56,9 @@ class LogitCache:
         except OSError as error:
             raise CacheError(f"cache {str(self.path)!r} must be a folder that can be written; {error}") from error
 
+    def __repr__(self) -> str:
+        return f"LogitCache({str(self.path)!r})"
+
     def __reduce__(self) -> tuple[type[LogitCache], tuple[Path]]:
         return LogitCache, (self.path,)  # another process opens the folder again
 
@@ -88,6 +91,15 @@ class LogitCache:
         """The samples [start, stop) of one array of a finished `key`; a remote file transfers only these bytes.
 
         The digest is not checked again: the process that finished the file has checked it.
+
+        Parameters
+        ----------
+        key
+            The condition.
+        name
+            The array: "logits", "labels", "indices", or one of `more`.
+        start, stop
+            Positions of the samples.
         """
         try:
             return safetensors.read_slice(self.file(key), name, start, stop)
@@ -103,7 +115,17 @@ class LogitCache:
     def put(
         self, key: CacheKey, *, logits: Logits, labels: AnyArray, indices: AnyArray | None = None, **more: Array
     ) -> CacheEntry:
-        """Write all samples of `key` at once; `more` are further arrays of the same samples (features, groups)."""
+        """Write all samples of `key` at once.
+
+        Parameters
+        ----------
+        key
+            The condition.
+        logits, labels, indices
+            Of all samples. Without `indices`, samples are numbered from 0.
+        **more
+            Further arrays of the same samples, such as features and groups.
+        """
         return self._write_finished(key, [check_arrays(logits, labels, indices, 0, more)])
 
     def remove(self, key: CacheKey) -> None:

@@ -37,8 +37,18 @@ class _NotFitted(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ig
 class FitReport:
     """The loss of a fit on the tuning samples before and after, the passes over the samples, the time and warnings.
 
-    `loss` is the name of the loss. `before` is its mean without calibration, `after` with it. Both are infinite if a
-    true class is masked.
+    Parameters
+    ----------
+    loss
+        The name of the loss.
+    before, after
+        Its mean without and with calibration; infinite if a true class is masked.
+    passes
+        Passes over the samples.
+    seconds
+        The time of the fit; `fit` fills it in.
+    warnings
+        Sentences for the user.
     """
 
     loss: str

@@ -47,7 +47,7 @@ class LabelledLogits:
         sample_weight: AnyArray = None,
         *,
         classes: Sequence[Any] | None = None,
-        score_type: str | None = "logits",
+        score_type: str | None = None,
     ) -> None:
         if validation.is_chunked(logits):
             if y is not None or sample_weight is not None:
@@ -65,6 +65,9 @@ class LabelledLogits:
             labels, names = as_columns(y, scores.shape[1], len(scores), classes=classes)
             weights = validation.as_weights(sample_weight, len(scores))
             self._start(LocalPasses(ArraySource(Chunk(scores, labels, weights))), names)
+
+    def __repr__(self) -> str:
+        return f"LabelledLogits({self.n_samples} samples, {self.n_classes} classes)"
 
     @classmethod
     def from_passes(cls, passes: Passes, n_classes: int) -> LabelledLogits:
@@ -165,7 +168,15 @@ class LabelledLogits:
     def reduce_sum(
         self, function: Callable[..., None], shape: int | tuple[int, ...], *args: Any, stride: int = 1
     ) -> Float64:
-        """The sums that ``function(logits, labels, weights, sums, *args)`` adds up over all samples."""
+        """The sums that ``function(logits, labels, weights, sums, *args)`` adds up over all samples.
+
+        Parameters
+        ----------
+        function, args, stride
+            As in :meth:`reduce`.
+        shape
+            The shape of the sums, which begin at 0.
+        """
         return self.reduce(function, np.zeros(shape), add, *args, stride=stride)
 
     def map_samples(self, function: Callable[..., None], width: int, *args: Any) -> Float64:
@@ -173,7 +184,17 @@ class LabelledLogits:
         return self._passes.map_samples(function, width, None, args)[0]
 
     def map_and_sum(self, function: Callable[..., None], width: int, size: int, *args: Any) -> tuple[Float64, Float64]:
-        """`map_samples` and `reduce_sum` in one pass of ``function(logits, labels, weights, out, sums, *args)``."""
+        """`map_samples` and `reduce_sum` in one pass of ``function(logits, labels, weights, out, sums, *args)``.
+
+        Parameters
+        ----------
+        function, args
+            A compiled kernel and its further arguments.
+        width
+            Numbers per sample in `out`.
+        size
+            Numbers in `sums`.
+        """
         return self._passes.map_samples(function, width, size, args)
 
     def for_each_block(self, function: Callable[[Logits, Labels, Weights, int], None]) -> None:

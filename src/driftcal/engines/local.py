@@ -30,6 +30,9 @@ class LocalEngine:
         self.retry_policy = retry_policy or RetryPolicy()
         self._processes: _Processes | None = None  # reused by the next map with the same shared values
 
+    def __repr__(self) -> str:
+        return f"LocalEngine(workers={self.workers})"
+
     def share(self, value: Any) -> SharedValue:
         """The value itself, which is already in this process."""
         return SharedValue(value)

@@ -62,6 +62,9 @@ class RayEngine:
         self.idle: list[Any] = []  # actors
         self.starting: dict[Any, Any] = {}  # reference that is ready when the actor has started -> actor
 
+    def __repr__(self) -> str:
+        return f"RayEngine({self.request})"
+
     def share(self, value: Any) -> SharedValue:
         """Put the value into the object store: each node fetches it once, each worker unpacks it once."""
         return SharedValue(None, self._ray.put(value))

@@ -21,7 +21,7 @@ from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
 _TOTALS, _PER_BIN = 7, 7
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Statistics:
     """Sums over labelled samples that add: ``Statistics.of(y1, s1) + Statistics.of(y2, s2)`` equals one pass over both.
 
@@ -53,6 +53,9 @@ class Statistics:
     bin_variance: Float64  # weight² · confidence · (1 − confidence)
     positive_class: bool = False
 
+    def __repr__(self) -> str:
+        return f"Statistics({self.n_samples} samples, {self.n_bins} bins, accuracy {self.accuracy:.4f}, ECE {self.ece:.4f})"
+
     @classmethod
     def of(
         cls,
@@ -68,13 +71,19 @@ class Statistics:
 
         Parameters
         ----------
-        y_true : labels. Alone, without `scores`: :class:`driftcal.core.dataset.LabelledLogits`, or a source of
-            ``(logits, y)`` chunks larger than memory.
-        scores : logits or probabilities, shape (n, C); an array or a memory map. Shape (n,) or (n, 1) are those of class 1.
-        score_type : "logits" or "probabilities". Scores of one column need it; the default for others is "logits".
-        sample_weight : weight of each sample.
-        n_bins : number of equal-width bins.
-        classes : the class of each column, for labels that are names.
+        y_true
+            Labels. Alone, without `scores`: :class:`driftcal.core.dataset.LabelledLogits`, or a source of ``(logits,
+            y)`` chunks larger than memory.
+        scores
+            Logits or probabilities, shape (n, C); an array or a memory map. Shape (n,) or (n, 1): those of class 1.
+        score_type
+            "logits" or "probabilities". Scores of one column need it; the default for others is "logits".
+        sample_weight
+            Weight of each sample.
+        n_bins
+            Number of equal-width bins.
+        classes
+            The class of each column, for labels that are names.
         """
         data, positive_class = check_scores(
             y_true, scores, score_type=score_type, sample_weight=sample_weight, classes=classes

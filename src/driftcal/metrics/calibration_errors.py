@@ -38,6 +38,19 @@ def expected_calibration_error(
     confidence is the probability of class 1 and the accuracy its frequency. Biased upwards: compare with
     :func:`null_ece`.  Naeini et al. 2015; Guo et al. 2017, section 2.
 
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    n_bins
+        Number of equal-width bins.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
+
     >>> round(expected_calibration_error([0, 1, 1], [[0.9, 0.1], [0.3, 0.7], [0.8, 0.2]]), 4)
     0.4
     """
@@ -56,6 +69,19 @@ def maximum_calibration_error(
 
     A single sample in a bin of its own can decide it.  Naeini et al. 2015; Guo et al. 2017, section 2.
 
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    n_bins
+        Number of equal-width bins.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
+
     >>> round(maximum_calibration_error([0, 1, 1], [[0.9, 0.1], [0.3, 0.7], [0.8, 0.2]]), 4)
     0.8
     """
@@ -66,6 +92,17 @@ def calibration_gap(
     y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
 ) -> float:
     """Mean confidence − accuracy: above 0 the model is over-confident, below 0 under-confident.
+
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
 
     >>> round(calibration_gap([0, 1], [[0.75, 0.25], [0.75, 0.25]]), 4)
     0.25
@@ -85,6 +122,19 @@ def equal_mass_calibration_error(
 
     Samples of equal confidence share a bin; with fewer samples than bins each sample is a bin.  Nguyen & O'Connor 2015; Roelofs et al. 2022.
 
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    n_bins
+        Number of equal-mass bins.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
+
     >>> round(equal_mass_calibration_error([1, 0, 1, 1], [0.6, 0.7, 0.8, 0.9], n_bins=2), 4)
     0.15
     """
@@ -100,6 +150,17 @@ def sweep_calibration_error(
 
     Starting from one bin, the number grows until a bin's accuracy falls below its left neighbour's; the number before
     that is used. The absolute error (p = 1) is summed, as in the ECE.  Roelofs et al. 2022, section 4.
+
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
 
     >>> round(sweep_calibration_error([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9]), 4)
     0.15
@@ -122,6 +183,21 @@ def debiased_calibration_error(
     sqrt(max(0, Σ_b W_b/W · ((confidence_b − accuracy_b)² − accuracy_b (1 − accuracy_b)/(W_b − 1)))) over equal-mass
     bins; bins with a weight of 1 or less are left out. ``kind="marginal"`` is the root mean square over classes. Weights
     are read as numbers of samples, so their scale matters. Weights that sum to less than the number of samples are shares.  Kumar et al. 2019, section 5.
+
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    n_bins
+        Number of equal-mass bins.
+    kind
+        "top-label", or "marginal": every class against the others.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
 
     >>> debiased_calibration_error([0, 1, 0, 1], [0.5, 0.5, 0.5, 0.5])
     0.0
@@ -149,6 +225,19 @@ def classwise_calibration_error(
     A class that never occurs counts like any other: its probability should be 0. Small for many classes, since most
     probabilities are near 0.  Kull et al. 2019, section 2.
 
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    n_bins
+        Number of equal-width bins.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
+
     >>> round(classwise_calibration_error([0, 1], [[0.8, 0.2], [0.4, 0.6]]), 4)
     0.3
     """
@@ -169,6 +258,19 @@ def smooth_calibration_error(
 
     The bandwidth σ is the one that equals the error, unless `bandwidth` is given.  Błasiok & Nakkiran 2023, section 3.
 
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    bandwidth
+        Width σ of the Gaussian. None: the fixed point.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
+
     >>> round(smooth_calibration_error([1, 1, 1, 0], [0.5, 0.5, 0.5, 0.5]), 4)
     0.25
     """
@@ -186,6 +288,17 @@ def ks_calibration_error(
     """The largest imbalance up to any confidence: max_t |Σ_{c ≤ t} w (c − o)| / W, without bins.
 
     Samples of equal confidence enter together.  Gupta et al. 2021, section 3.
+
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
 
     >>> round(ks_calibration_error([1, 0, 1, 1], [0.5, 0.5, 0.9, 0.9]), 4)
     0.05
@@ -208,6 +321,23 @@ def null_ece(
 
     The mean over simulated outcomes, drawn with the stated confidence; `y_true` is only checked. An ECE near the null ECE
     is no evidence of miscalibration.  Bröcker & Smith 2007, for the resampling.
+
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    n_bins
+        Number of equal-width bins.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
+    n_resamples
+        Simulations of the outcomes.
+    random_state
+        Seed of the simulations.
 
     >>> 0.3 < null_ece([0, 1, 1], [0.5, 0.6, 0.7]) < 0.6
     True

@@ -168,21 +168,34 @@ def evaluate(
 
     Parameters
     ----------
-    y_true : labels. Alone, without `scores`: :class:`driftcal.core.dataset.LabelledLogits`, or a source of
-        ``(logits, y)`` chunks larger than memory.
-    scores : logits, log-probabilities or probabilities, shape (n, C); an array or a memory map. Shape (n,) or (n, 1) are
-        those of class 1; metrics then judge the probability of class 1.
-    score_type : "logits" or "probabilities". Scores of one column need it; the default for others is "logits".
-    n_bins : number of equal-width bins of the ECE.
-    sample_weight : weight of each sample; whole numbers act as repeated samples.
-    classes : the class of each column, for labels that are names.
-    per_class : add the class-wise metrics, which need more passes.
-    intervals : bootstrap all metrics over images.
-    confidence_level : probability that an interval holds the true value.
-    method : "basic" or "bias-corrected".
-    n_resamples : bootstrap replicates.
-    groups : the image of each sample, if an image has several; images are resampled with all their samples.
-    random_state : seed of the replicates.
+    y_true
+        Labels. Alone, without `scores`: :class:`driftcal.core.dataset.LabelledLogits`, or a source of ``(logits, y)``
+        chunks larger than memory.
+    scores
+        Logits, log-probabilities or probabilities, shape (n, C); an array or a memory map. Shape (n,) or (n, 1):
+        those of class 1; metrics then evaluate the probability of class 1.
+    score_type
+        "logits" or "probabilities". Scores of one column need it; the default for others is "logits".
+    n_bins
+        Number of equal-width bins of the ECE.
+    sample_weight
+        Weight of each sample; whole numbers act as repeated samples.
+    classes
+        The class of each column, for labels that are names.
+    per_class
+        Add the class-wise metrics, which need more passes.
+    intervals
+        Bootstrap all metrics over images.
+    confidence_level
+        Probability that an interval holds the true value.
+    method
+        "basic" or "bias-corrected".
+    n_resamples
+        Bootstrap replicates.
+    groups
+        The image of each sample, if an image has several; images are resampled with all their samples.
+    random_state
+        Seed of the replicates.
 
     >>> import numpy as np
     >>> result = evaluate([0, 1, 2], np.array([[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [3.0, 0.0, 0.0]]), n_bins=10)

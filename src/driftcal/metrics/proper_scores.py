@@ -19,6 +19,17 @@ def accuracy(
 ) -> float:
     """How often the most probable class is the label; the first one where several are most probable.
 
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
+
     >>> accuracy([0, 1, 1], [[0.7, 0.3], [0.4, 0.6], [0.9, 0.1]])
     0.6666666666666666
     """
@@ -33,6 +44,17 @@ def negative_log_likelihood(
     Without the clip one error with confidence 1 makes it infinite; :class:`Statistics` counts the clipped samples.
     A proper score: the true probabilities have the lowest expectation.  Good 1952.
 
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
+
     >>> round(negative_log_likelihood([0, 1], [[0.5, 0.5], [0.75, 0.25]]), 4)
     1.0397
     """
@@ -45,6 +67,17 @@ def brier_score(
     """Squared distance of the probabilities to the labels: mean Σ_c (p_c − [y = c])², in [0, 2].
 
     For 1-D probabilities the usual binary score, mean (p − y)² in [0, 1], which is half as large.  Brier 1950.
+
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
 
     >>> brier_score([0, 1], [[0.5, 0.5], [1.0, 0.0]])
     1.25
@@ -67,6 +100,19 @@ def brier_decomposition(
     (confidence − outcome)² = reliability − resolution + uncertainty + within-bin variance − 2 · within-bin covariance,
     exactly.  Murphy 1973; Stephenson et al. 2008.
 
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    n_bins
+        Number of equal-width bins.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
+
     >>> parts = brier_decomposition([0, 1, 1, 0], [0.25, 0.75, 0.75, 0.75])
     >>> round(parts.reliability - parts.resolution + parts.uncertainty, 6), round(parts.score, 6)
     (0.1875, 0.1875)
@@ -78,6 +124,17 @@ def predictive_entropy(
     y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
 ) -> float:
     """Mean entropy of the predicted distribution, −Σ_c p_c log p_c in nats, from 0 to log C. Labels are not used.
+
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
 
     >>> round(predictive_entropy([0, 0], [[0.5, 0.5], [1.0, 0.0]]), 4)
     0.3466
@@ -93,6 +150,17 @@ def area_under_risk_coverage(
     (1/W) ∫ errors(t)/t dt with samples in falling order of confidence; equal confidences share their errors evenly. This is
     the area itself; the mean over ranks of Geifman & El-Yaniv 2017 differs from it by less than 1/n.
 
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
+
     >>> area_under_risk_coverage([1, 1], [0.9, 0.8])
     0.0
     """
@@ -106,6 +174,17 @@ def error_auroc(
     """How well confidence separates correct from incorrect predictions: P(c correct > c incorrect), ties count half.
 
     It is 0.5, the value of a random score, if all predictions are correct or all incorrect.  Hendrycks & Gimpel 2017.
+
+    Parameters
+    ----------
+    y_true
+        Labels: columns of the probabilities, or names in `classes`.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
 
     >>> error_auroc([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
     1.0

@@ -23,7 +23,7 @@ from driftcal.types import AnyArray, Array, Float64
 _NULL_RESAMPLES = 500
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Reliability:
     """What a reliability diagram shows: one number per bin, NaN where a bin is empty.
 
@@ -54,7 +54,15 @@ class Reliability:
         null_ece: float,
         n_samples: int,
     ) -> Reliability:
-        """From the weight, the summed confidence and the summed outcome of each bin, as results record them."""
+        """The numbers from sums of each bin, as results record them.
+
+        Parameters
+        ----------
+        weight, confidence, outcome
+            The weight of each bin, its summed confidence and its summed outcome.
+        ece, null_ece, n_samples
+            Of all samples.
+        """
         filled = np.where(np.asarray(weight) > 0, weight, np.nan)
         return cls(
             weight=np.asarray(weight, np.float64),
@@ -64,6 +72,9 @@ class Reliability:
             null_ece=null_ece,
             n_samples=n_samples,
         )
+
+    def __repr__(self) -> str:
+        return f"Reliability({self.n_bins} bins, {self.n_samples} samples, ECE {self.ece:.4f}, null ECE {self.null_ece:.4f})"
 
     @property
     def n_bins(self) -> int:
@@ -95,15 +106,24 @@ def prepare_reliability(
 
     Parameters
     ----------
-    y_true : labels.
-    probabilities : shape (n, C); shape (n,) is the probability of class 1.
-    n_bins : number of equal-width bins.
-    sample_weight : weight of each sample.
-    classes : the class of each column, for labels that are names.
-    groups : the image of each sample, if an image has several.
-    confidence_level : probability that an interval holds the true outcome.
-    n_resamples : bootstrap replicates over `groups`.
-    random_state : seed of the replicates.
+    y_true
+        Labels.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    n_bins
+        Number of equal-width bins.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
+    groups
+        The image of each sample, if an image has several.
+    confidence_level
+        Probability that an interval holds the true outcome.
+    n_resamples
+        Bootstrap replicates over `groups`.
+    random_state
+        Seed of the replicates.
 
     >>> prepare_reliability([1, 0, 1, 1], [0.9, 0.2, 0.6, 0.7], n_bins=2).outcome.tolist()
     [0.0, 1.0]

@@ -87,9 +87,7 @@ def _check_data(
         )
     if labelled:
         return data, False
-    rows = LabelledLogits(data, classes=classes)  # first, because it says what is wrong with a source
-    resolve_score_type(data, score_type)
-    return rows, has_one_column(data)
+    return LabelledLogits(data, classes=classes, score_type=score_type), has_one_column(data)
 
 
 def check_probabilities(

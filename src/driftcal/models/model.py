@@ -27,6 +27,13 @@ class Model:
 
     The first inputs determine `n_classes` and, if it is ``"auto"``, `batch_size`; `prepare` does only that. A batch is
     always the samples [k * batch_size, (k + 1) * batch_size) of the inputs.
+
+    Parameters
+    ----------
+    backend
+        The adapter of the framework.
+    preprocessing, outputs, batch_size, name, class_names
+        As in :func:`driftcal.open_model`.
     """
 
     def __init__(
@@ -135,7 +142,13 @@ class Model:
         name: str | None = None,
         class_names: Sequence[Any] | None = None,
     ) -> Model:
-        """The same network with other options; None keeps an option. See :func:`driftcal.open_model`."""
+        """The same network with other options.
+
+        Parameters
+        ----------
+        preprocessing, outputs, batch_size, name, class_names
+            As in :func:`driftcal.open_model`. None keeps an option.
+        """
         if isinstance(preprocessing, Mapping):
             preprocessing = Preprocessing.from_dict({"layout": self.backend.layout, **preprocessing})
         options: dict[str, Any] = {

@@ -17,15 +17,22 @@ CHANNELS = ("RGB", "BGR")
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """The steps from float32 (n, H, W, C) in [0, 1] to the model's input, in this order.
+    """The steps from float32 (n, H, W, C) in [0, 1] to the model's input: size, channels, scale, mean and std, layout.
 
-    1. `size`: scale to (height, width), bilinear, smoothed when shrinking;
-    2. `channels`: BGR reverses the last axis;
-    3. `scale`: multiply; 255 for models that take values from 0 to 255;
-    4. `mean`, `std`: subtract and divide per channel, in the model's order of channels and after scaling;
-    5. `layout`: NCHW, NHWC, or flat (one vector per image).
+    Feature matrices (n, F) take scale, mean and std only.
 
-    Feature matrices (n, F) take steps 3 and 4 only.
+    Parameters
+    ----------
+    mean, std
+        Subtracted and divided by, per channel, in the model's order of channels and after scaling. () for none.
+    layout
+        "NCHW", "NHWC", or "flat" (one vector per image).
+    size
+        (height, width) to scale to, bilinear, smoothed when shrinking. None: images keep their size.
+    channels
+        "RGB", or "BGR", which reverses the last axis.
+    scale
+        A factor: 255 for models that take values from 0 to 255.
 
     >>> Preprocessing(mean=(0.5,), std=(0.25,), layout="NCHW")(np.ones((2, 8, 8, 1), np.float32)).shape
     (2, 1, 8, 8)

@@ -34,7 +34,7 @@ N_RESAMPLES = 1000
 METRICS = ("ece", "brier", "nll", "accuracy")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Recalibration:
     """A refitted calibrator, compared with the old one on new samples that it was not fitted on.
 
@@ -49,6 +49,13 @@ class Recalibration:
     after: Evaluation
     worse: tuple[str, ...]
     metadata: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        worse = f", worse: {'; '.join(self.worse)}" if self.worse else ""
+        return (
+            f"Recalibration({self.calibrator!r}, weight {self.weight:g}, {self.n_samples} samples, held-out ECE {self.before.ece:.4f} "
+            f"before and {self.after.ece:.4f} after{worse})"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

@@ -40,16 +40,26 @@ def plot_reliability(
 
     Parameters
     ----------
-    y_true : labels.
-    probabilities : shape (n, C); shape (n,) is the probability of class 1.
-    ax : axes to draw into, such as one of ``pyplot.subplots(2, 3)``; nothing is drawn outside of them.
-    n_bins : number of equal-width bins.
-    sample_weight : weight of each sample.
-    classes : the class of each column, for labels that are names.
-    groups : the image of each sample, if an image has several.
-    confidence_level : probability that a box holds the true accuracy.
-    label : name in the legend.
-    random_state : seed of the bootstrap over `groups`.
+    y_true
+        Labels.
+    probabilities
+        Shape (n, C); shape (n,) is the probability of class 1.
+    ax
+        Axes to draw into, such as one of ``pyplot.subplots(2, 3)``; nothing is drawn outside of them.
+    n_bins
+        Number of equal-width bins.
+    sample_weight
+        Weight of each sample.
+    classes
+        The class of each column, for labels that are names.
+    groups
+        The image of each sample, if an image has several.
+    confidence_level
+        Probability that a box holds the true accuracy.
+    label
+        Name in the legend.
+    random_state
+        Seed of the bootstrap over `groups`.
 
     >>> import matplotlib; matplotlib.use("agg")
     >>> ax = plot_reliability([1, 0, 1, 1], [0.9, 0.2, 0.6, 0.7])

@@ -16,7 +16,7 @@ from driftcal.types import AnyArray
 H_TUNING = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Suite:
     """Shifts that have a table of levels, each with all its levels, 0 (the identity) included.
 
@@ -46,6 +46,9 @@ class Suite:
 
     def __len__(self) -> int:
         return sum(len(shift.levels or ()) for shift in self.shifts)
+
+    def __repr__(self) -> str:
+        return f"Suite({self.name!r}, {len(self.shifts)} shifts, {len(self)} conditions)"
 
     def __str__(self) -> str:
         width = max(len(shift.name) for shift in self.shifts)

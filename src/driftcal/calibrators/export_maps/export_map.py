@@ -80,8 +80,18 @@ Scores: TypeAlias = Scaled | SampleTemperatures | Blended | ScaledPerClass | Mix
 class ExportMap:
     """Scores, table and last step of one calibrator.
 
-    `layer_widths` are the widths of the layers whose features the calibrator reads. The export fills in `n_classes` and
-    `keeps_accuracy`, which are those of the calibrator.
+    Parameters
+    ----------
+    scores
+        What is computed from the logits first.
+    table
+        Curves or bins that the scores are looked up in; None for none.
+    last_step
+        How the values become probabilities.
+    layer_widths
+        The widths of the layers whose features the calibrator reads.
+    n_classes, keeps_accuracy
+        Those of the calibrator; the export fills them in.
     """
 
     scores: Scores = Scaled()

@@ -83,9 +83,16 @@ class LookupTable:
 
 
 def curve_table(scores: Float64, values: Float64, starts: Array, added_slope: float = 0.0) -> LookupTable:
-    """Piecewise linear curves, constant outside their points; curve c has the points starts[c]:starts[c + 1].
+    """Piecewise linear curves, constant outside their points. Each curve has one segment more than points.
 
-    Each curve has one segment more than points. `added_slope`·score is added to all curves.
+    Parameters
+    ----------
+    scores, values
+        The points of all curves, one curve after the other.
+    starts
+        Curve c has the points starts[c]:starts[c + 1].
+    added_slope
+        `added_slope`·score is added to all curves.
     """
     first_segment = np.arange(len(scores)) + np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     below, above = first_segment, first_segment + 1  # the segments that end and begin at each point

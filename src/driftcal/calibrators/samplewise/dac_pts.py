@@ -54,6 +54,23 @@ class DensityAwareNetwork(NeighbourCalibrator):
     share `tol`. The reference is stored, at most 256 MB. The fit raises `NoFiniteOptimum` if no temperature is best.
     Inputs after Tomani et al. 2022 (section 3) and 2023 (section 3).
 
+    Parameters
+    ----------
+    k
+        Which nearest neighbour in the reference the distance is measured to.
+    top
+        How many of the largest logits are read.
+    hidden
+        Units of each hidden layer.
+    decay
+        Weight of the penalty on the distance from the start.
+    tol
+        Training ends when a step is expected to lower the loss by less than this share.
+    random_state
+        The seed of the start.
+    classes
+        The class of each column of the logits. None: columns are classes.
+
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> training, near, far = (rng.normal(centre, 1, (300, 2)) for centre in ([5, 0], [5, 0], [0, 5]))

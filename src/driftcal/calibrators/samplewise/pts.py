@@ -58,6 +58,21 @@ class ParameterizedTemperatureScaling(LogitCalibrator):
     step is expected to lower the loss by less than the share `tol`. The fit raises `NoFiniteOptimum` if no temperature
     is best. Tomani, Cremers and Buettner 2022 (Parameterized temperature scaling), section 3.
 
+    Parameters
+    ----------
+    top
+        How many of the largest logits are read.
+    hidden
+        Units of each hidden layer.
+    decay
+        Weight of the penalty on the distance from the start.
+    tol
+        Training ends when a step is expected to lower the loss by less than this share.
+    random_state
+        The seed of the start.
+    classes
+        The class of each column of the logits. None: columns are classes.
+
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> logits = rng.normal(size=(500, 4)) * 3

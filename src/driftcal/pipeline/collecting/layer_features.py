@@ -17,7 +17,7 @@ from driftcal.pipeline.collecting.source_inputs import as_inputs
 from driftcal.types import AnyArray, Array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LayerFeatures:
     """The layers whose features a calibrator reads, and the training inputs to compare them with.
 
@@ -31,6 +31,10 @@ class LayerFeatures:
 
     layers: Sequence[str]
     reference: AnyArray | Source = None
+
+    def __repr__(self) -> str:
+        reference: Any = self.reference
+        return f"LayerFeatures({list(self.layers)}, {0 if reference is None else len(reference)} reference inputs)"
 
     def __post_init__(self) -> None:
         if isinstance(self.layers, str) or not len(self.layers):

@@ -15,10 +15,22 @@ from driftcal.types import Array, Logits, Probs
 
 @dataclass(frozen=True)
 class Candidate:
-    """A fitted calibrator, its name in tables (``irm-p``), its form, and what it was tuned on.
+    """A fitted calibrator, its name in tables, its form, and what it was tuned on.
 
-    With a `window_size` the candidate is windowed: it follows the last samples of each condition. Without one it treats
-    each sample alone.
+    Parameters
+    ----------
+    name
+        Its name in tables, such as "irm-p".
+    method
+        The short name of the calibrator.
+    calibrator
+        A fitted calibrator.
+    tuned_on
+        "clean samples", or the name of a shift.
+    warnings
+        Sentences that results keep.
+    window_size
+        The size of the window that the candidate follows under each condition. None: it treats each sample alone.
     """
 
     name: str

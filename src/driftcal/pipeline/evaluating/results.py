@@ -52,8 +52,8 @@ class ResultRow:
     mce: float
     debiased_ece: float
     clipped: int
-    bins: Mapping[str, Sequence[float]]
-    intervals: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    bins: Mapping[str, Sequence[float]] = field(repr=False)
+    intervals: Mapping[str, Sequence[float]] = field(default_factory=dict, repr=False)
     group: str | None = None
 
 
@@ -156,7 +156,17 @@ class Results:
         return "\n".join(lines)
 
     def row(self, calibrator: str, shift: str, level: float | str = POOLED, group: str | None = None) -> ResultRow:
-        """The row of one calibrator, shift, level and group."""
+        """The row of one calibrator, shift, level and group.
+
+        Parameters
+        ----------
+        calibrator, shift
+            Their names.
+        level
+            The level of the shift; "all" pools them.
+        group
+            The group, None for all samples.
+        """
         for row in self.rows:
             if (row.calibrator, row.shift, row.level, row.group) == (calibrator, shift, level, group):
                 return row
