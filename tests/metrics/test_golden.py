@@ -1,4 +1,4 @@
-"""driftcal's numbers beside those of other libraries; data/metrics.json names the libraries and their versions."""
+"""Metrics agree with other libraries; data/metrics.json lists the libraries and their versions."""
 
 import json
 import math
@@ -18,29 +18,35 @@ GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden" / "metrics.js
 CASES = [(np.array(c["logits"]), np.array(c["labels"]), c["peers"]) for c in GOLDEN["cases"]]
 
 
-def check_binned_errors(y, p, found):
+def check_binned_errors(y, p, peer_values):
     """Every error that a library computes from confidences and outcomes."""
     for m in (10, 15):
-        assert metrics.expected_calibration_error(y, p, n_bins=m) == pytest.approx(found[f"netcal ECE {m}"], abs=1e-12)
-        if f"netcal MCE {m}" in found:
+        assert metrics.expected_calibration_error(y, p, n_bins=m) == pytest.approx(
+            peer_values[f"netcal ECE {m}"], abs=1e-12
+        )
+        if f"netcal MCE {m}" in peer_values:
             assert metrics.maximum_calibration_error(y, p, n_bins=m) == pytest.approx(
-                found[f"netcal MCE {m}"], abs=1e-12
+                peer_values[f"netcal MCE {m}"], abs=1e-12
             )
     peer = "uncertainty-calibration"
-    assert metrics.equal_mass_calibration_error(y, p) == pytest.approx(found[f"{peer} equal-mass ECE"], abs=1e-12)
-    assert metrics.debiased_calibration_error(y, p) == pytest.approx(found[f"{peer} debiased"], abs=1e-12)
-    width = found["relplot smECE bandwidth"]
-    assert metrics.smooth_calibration_error(y, p) == pytest.approx(found["relplot smECE"], abs=1e-3)
-    assert metrics.smooth_calibration_error(y, p, bandwidth=width) == pytest.approx(found["relplot smECE"], abs=1.5e-3)
+    assert metrics.equal_mass_calibration_error(y, p) == pytest.approx(peer_values[f"{peer} equal-mass ECE"], abs=1e-12)
+    assert metrics.debiased_calibration_error(y, p) == pytest.approx(peer_values[f"{peer} debiased"], abs=1e-12)
+    width = peer_values["relplot smECE bandwidth"]
+    assert metrics.smooth_calibration_error(y, p) == pytest.approx(peer_values["relplot smECE"], abs=1e-3)
+    assert metrics.smooth_calibration_error(y, p, bandwidth=width) == pytest.approx(
+        peer_values["relplot smECE"], abs=1.5e-3
+    )
 
 
 @pytest.mark.parametrize(("logits", "y", "peers"), CASES)
 def test_top_label_errors_are_those_of_netcal_uncertainty_calibration_and_relplot(logits, y, peers):
-    p, found = softmax(logits), peers["top-label"]
-    check_binned_errors(y, p, found)
-    assert metrics.expected_calibration_error(y, p) == pytest.approx(found["uncertainty-calibration ECE"], abs=1e-12)
+    p, peer_values = softmax(logits), peers["top-label"]
+    check_binned_errors(y, p, peer_values)
+    assert metrics.expected_calibration_error(y, p) == pytest.approx(
+        peer_values["uncertainty-calibration ECE"], abs=1e-12
+    )
     marginal = metrics.debiased_calibration_error(y, p, kind="marginal")
-    assert marginal == pytest.approx(found["uncertainty-calibration debiased marginal"], abs=1e-12)
+    assert marginal == pytest.approx(peer_values["uncertainty-calibration debiased marginal"], abs=1e-12)
 
 
 def test_errors_of_class_1_are_theirs_too():
@@ -50,19 +56,19 @@ def test_errors_of_class_1_are_theirs_too():
 
 @pytest.mark.parametrize(("logits", "y", "peers"), CASES)
 def test_scores_are_those_of_probmetrics(logits, y, peers):
-    found = peers["probmetrics"]
+    peer_values = peers["probmetrics"]
     binary = logits.shape[1] == 2
     # its binary errors are those of class 1
     scores = logits[:, 1] - logits[:, 0] if binary else logits
-    seen = metrics.evaluate(y, scores, score_type="logits")
-    assert seen.accuracy == pytest.approx(found["accuracy"], abs=1e-6)
-    assert seen.nll == pytest.approx(found["logloss"], abs=1e-12)
-    assert seen.brier * (2 if binary else 1) == pytest.approx(found["brier"], abs=1e-12)
-    assert seen.ece == pytest.approx(found["ece-15"], abs=1e-6)
-    assert seen.mce == pytest.approx(found["mce-15"], abs=1e-6)
-    assert seen.smooth_ece == pytest.approx(found["smece"], abs=1e-3)
+    evaluation = metrics.evaluate(y, scores, score_type="logits")
+    assert evaluation.accuracy == pytest.approx(peer_values["accuracy"], abs=1e-6)
+    assert evaluation.nll == pytest.approx(peer_values["logloss"], abs=1e-12)
+    assert evaluation.brier * (2 if binary else 1) == pytest.approx(peer_values["brier"], abs=1e-12)
+    assert evaluation.ece == pytest.approx(peer_values["ece-15"], abs=1e-6)
+    assert evaluation.mce == pytest.approx(peer_values["mce-15"], abs=1e-6)
+    assert evaluation.smooth_ece == pytest.approx(peer_values["smece"], abs=1e-3)
     if binary:
-        assert seen.ks == pytest.approx(found["kolmogorov-smirnov"], abs=1e-6)
+        assert evaluation.ks == pytest.approx(peer_values["kolmogorov-smirnov"], abs=1e-6)
 
 
 @pytest.mark.parametrize(("logits", "y", "_"), CASES)
@@ -104,8 +110,8 @@ def test_entropy_and_nll_at_50_digits():
             entropy.append(-sum(x * mpmath.log(x) for x in p))
             brier.append(sum((x - (c == label)) ** 2 for c, x in enumerate(p)))
         exact = [float(sum(values) / len(values)) for values in (nll, entropy, brier)]
-    seen = metrics.Statistics.of(y, logits)
-    assert [seen.nll, seen.entropy, seen.brier] == pytest.approx(exact, rel=1e-14)
+    statistics = metrics.Statistics.of(y, logits)
+    assert [statistics.nll, statistics.entropy, statistics.brier] == pytest.approx(exact, rel=1e-14)
 
 
 def test_sweep_by_hand():
@@ -125,7 +131,8 @@ def test_sweep_by_hand():
 
 
 def test_risk_coverage_area_by_hand():
-    # the most confident sample is correct, the second incorrect, the third correct: errors(t) is 0 up to 1, t - 1 up to 2, then 1
+    # the most confident sample is correct, the second incorrect, the third correct: errors(t) is 0 up to 1, t - 1 up to
+    # 2, then 1
     p = np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]])
     area = (1 - math.log(2)) + math.log(3 / 2)
     assert metrics.area_under_risk_coverage([0, 0, 0], p) == pytest.approx(area / 3)

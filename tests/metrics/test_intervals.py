@@ -38,9 +38,9 @@ def test_a_replicate_is_the_metric_of_resampled_samples(n_classes):
     replicates = AllMetrics.of(samples, 15).replicates(np.arange(120), 7, seed=3)
     for r in (0, 6):
         drawn = drawn_samples(3, r, 120)
-        seen = metrics.evaluate(y[drawn], logits[drawn])
+        evaluation = metrics.evaluate(y[drawn], logits[drawn])
         assert dict(zip(NAMES, replicates[r], strict=True)) == pytest.approx(
-            {k: getattr(seen, k) for k in NAMES}, abs=1e-9
+            {k: getattr(evaluation, k) for k in NAMES}, abs=1e-9
         )
 
 
@@ -50,8 +50,10 @@ def test_a_replicate_of_class_1_is_too():
     samples = SampleScores.of(check_probabilities(y, p), positive_class=True)
     replicates = AllMetrics.of(samples, 15).replicates(np.arange(120), 2, seed=3)
     drawn = drawn_samples(3, 1, 120)
-    seen = metrics.evaluate(y[drawn], p[drawn], score_type="probabilities")
-    assert dict(zip(NAMES, replicates[1], strict=True)) == pytest.approx({k: getattr(seen, k) for k in NAMES}, abs=1e-9)
+    evaluation = metrics.evaluate(y[drawn], p[drawn], score_type="probabilities")
+    assert dict(zip(NAMES, replicates[1], strict=True)) == pytest.approx(
+        {k: getattr(evaluation, k) for k in NAMES}, abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("from_logits", [True, False])
@@ -109,13 +111,13 @@ def test_samples_of_weight_0_are_left_out():
 @pytest.mark.parametrize("method", ["basic", "bias-corrected"])
 def test_intervals_hold_the_estimate_and_stay_in_range(method):
     logits, y = make(40)
-    seen = metrics.evaluate(y, logits, intervals=True, n_resamples=100, method=method, per_class=True)
-    assert set(seen.intervals) == set(seen.metrics())
-    for name, value in seen.metrics().items():
-        assert value in seen.intervals[name], name
-    assert seen.intervals["ece"].low >= 0
+    evaluation = metrics.evaluate(y, logits, intervals=True, n_resamples=100, method=method, per_class=True)
+    assert set(evaluation.intervals) == set(evaluation.metrics())
+    for name, value in evaluation.metrics().items():
+        assert value in evaluation.intervals[name], name
+    assert evaluation.intervals["ece"].low >= 0
     wide = metrics.evaluate(y, logits, intervals=True, n_resamples=100, method=method, confidence_level=0.99)
-    assert wide.intervals["nll"].high >= seen.intervals["nll"].high
+    assert wide.intervals["nll"].high >= evaluation.intervals["nll"].high
 
 
 def test_bad_options_are_named():
@@ -172,10 +174,10 @@ def test_wrong_labels_and_probabilities_are_named():
         metrics.brier_score(y, p, sample_weight=np.zeros(10))
 
 
-def test_results_read_well_and_travel():
+def test_results_are_readable_and_can_be_written_as_json():
     logits, y = make(50)
-    seen = metrics.evaluate(y, logits, intervals=True, n_resamples=50, n_bins=10)
-    text = repr(seen)
+    evaluation = metrics.evaluate(y, logits, intervals=True, n_resamples=50, n_bins=10)
+    text = repr(evaluation)
     for part in (
         "50 samples, 5 classes",
         "ECE, 10 equal-width bins",
@@ -183,10 +185,12 @@ def test_results_read_well_and_travel():
         "0 samples clipped at 1e-15",
     ):
         assert part in text
-    assert json.loads(json.dumps(seen.to_dict()))["intervals"]["ece"] == list(seen.to_dict()["intervals"]["ece"])
-    frame = seen.to_frame()
+    assert json.loads(json.dumps(evaluation.to_dict()))["intervals"]["ece"] == list(
+        evaluation.to_dict()["intervals"]["ece"]
+    )
+    frame = evaluation.to_frame()
     assert list(frame.columns) == ["value", "low", "high"]
-    assert frame.loc["ece", "value"] == seen.ece
+    assert frame.loc["ece", "value"] == evaluation.ece
 
 
 def test_frames_name_their_extra(monkeypatch):

@@ -1,4 +1,4 @@
-"""What must hold for every metric, whatever the data."""
+"""Laws of every metric, for any data."""
 
 import math
 from pathlib import Path
@@ -41,7 +41,7 @@ def close(value):
 
 
 def agree(name, value, expected):
-    """A debiased error is the root of a difference: next to 0 it turns rounding of 1e-16 into 1e-8, so squares are compared."""
+    """Compare squares of debiased errors: near 0 the root of a difference turns rounding of 1e-16 into 1e-8."""
     if "debiased" in name:
         return value**2 == pytest.approx(expected**2, rel=1e-9, abs=1e-14)
     return value == close(expected)
@@ -96,16 +96,16 @@ def test_the_scale_of_weights_does_not_matter(name, data):
 def test_data_without_ties_agrees_in_every_metric():
     rng = np.random.default_rng(0)
     logits, y, weights = rng.normal(size=(50, 4)), rng.integers(0, 4, 50), rng.random(50)
-    seen = metrics.evaluate(y, logits, sample_weight=weights, per_class=True)
+    evaluation = metrics.evaluate(y, logits, sample_weight=weights, per_class=True)
     for name, metric in METRICS.items():
-        assert getattr(seen, name) == close(metric(y, softmax(logits), sample_weight=weights)), name
+        assert getattr(evaluation, name) == close(metric(y, softmax(logits), sample_weight=weights)), name
 
 
 @FEW
 @given(labelled())
 def test_evaluate_agrees_with_the_functions_and_with_probabilities(data):
     logits, y, weights = data
-    seen = metrics.evaluate(y, logits, sample_weight=weights, per_class=True)
+    evaluation = metrics.evaluate(y, logits, sample_weight=weights, per_class=True)
     p = softmax(logits)
     of_probabilities = metrics.evaluate(y, p, score_type="probabilities", sample_weight=weights, per_class=True)
     # the last digit of a probability depends on how it was computed, and may part a tie or cross an edge
@@ -115,7 +115,7 @@ def test_evaluate_agrees_with_the_functions_and_with_probabilities(data):
     for name, metric in METRICS.items():
         assert agree(name, getattr(of_probabilities, name), metric(y, p, sample_weight=weights)), name
         if apart or name in continuous:
-            assert agree(name, getattr(seen, name), getattr(of_probabilities, name)), name
+            assert agree(name, getattr(evaluation, name), getattr(of_probabilities, name)), name
 
 
 @FEW
@@ -161,9 +161,9 @@ def test_every_confidence_is_in_exactly_one_bin(n_bins, seed):
     assert (bin_indices(near, edges) == index).all()
     expected = np.clip(np.searchsorted(edges, near, side="left") - 1, 0, n_bins - 1)
     assert (index == expected).all()
-    found = Statistics.of(np.ones(len(near), int), near, score_type="probabilities", n_bins=n_bins)
-    assert found.bin_count.sum() == len(near) == found.n_samples
-    assert (found.bin_count == np.bincount(expected, minlength=n_bins)).all()
+    statistics = Statistics.of(np.ones(len(near), int), near, score_type="probabilities", n_bins=n_bins)
+    assert statistics.bin_count.sum() == len(near) == statistics.n_samples
+    assert (statistics.bin_count == np.bincount(expected, minlength=n_bins)).all()
 
 
 @FEW
@@ -193,13 +193,13 @@ def test_a_constant_added_to_a_sample_changes_nothing(data, shift):
 @given(labelled())
 def test_errors_bound_each_other(data):
     logits, y, weights = data
-    seen = metrics.evaluate(y, logits, sample_weight=weights)
+    evaluation = metrics.evaluate(y, logits, sample_weight=weights)
     slack = 1e-9
-    assert abs(seen.calibration_gap) <= seen.ece + slack
-    assert seen.ece <= seen.mce + slack
-    assert abs(seen.calibration_gap) <= seen.ks + slack
-    assert abs(seen.calibration_gap) <= seen.smooth_ece + slack
-    assert seen.entropy <= math.log(logits.shape[1]) + slack
+    assert abs(evaluation.calibration_gap) <= evaluation.ece + slack
+    assert evaluation.ece <= evaluation.mce + slack
+    assert abs(evaluation.calibration_gap) <= evaluation.ks + slack
+    assert abs(evaluation.calibration_gap) <= evaluation.smooth_ece + slack
+    assert evaluation.entropy <= math.log(logits.shape[1]) + slack
 
 
 @pytest.mark.parametrize(("n", "n_classes"), SHAPES)
@@ -208,25 +208,25 @@ def test_any_shape_and_dtype(n, n_classes, dtype):
     rng = np.random.default_rng(0)
     logits = (rng.normal(size=(n, n_classes)) * 3).astype(dtype)
     y = rng.integers(0, n_classes, n)
-    seen = metrics.evaluate(y, logits, intervals=True, n_resamples=20, per_class=True)
+    evaluation = metrics.evaluate(y, logits, intervals=True, n_resamples=20, per_class=True)
     exact = metrics.evaluate(y, logits.astype(np.float64), per_class=True)
-    assert seen.metrics() == {k: close(v) for k, v in exact.metrics().items()}
-    assert all(math.isfinite(v) for v in seen.metrics().values())
-    assert all(seen.metrics()[k] in i for k, i in seen.intervals.items())
+    assert evaluation.metrics() == {k: close(v) for k, v in exact.metrics().items()}
+    assert all(math.isfinite(v) for v in evaluation.metrics().values())
+    assert all(evaluation.metrics()[k] in i for k, i in evaluation.intervals.items())
 
 
 @pytest.mark.parametrize("correct", [True, False])
 def test_all_correct_and_all_incorrect(correct):
     logits = np.eye(4)[[0, 1, 2, 3, 0]] * 1e4
     y = np.array([0, 1, 2, 3, 0]) if correct else np.array([1, 2, 3, 0, 1])
-    seen = metrics.evaluate(y, logits, intervals=True, n_resamples=50, per_class=True)
-    assert seen.accuracy == correct
-    assert seen.n_clipped == (0 if correct else 5)
-    assert seen.ece == seen.mce == seen.ks == (not correct)
-    assert seen.nll == pytest.approx(0 if correct else -math.log(1e-15))
-    assert seen.error_auroc == 0.5
-    assert seen.aurc == (not correct)
-    assert all(math.isfinite(v) for v in seen.metrics().values())
+    evaluation = metrics.evaluate(y, logits, intervals=True, n_resamples=50, per_class=True)
+    assert evaluation.accuracy == correct
+    assert evaluation.n_clipped == (0 if correct else 5)
+    assert evaluation.ece == evaluation.mce == evaluation.ks == (not correct)
+    assert evaluation.nll == pytest.approx(0 if correct else -math.log(1e-15))
+    assert evaluation.error_auroc == 0.5
+    assert evaluation.aurc == (not correct)
+    assert all(math.isfinite(v) for v in evaluation.metrics().values())
 
 
 def test_the_smallest_cases():
@@ -237,7 +237,7 @@ def test_the_smallest_cases():
     assert only_class_0.ece == pytest.approx(2 / 3)
 
 
-def test_maps_of_samples_and_class_names():
+def test_samples_with_several_axes_and_class_names():
     rng = np.random.default_rng(0)
     maps, y = rng.normal(size=(2, 3, 4, 5)), rng.integers(0, 5, (2, 3, 4))
     flat = metrics.evaluate(y.reshape(-1), maps.reshape(-1, 5))

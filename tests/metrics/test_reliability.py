@@ -15,27 +15,27 @@ def make(n, n_classes, seed=0):
 
 def test_numbers_are_those_of_the_statistics():
     y, p = make(300, 5)
-    found = metrics.prepare_reliability(y, p)
+    reliability = metrics.prepare_reliability(y, p)
     whole = metrics.Statistics.of(y, p, score_type="probabilities")
-    np.testing.assert_array_equal(found.weight, whole.bin_weight)
-    np.testing.assert_array_equal(found.count, whole.bin_count)
-    np.testing.assert_array_equal((found.confidence, found.outcome), whole.curve)
-    assert (found.ece, found.n_samples, found.n_bins) == (whole.ece, 300, 15)
-    assert found.null_ece == pytest.approx(whole.null_ece, rel=0.1)
+    np.testing.assert_array_equal(reliability.weight, whole.bin_weight)
+    np.testing.assert_array_equal(reliability.count, whole.bin_count)
+    np.testing.assert_array_equal((reliability.confidence, reliability.outcome), whole.curve)
+    assert (reliability.ece, reliability.n_samples, reliability.n_bins) == (whole.ece, 300, 15)
+    assert reliability.null_ece == pytest.approx(whole.null_ece, rel=0.1)
     filled = whole.bin_count > 0
-    assert np.isnan(found.low[~filled]).all()
-    assert (found.low[filled] <= found.outcome[filled]).all()
-    assert (found.outcome[filled] <= found.high[filled]).all()
+    assert np.isnan(reliability.low[~filled]).all()
+    assert (reliability.low[filled] <= reliability.outcome[filled]).all()
+    assert (reliability.outcome[filled] <= reliability.high[filled]).all()
 
 
 def test_recorded_sums_give_the_same_curve():
     y, p = make(300, 5)
     whole = metrics.Statistics.of(y, p, score_type="probabilities")
     sums = (whole.bin_weight.tolist(), whole.bin_confidence.tolist(), whole.bin_outcome.tolist())
-    found = metrics.Reliability.of_sums(*sums, ece=whole.ece, null_ece=0.1, n_samples=300)
-    np.testing.assert_array_equal((found.confidence, found.outcome), whole.curve)
-    assert found.low is None
-    assert found.count is None
+    reliability = metrics.Reliability.of_sums(*sums, ece=whole.ece, null_ece=0.1, n_samples=300)
+    np.testing.assert_array_equal((reliability.confidence, reliability.outcome), whole.curve)
+    assert reliability.low is None
+    assert reliability.count is None
 
 
 def test_several_samples_of_an_image_do_not_narrow_the_interval():

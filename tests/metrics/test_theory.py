@@ -25,22 +25,22 @@ def draw_samples(n, seed, gap=0.0):
 def test_the_ece_of_a_calibrated_model_falls_with_the_root_of_n_and_is_the_null_ece():
     means = []
     for n in (200, 800, 3200, 12800):
-        found = [metrics.expected_calibration_error(*draw_samples(n, seed)) for seed in range(100)]
+        errors = [metrics.expected_calibration_error(*draw_samples(n, seed)) for seed in range(100)]
         y, p = draw_samples(n, 0)
-        assert metrics.null_ece(y, p) == pytest.approx(np.mean(found), rel=0.06)
+        assert metrics.null_ece(y, p) == pytest.approx(np.mean(errors), rel=0.06)
         assert metrics.Statistics.of(y, p, score_type="probabilities").null_ece == pytest.approx(
-            np.mean(found), rel=0.08
+            np.mean(errors), rel=0.08
         )
-        means.append(np.mean(found))
+        means.append(np.mean(errors))
     ratios = np.array(means[:-1]) / means[1:]
     assert ratios == pytest.approx([2, 2, 2], rel=0.1)
 
 
 def test_errors_find_the_true_gap():
     y, p = draw_samples(2_000_000, 0, gap=0.08)
-    seen = metrics.evaluate(y, p, score_type="probabilities")
+    evaluation = metrics.evaluate(y, p, score_type="probabilities")
     for name in ("calibration_gap", "ece", "equal_mass_ece", "sweep_ece", "debiased_ece", "smooth_ece", "ks"):
-        assert getattr(seen, name) == pytest.approx(0.08, abs=0.002), name
+        assert getattr(evaluation, name) == pytest.approx(0.08, abs=0.002), name
 
 
 def test_the_debiased_square_is_unbiased():
@@ -82,7 +82,7 @@ def test_replicates_of_a_mean_vary_as_its_standard_error():
 def test_ks_of_a_calibrated_model_is_that_of_a_brownian_path():
     """√n · KS tends to max |W(t)| over the variance: mean sqrt(π/2) · sqrt(mean c(1−c))."""
     n = 4000
-    found = [metrics.ks_calibration_error(*draw_samples(n, seed)) for seed in range(300)]
+    errors = [metrics.ks_calibration_error(*draw_samples(n, seed)) for seed in range(300)]
     confidence = draw_samples(n, 0)[1][:, 0]
     expected = math.sqrt(math.pi / 2) * math.sqrt(np.mean(confidence * (1 - confidence)) / n)
-    assert np.mean(found) == pytest.approx(expected, rel=0.08)
+    assert np.mean(errors) == pytest.approx(expected, rel=0.08)

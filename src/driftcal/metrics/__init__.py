@@ -1,6 +1,7 @@
 """Calibration metrics: additive statistics, the errors computed from them, bootstrap intervals, reliability data.
 
-Arguments come as ``(y_true, scores)``. ``METRICS`` names every metric that is one number; :func:`evaluate` gives them all.
+The order of arguments is ``(y_true, scores)``. ``METRICS`` lists every metric that is one number. :func:`evaluate`
+computes all of them.
 """
 
 from __future__ import annotations

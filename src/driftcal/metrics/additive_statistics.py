@@ -1,10 +1,10 @@
-"""Sums over labelled samples that add: every binned metric and every proper score is computed from them."""
+"""Sums over labelled samples: every metric with equal-width bins and every proper score is computed from them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -13,21 +13,37 @@ from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import kernel
 from driftcal.errors import InputError
 from driftcal.metrics.bins import bin_edges, bin_index
-from driftcal.metrics.sample_scores import WIDTH, WORST_NLL, SampleScores, score_sample
+from driftcal.metrics.sample_scores import (
+    BRIER,
+    CONFIDENCE,
+    CORRECT,
+    ENTROPY,
+    N_SCORES,
+    NLL,
+    OUTCOME,
+    WORST_NLL,
+    SampleScores,
+    score_sample,
+)
 from driftcal.metrics.scores_and_labels import check_scores
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
 
-# Sums over all samples and sums per bin, in the order of the fields of Statistics.
-_TOTALS, _PER_BIN = 7, 7
+# Positions of the sums over all samples.
+_SAMPLES, _WEIGHT, _CORRECT_SUM, _NLL_SUM, _BRIER_SUM, _ENTROPY_SUM, _CLIPPED = range(7)
+_N_TOTALS = 7
+# Positions of the sums per bin.
+_BIN_COUNT, _BIN_WEIGHT, _BIN_CONFIDENCE, _BIN_OUTCOME, _BIN_SQUARE, _BIN_PRODUCT, _BIN_VARIANCE = range(7)
+_N_BIN_SUMS = 7
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Statistics:
-    """Sums over labelled samples that add: ``Statistics.of(y1, s1) + Statistics.of(y2, s2)`` equals one pass over both.
+    """Sums over labelled samples: ``Statistics.of(y1, s1) + Statistics.of(y2, s2)`` equals one pass over both.
 
-    Bins are ((m−1)/M, m/M]; 0.0 is in the first, an edge belongs to the bin below. All sums are weighted but `n_samples`,
-    `n_clipped` and `bin_count`, which count samples with positive weight. If `positive_class`, the confidence is the
-    probability of class 1 and the outcome whether the label is 1; otherwise those of the most probable class.
+    Bins are ((m−1)/M, m/M]. 0.0 is in the first bin, and an edge belongs to the bin below. `n_samples`, `n_clipped` and
+    `bin_count` count samples with positive weight; all other sums are weighted. If `positive_class`, the confidence is
+    the probability of class 1 and the outcome is whether the label is 1; otherwise they are those of the most probable
+    class.
 
     >>> import numpy as np
     >>> statistics = Statistics.of([0, 1, 1], np.array([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]]))
@@ -91,26 +107,38 @@ class Statistics:
         edges = bin_edges(n_bins)
         if not isinstance(data, LabelledLogits):
             return cls.of_samples(SampleScores.of(data, positive_class=positive_class), n_bins=n_bins)
-        sums = data.reduce_sum(_add_logits, (1 + _PER_BIN, max(_TOTALS, n_bins)), edges, positive_class)
+        # one array: the totals in the first row, the sums per bin in the others
+        sums = data.reduce_sum(_add_logits, (1 + _N_BIN_SUMS, max(_N_TOTALS, n_bins)), edges, positive_class)
         return cls._of_sums(sums[0], sums[1:, :n_bins], positive_class)
 
     @classmethod
     def of_samples(cls, samples: SampleScores, *, n_bins: int = 15) -> Statistics:
-        """From the six numbers per sample of :class:`SampleScores`."""
+        """The sums over the six numbers per sample of :class:`SampleScores`."""
         edges = bin_edges(n_bins)
-        totals, bins = np.zeros(_TOTALS), np.zeros((_PER_BIN, n_bins))
+        totals, bins = np.zeros(_N_TOTALS), np.zeros((_N_BIN_SUMS, n_bins))
         _add_samples(samples.columns, samples.weights, totals, bins, edges)
         return cls._of_sums(totals, bins, samples.positive_class)
 
     @classmethod
     def _of_sums(cls, totals: Float64, bins: Float64, positive_class: bool) -> Statistics:
-        per_bin = bins.copy()
-        values = [int(totals[0]), *map(float, totals[1:6]), int(totals[6]), per_bin[0].astype(np.int64), *per_bin[1:]]
-        return cls._of_values([*values, positive_class])
-
-    @classmethod
-    def _of_values(cls, values: list[Any]) -> Statistics:
-        return cls(**dict(zip((f.name for f in fields(cls)), values, strict=True)))
+        bins = bins.copy()
+        return cls(
+            n_samples=int(totals[_SAMPLES]),
+            total_weight=float(totals[_WEIGHT]),
+            correct_sum=float(totals[_CORRECT_SUM]),
+            nll_sum=float(totals[_NLL_SUM]),
+            brier_sum=float(totals[_BRIER_SUM]),
+            entropy_sum=float(totals[_ENTROPY_SUM]),
+            n_clipped=int(totals[_CLIPPED]),
+            bin_count=bins[_BIN_COUNT].astype(np.int64),
+            bin_weight=bins[_BIN_WEIGHT],
+            bin_confidence=bins[_BIN_CONFIDENCE],
+            bin_outcome=bins[_BIN_OUTCOME],
+            bin_square=bins[_BIN_SQUARE],
+            bin_product=bins[_BIN_PRODUCT],
+            bin_variance=bins[_BIN_VARIANCE],
+            positive_class=positive_class,
+        )
 
     def __add__(self, other: Statistics) -> Statistics:
         if not isinstance(other, Statistics):
@@ -120,11 +148,12 @@ class Statistics:
                 "statistics must have the same bins and the same kind of confidence to be added; these have "
                 f"{self.n_bins} and {other.n_bins} bins, positive_class={self.positive_class} and {other.positive_class}. Compute both alike."
             )
-        sums = [getattr(self, f.name) + getattr(other, f.name) for f in fields(self)[:-1]]
-        return self._of_values([*sums, self.positive_class])
+        names = [f.name for f in fields(self) if f.name != "positive_class"]
+        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return replace(self, **sums)
 
     def __radd__(self, other: Any) -> Statistics:
-        """So that ``sum(parts)`` works, which begins with 0."""
+        """``sum(parts)`` begins with 0."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __eq__(self, other: object) -> bool:
@@ -151,7 +180,7 @@ class Statistics:
 
     @property
     def nll(self) -> float:
-        """Mean −log p(label), probabilities clipped at 1e-15; `n_clipped` samples were."""
+        """Mean −log p(label), with probabilities clipped at 1e-15; `n_clipped` counts the clipped samples."""
         return self.nll_sum / self.total_weight
 
     @property
@@ -176,7 +205,10 @@ class Statistics:
 
     @property
     def ece(self) -> float:
-        """Σ_b |confidence_b − outcome_b| / W over M equal-width bins.  Naeini et al. 2015; Guo et al. 2017, section 2."""
+        """Σ_b |confidence_b − outcome_b| / W over M equal-width bins.  Naeini et al. 2015; Guo et al. 2017, section 2.
+
+        `confidence_b` and `outcome_b` are weighted sums over the samples of bin b, W is the total weight.
+        """
         return float(np.abs(self.bin_confidence - self.bin_outcome).sum()) / self.total_weight
 
     @property
@@ -189,8 +221,8 @@ class Statistics:
     def null_ece(self) -> float:
         """The expected ECE of a perfectly calibrated model with these confidences.
 
-        Σ_b sqrt(2/π · Σ w² c (1−c)) / W: the residual of a bin is taken as normal, which is a few percent off where bins hold few
-        samples; :func:`driftcal.metrics.null_ece` simulates instead.
+        Σ_b sqrt(2/π · Σ w² c (1−c)) / W. This assumes a normal residual in each bin, which is a few percent off if bins
+        hold few samples; :func:`driftcal.metrics.null_ece` simulates instead.
         """
         return float(np.sqrt(2 / math.pi * self.bin_variance).sum()) / self.total_weight
 
@@ -201,21 +233,21 @@ class Statistics:
 
     @property
     def curve(self) -> tuple[Float64, Float64]:
-        """The reliability curve: mean confidence and mean outcome of each bin, NaN where it is empty."""
+        """The reliability curve: mean confidence and mean outcome of each bin, NaN if it is empty."""
         weight = np.where(self.bin_weight > 0, self.bin_weight, np.nan)
         return self.bin_confidence / weight, self.bin_outcome / weight
 
     @property
     def decomposition(self) -> BrierDecomposition:
-        """The squared error of the confidence in its parts; see :class:`BrierDecomposition`."""
+        """The parts of the squared error of the confidence; see :class:`BrierDecomposition`."""
         filled = self.bin_weight > 0
         w, c, o = self.bin_weight[filled], self.bin_confidence[filled], self.bin_outcome[filled]
-        base = o.sum() / self.total_weight
+        base_rate = o.sum() / self.total_weight
         return BrierDecomposition(
             score=float((self.bin_square - 2 * self.bin_product + self.bin_outcome).sum()) / self.total_weight,
             reliability=float((w * (c / w - o / w) ** 2).sum()) / self.total_weight,
-            resolution=float((w * (o / w - base) ** 2).sum()) / self.total_weight,
-            uncertainty=float(base * (1 - base)),
+            resolution=float((w * (o / w - base_rate) ** 2).sum()) / self.total_weight,
+            uncertainty=float(base_rate * (1 - base_rate)),
             within_bin_variance=float((self.bin_square[filled] - c * c / w).sum()) / self.total_weight,
             within_bin_covariance=float((self.bin_product[filled] - c * o / w).sum()) / self.total_weight,
         )
@@ -225,8 +257,8 @@ class Statistics:
 class BrierDecomposition:
     """score = reliability − resolution + uncertainty + within_bin_variance − 2 · within_bin_covariance.
 
-    The score is the mean squared difference of confidence and outcome. Murphy 1973 for the first three terms, Stephenson
-    et al. 2008 for the last two, without which the sum is off whenever confidences differ inside a bin.
+    The score is the mean squared difference of confidence and outcome. The first three terms are those of Murphy 1973.
+    The last two are those of Stephenson et al. 2008; they are not 0 if confidences differ inside a bin.
     """
 
     score: float
@@ -238,24 +270,24 @@ class BrierDecomposition:
 
 
 @kernel
-def _add_sample(six: Float64, w: float, totals: Float64, bins: Float64, edges: Float64) -> None:
+def _add_sample(scores: Float64, w: float, totals: Float64, bins: Float64, edges: Float64) -> None:
     """Add the six numbers of one sample to the sums."""
-    m = bin_index(six[0], edges)
-    totals[0] += 1.0
-    totals[1] += w
-    totals[2] += w * six[2]
-    totals[3] += w * min(six[3], WORST_NLL)
-    totals[4] += w * six[4]
-    totals[5] += w * six[5]
-    if six[3] > WORST_NLL:
-        totals[6] += 1.0
-    bins[0, m] += 1.0
-    bins[1, m] += w
-    bins[2, m] += w * six[0]
-    bins[3, m] += w * six[1]
-    bins[4, m] += w * six[0] * six[0]
-    bins[5, m] += w * six[0] * six[1]
-    bins[6, m] += w * w * six[0] * (1.0 - six[0])
+    m = bin_index(scores[CONFIDENCE], edges)
+    totals[_SAMPLES] += 1.0
+    totals[_WEIGHT] += w
+    totals[_CORRECT_SUM] += w * scores[CORRECT]
+    totals[_NLL_SUM] += w * min(scores[NLL], WORST_NLL)
+    totals[_BRIER_SUM] += w * scores[BRIER]
+    totals[_ENTROPY_SUM] += w * scores[ENTROPY]
+    if scores[NLL] > WORST_NLL:
+        totals[_CLIPPED] += 1.0
+    bins[_BIN_COUNT, m] += 1.0
+    bins[_BIN_WEIGHT, m] += w
+    bins[_BIN_CONFIDENCE, m] += w * scores[CONFIDENCE]
+    bins[_BIN_OUTCOME, m] += w * scores[OUTCOME]
+    bins[_BIN_SQUARE, m] += w * scores[CONFIDENCE] * scores[CONFIDENCE]
+    bins[_BIN_PRODUCT, m] += w * scores[CONFIDENCE] * scores[OUTCOME]
+    bins[_BIN_VARIANCE, m] += w * w * scores[CONFIDENCE] * (1.0 - scores[CONFIDENCE])
 
 
 @kernel
@@ -270,8 +302,8 @@ def _add_samples(columns: Float64, weights: Weights, totals: Float64, bins: Floa
 def _add_logits(
     logits: Logits, labels: Labels, weights: Weights, sums: Float64, edges: Float64, positive_class: bool
 ) -> None:
-    six = np.empty(WIDTH)
+    scores = np.empty(N_SCORES)
     for i in range(logits.shape[0]):
         if weights[i] > 0:
-            score_sample(logits[i], labels[i], positive_class, six)
-            _add_sample(six, weights[i], sums[0], sums[1:], edges)
+            score_sample(logits[i], labels[i], positive_class, scores)
+            _add_sample(scores, weights[i], sums[0], sums[1:], edges)

@@ -13,6 +13,9 @@ from driftcal.metrics.bootstrap import for_each_replicate_range, resample_weight
 from driftcal.metrics.sample_scores import WORST_NLL, SampleScores
 from driftcal.metrics.smooth_ece import GRID, add_to_grid, fixed_points
 from driftcal.metrics.sorted_samples import (
+    CONFIDENCE_SUM,
+    OUTCOME_SUM,
+    WEIGHT_SUM,
     SortedSamples,
     debiased_squared_error,
     equal_mass_error,
@@ -44,20 +47,24 @@ RANGES: dict[str, tuple[float, float]] = {
     "error_auroc": (0, 1),
 }
 NAMES = tuple(RANGES)
-#: Metrics that are 0 for a calibrated model, and above 0 in any sample of it.
+# Positions in an array of all metrics. The first four are means over samples, the last two need the top confidence.
+(
+    _ACCURACY, _NLL, _BRIER, _ENTROPY, _CALIBRATION_GAP, _ECE, _MCE, _EQUAL_MASS, _SWEEP, _DEBIASED, _SMOOTH, _KS,
+    _RELIABILITY, _RESOLUTION, _UNCERTAINTY, _AURC, _ERROR_AUROC,
+) = range(len(NAMES))  # fmt: skip
+#: Metrics that are 0 for a calibrated model, but above 0 in a finite sample of it.
 CALIBRATION_ERRORS = (
     "ece", "mce", "equal_mass_ece", "sweep_ece", "debiased_ece", "smooth_ece", "ks", "reliability",
 )  # fmt: skip
-_SMOOTH = NAMES.index("smooth_ece")
-#: The equal-mass bins of the debiased error, whatever the number of bins of the ECE.
+#: Number of equal-mass bins of the debiased error; it does not depend on the bins of the ECE.
 DEBIASED_BINS = 15
-# Grids of the smooth error that are transformed together.
+#: Grids of the smooth error that are transformed together.
 _BATCH = 64
 
 
 @dataclass(frozen=True, eq=False)
 class AllMetrics:
-    """Samples in the orders that the metrics need, so that any weights give all metrics in a few passes over n numbers."""
+    """Samples sorted as the metrics need them: for any weights, all metrics are a few passes over n numbers."""
 
     samples: SampleScores
     n_bins: int
@@ -69,7 +76,7 @@ class AllMetrics:
 
     @classmethod
     def of(cls, samples: SampleScores, n_bins: int) -> AllMetrics:
-        """Sort once."""
+        """Sort the samples once for all weights."""
         by_confidence = SortedSamples.by_confidence(samples)
         by_top_confidence = SortedSamples.by_top_confidence(samples) if samples.positive_class else by_confidence
         bin_ends = np.searchsorted(by_confidence.confidence, bin_edges(n_bins)[1:], side="right")
@@ -102,19 +109,22 @@ class AllMetrics:
         return values
 
     def null_replicates(self, n_resamples: int, seed: int) -> Float64:
-        """(n_resamples, metrics): the calibration errors if outcomes are drawn with the stated confidence."""
+        """(n_resamples, metrics): the calibration errors of simulated outcomes of a calibrated model.
+
+        An outcome is 1 with a probability equal to the confidence.
+        """
         values = np.zeros((n_resamples, len(NAMES)))
         ordered = self.by_confidence
         weights = self.samples.weights[ordered.order]
 
         def run(first: int, last: int) -> None:
-            chance, sums = np.empty(len(weights)), np.empty((3, len(weights) + 1))
+            draws, sums = np.empty(len(weights)), np.empty((3, len(weights) + 1))
             order = np.arange(len(weights))
             for low in range(first, last, _BATCH):
                 grids = np.zeros((min(_BATCH, last - low), GRID + 1))
                 for r in range(len(grids)):
-                    uniforms(seed, low + r, chance)
-                    outcome = (chance < ordered.confidence).astype(np.float64)
+                    uniforms(seed, low + r, draws)
+                    outcome = (draws < ordered.confidence).astype(np.float64)
                     prefix_sums(order, ordered.confidence, outcome, weights, sums)
                     _from_prefix_sums(
                         ordered.confidence, sums, self.bin_ends, ordered.whole_weights, ordered.samples_per_weight,
@@ -127,14 +137,17 @@ class AllMetrics:
         return values
 
     def _compute(self, weights: Weights, values: Float64, grid: Float64) -> None:
-        first, second = self.by_confidence, self.by_top_confidence
+        """Write all metrics but the smooth ECE into `values`, and the grid of the smooth ECE into `grid`."""
+        ordered, by_top = self.by_confidence, self.by_top_confidence
         sums = np.empty((3, len(weights) + 1))
-        prefix_sums(first.order, first.confidence, first.outcome, weights, sums)
-        values[:4] = self.sample_values @ weights / sums[0, -1]
-        _from_prefix_sums(first.confidence, sums, self.bin_ends, first.whole_weights, first.samples_per_weight, values)
+        prefix_sums(ordered.order, ordered.confidence, ordered.outcome, weights, sums)
+        values[_ACCURACY : _ENTROPY + 1] = self.sample_values @ weights / sums[WEIGHT_SUM, -1]
+        _from_prefix_sums(
+            ordered.confidence, sums, self.bin_ends, ordered.whole_weights, ordered.samples_per_weight, values
+        )
         if self.samples.positive_class:
-            prefix_sums(second.order, second.confidence, second.outcome, weights, sums)
-        values[-2:] = selective_scores(second.confidence, sums)
+            prefix_sums(by_top.order, by_top.confidence, by_top.outcome, weights, sums)
+        values[_AURC], values[_ERROR_AUROC] = selective_scores(by_top.confidence, sums)
         add_to_grid(self.samples.confidence, self.residuals, weights, grid)
 
 
@@ -142,29 +155,34 @@ class AllMetrics:
 def _from_prefix_sums(
     confidence: Float64, sums: Float64, bin_ends: Array, whole_weights: bool, samples_per_weight: float, values: Float64
 ) -> None:
-    """The metrics of running sums in order of confidence, into values[4:15]; equal-width bins are ranges of that order."""
+    """Write the metrics that are computed from prefix sums in order of confidence.
+
+    An equal-width bin is a range of that order; `bin_ends` holds the ends of the ranges.
+    """
     n = confidence.shape[0]
-    mass = sums[0, n]
-    base = sums[2, n] / mass
+    mass = sums[WEIGHT_SUM, n]
+    base_rate = sums[OUTCOME_SUM, n] / mass
     ece, mce, reliability, resolution = 0.0, 0.0, 0.0, 0.0
     start = 0
     for end in bin_ends:
-        w = sums[0, end] - sums[0, start]
+        w = sums[WEIGHT_SUM, end] - sums[WEIGHT_SUM, start]
         if w > 0:
-            outcome = sums[2, end] - sums[2, start]
-            residual = (sums[1, end] - sums[1, start]) - outcome
+            outcome = sums[OUTCOME_SUM, end] - sums[OUTCOME_SUM, start]
+            residual = (sums[CONFIDENCE_SUM, end] - sums[CONFIDENCE_SUM, start]) - outcome
             ece += abs(residual)
             mce = max(mce, abs(residual) / w)
             reliability += residual * residual / w
-            resolution += w * (outcome / w - base) ** 2
+            resolution += w * (outcome / w - base_rate) ** 2
         start = end
-    values[4] = (sums[1, n] - sums[2, n]) / mass
-    values[5] = ece / mass
-    values[6] = mce
-    values[7] = equal_mass_error(confidence, sums, bin_ends.shape[0], whole_weights)
-    values[8] = sweep_error(confidence, sums, whole_weights)[0]
-    values[9] = math.sqrt(debiased_squared_error(confidence, sums, DEBIASED_BINS, whole_weights, samples_per_weight))
-    values[11] = ks_error(confidence, sums)
-    values[12] = reliability / mass
-    values[13] = resolution / mass
-    values[14] = base * (1 - base)
+    values[_CALIBRATION_GAP] = (sums[CONFIDENCE_SUM, n] - sums[OUTCOME_SUM, n]) / mass
+    values[_ECE] = ece / mass
+    values[_MCE] = mce
+    values[_EQUAL_MASS] = equal_mass_error(confidence, sums, bin_ends.shape[0], whole_weights)
+    values[_SWEEP] = sweep_error(confidence, sums, whole_weights)[0]
+    values[_DEBIASED] = math.sqrt(
+        debiased_squared_error(confidence, sums, DEBIASED_BINS, whole_weights, samples_per_weight)
+    )
+    values[_KS] = ks_error(confidence, sums)
+    values[_RELIABILITY] = reliability / mass
+    values[_RESOLUTION] = resolution / mass
+    values[_UNCERTAINTY] = base_rate * (1 - base_rate)

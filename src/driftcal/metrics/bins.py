@@ -12,22 +12,22 @@ from driftcal.types import Array, Float64
 
 
 def bin_edges(n_bins: int) -> Float64:
-    """The M + 1 edges 0, 1/M, ..., 1; none lies below m/M, so that a confidence of m/M is in the bin below at every M.
+    """The M + 1 edges 0, 1/M, ..., 1. No edge is below m/M, so that a confidence of m/M is always in the bin below.
 
-    ``linspace`` alone multiplies by a rounded step. Where that ends below m/M (M = 7, 30, ...), m/M itself is the edge.
+    ``linspace`` multiplies by a rounded step. If the product is below m/M (M = 7, 30, ...), m/M itself is the edge.
 
     >>> all(bin_indices(np.array([m / n]), bin_edges(n))[0] == m - 1 for n in (7, 10, 15, 30) for m in range(1, n + 1))
     True
     """
     if not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
         raise InputError(f"n_bins must be a whole number of at least 1; it is {n_bins!r}. The usual choice is 15.")
-    count = int(n_bins)
-    return np.maximum(np.linspace(0, 1, count + 1), np.arange(count + 1) / count)
+    n = int(n_bins)
+    return np.maximum(np.linspace(0, 1, n + 1), np.arange(n + 1) / n)
 
 
 @kernel
 def bin_index(confidence: float, edges: Float64) -> int:
-    """``searchsorted(edges, confidence, side="left") - 1`` within the bins, from a guess that is off by one at most."""
+    """``searchsorted(edges, confidence, side="left") - 1`` within the bins; the first guess is at most one off."""
     last = edges.shape[0] - 2
     m: int = min(max(math.ceil(confidence * (last + 1)) - 1, 0), last)
     while m > 0 and confidence <= edges[m]:

@@ -1,4 +1,4 @@
-"""The bootstrap over images: each replicate is a vector of weights, never a copy of logits."""
+"""The bootstrap over images: each replicate is a vector of weights, not a copy of logits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from driftcal.types import AnyArray, Array, Float64, Weights
 
 
 def image_numbers(groups: AnyArray, kept: Array, n_samples: int) -> Array:
-    """The number of the image that each kept sample belongs to: its own, or that of its group."""
+    """The number of the image that each kept sample belongs to. Without `groups`, each sample is an image."""
     if groups is None:
         return np.arange(len(kept))
     names = as_array(groups, "groups")
@@ -31,7 +31,7 @@ def image_numbers(groups: AnyArray, kept: Array, n_samples: int) -> Array:
 
 @kernel
 def resample_counts(seed: int, replicate: int, counts: Float64) -> None:
-    """How often each of n images is drawn in n draws with replacement: a pure function of (seed, replicate)."""
+    """Write how often each of n images is drawn in n draws with replacement: a pure function of (seed, replicate)."""
     n = np.uint64(counts.shape[0])
     counts[:] = 0.0
     key = mix64(mix64(np.uint64(seed)) + np.uint64(replicate))
@@ -41,7 +41,7 @@ def resample_counts(seed: int, replicate: int, counts: Float64) -> None:
 
 @kernel
 def uniforms(seed: int, stream: int, out: Float64) -> None:
-    """Numbers in [0, 1), a pure function of (seed, stream)."""
+    """Write numbers in [0, 1), a pure function of (seed, stream)."""
     key = mix64(mix64(np.uint64(seed)) + np.uint64(stream))
     for i in range(out.shape[0]):
         out[i] = uniform(key, i)
@@ -49,15 +49,15 @@ def uniforms(seed: int, stream: int, out: Float64) -> None:
 
 @kernel
 def resample_weights(
-    seed: int, replicate: int, images: Array, base: Weights, counts: Float64, weights: Weights
+    seed: int, replicate: int, images: Array, sample_weights: Weights, counts: Float64, weights: Weights
 ) -> None:
-    """The weights of a replicate: a sample counts as often as its image was drawn."""
+    """Write the weights of a replicate: the sample weight times the number of draws of the sample's image."""
     resample_counts(seed, replicate, counts)
     for i in range(images.shape[0]):
-        weights[i] = base[i] * counts[images[i]]
+        weights[i] = sample_weights[i] * counts[images[i]]
 
 
 def for_each_replicate_range(run: Callable[[int, int], None], n_resamples: int) -> None:
-    """``run(first, last)`` over all replicates on all cores."""
+    """Call ``run(first, last)`` for ranges that cover all replicates, on all cores."""
     step = max(1, -(-n_resamples // (4 * n_threads())))
     run_in_threads(lambda first: run(first, min(first + step, n_resamples)), range(0, n_resamples, step))

@@ -1,9 +1,9 @@
 """Calibration errors, one function each: the ECE and its relatives. Arguments are ``(y_true, probabilities)``.
 
-`probabilities` of shape (n, C) are judged by their top label. Probabilities of shape (n,) or (n, 1) are those of class 1, as
-in scikit-learn, and calibration is that of class 1. `sample_weight` weights samples; whole numbers act as repeated samples.
-Labels that are names need `classes`, the class of each column (a calibrator's `classes_`), or a frame whose columns are
-named like the classes.
+For `probabilities` of shape (n, C) the top label is evaluated. Probabilities of shape (n,) or (n, 1) are those of class
+1, as in scikit-learn, and the calibration of class 1 is evaluated. `sample_weight` weights samples; whole numbers act
+as repeated samples. Labels that are names need `classes`, the class of each column (a calibrator's `classes_`), or a
+data frame whose columns are named like the classes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ def expected_calibration_error(
 ) -> float:
     """Difference of confidence and accuracy, averaged over bins: Σ_b W_b/W · |confidence_b − accuracy_b|.
 
-    Bins are ((m−1)/M, m/M]; 0.0 is in the first and an edge belongs to the bin below. For 1-D probabilities the
-    confidence is the probability of class 1 and the accuracy its frequency. Biased upwards: compare with
-    :func:`null_ece`.  Naeini et al. 2015; Guo et al. 2017, section 2.
+    Bins are ((m−1)/M, m/M]. 0.0 is in the first bin, and an edge belongs to the bin below. For 1-D probabilities the
+    confidence is the probability of class 1 and the accuracy is the frequency of class 1. The ECE is biased upwards:
+    compare it with :func:`null_ece`.  Naeini et al. 2015; Guo et al. 2017, section 2.
+
+    The sum itself is `Statistics.ece` in ``metrics/additive_statistics.py``.
 
     Parameters
     ----------
@@ -65,9 +67,9 @@ def maximum_calibration_error(
     sample_weight: AnyArray = None,
     classes: Classes = None,
 ) -> float:
-    """The worst bin: max_b |confidence_b − accuracy_b| over bins that hold a sample.
+    """The largest difference of a bin: max_b |confidence_b − accuracy_b| over bins that hold a sample.
 
-    A single sample in a bin of its own can decide it.  Naeini et al. 2015; Guo et al. 2017, section 2.
+    A bin with a single sample can determine it.  Naeini et al. 2015; Guo et al. 2017, section 2.
 
     Parameters
     ----------
@@ -118,9 +120,10 @@ def equal_mass_calibration_error(
     sample_weight: AnyArray = None,
     classes: Classes = None,
 ) -> float:
-    """ECE over bins of equally many samples, so that none is nearly empty.
+    """ECE over bins with equal numbers of samples, so that no bin is nearly empty.
 
-    Samples of equal confidence share a bin; with fewer samples than bins each sample is a bin.  Nguyen & O'Connor 2015; Roelofs et al. 2022.
+    Samples of equal confidence share a bin. With fewer samples than bins, each sample is a bin.  Nguyen & O'Connor
+    2015; Roelofs et al. 2022.
 
     Parameters
     ----------
@@ -146,10 +149,10 @@ def equal_mass_calibration_error(
 def sweep_calibration_error(
     y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
 ) -> float:
-    """ECE over as many equal-mass bins as keep the accuracy rising with confidence, 1,000 at most.
+    """ECE over the largest number of equal-mass bins whose accuracies rise with confidence, at most 1,000.
 
-    Starting from one bin, the number grows until a bin's accuracy falls below its left neighbour's; the number before
-    that is used. The absolute error (p = 1) is summed, as in the ECE.  Roelofs et al. 2022, section 4.
+    The number grows from one until the accuracy of a bin is below that of its left neighbour; the number before that is
+    used. The absolute error (p = 1) is summed, as in the ECE.  Roelofs et al. 2022, section 4.
 
     Parameters
     ----------
@@ -181,8 +184,9 @@ def debiased_calibration_error(
     """The root of the squared calibration error, without the bias that finite samples add.
 
     sqrt(max(0, Σ_b W_b/W · ((confidence_b − accuracy_b)² − accuracy_b (1 − accuracy_b)/(W_b − 1)))) over equal-mass
-    bins; bins with a weight of 1 or less are left out. ``kind="marginal"`` is the root mean square over classes. Weights
-    are read as numbers of samples, so their scale matters. Weights that sum to less than the number of samples are shares.  Kumar et al. 2019, section 5.
+    bins; bins with a weight of 1 or less are left out. ``kind="marginal"`` is the root mean square over classes.
+    Weights are numbers of samples, so their scale matters. Weights that sum to less than the number of samples are
+    shares.  Kumar et al. 2019, section 5.
 
     Parameters
     ----------
@@ -220,10 +224,10 @@ def classwise_calibration_error(
     sample_weight: AnyArray = None,
     classes: Classes = None,
 ) -> float:
-    """The ECE of each class's own probability against that class's frequency, averaged over classes.
+    """The ECE of each class's probability compared with the frequency of that class, averaged over classes.
 
-    A class that never occurs counts like any other: its probability should be 0. Small for many classes, since most
-    probabilities are near 0.  Kull et al. 2019, section 2.
+    A class without samples counts like any other: its probability should be 0. The value is small for many classes,
+    because most probabilities are near 0.  Kull et al. 2019, section 2.
 
     Parameters
     ----------
@@ -256,7 +260,7 @@ def smooth_calibration_error(
 ) -> float:
     """Calibration error without bins: ∫ |Σ_i w_i (c_i − o_i) K_σ(c_i, t)| dt / W with a Gaussian reflected at 0 and 1.
 
-    The bandwidth σ is the one that equals the error, unless `bandwidth` is given.  Błasiok & Nakkiran 2023, section 3.
+    Without `bandwidth`, the bandwidth σ is the one that equals the error.  Błasiok & Nakkiran 2023, section 3.
 
     Parameters
     ----------
@@ -285,9 +289,9 @@ def smooth_calibration_error(
 def ks_calibration_error(
     y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
 ) -> float:
-    """The largest imbalance up to any confidence: max_t |Σ_{c ≤ t} w (c − o)| / W, without bins.
+    """The largest sum of residuals up to any confidence: max_t |Σ_{c ≤ t} w (c − o)| / W, without bins.
 
-    Samples of equal confidence enter together.  Gupta et al. 2021, section 3.
+    Samples of equal confidence are added together.  Gupta et al. 2021, section 3.
 
     Parameters
     ----------
@@ -319,8 +323,8 @@ def null_ece(
 ) -> float:
     """The expected ECE of a perfectly calibrated model with these confidences on as many samples.
 
-    The mean over simulated outcomes, drawn with the stated confidence; `y_true` is only checked. An ECE near the null ECE
-    is no evidence of miscalibration.  Bröcker & Smith 2007, for the resampling.
+    It is the mean ECE of simulated outcomes, which are 1 with a probability equal to the confidence; `y_true` is only
+    checked. An ECE near the null ECE is no evidence of miscalibration.  Bröcker & Smith 2007, for the resampling.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Metrics of every class: residuals per class and bin add, so one pass gives the class-wise ECE."""
+"""Metrics of every class: the class-wise ECE needs one pass, because residuals per class and bin add."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from driftcal.metrics.scores_and_labels import LabelledProbabilities
 from driftcal.metrics.sorted_samples import SortedSamples, debiased_squared_error, prefix_sums
 from driftcal.types import Array, Float64, Labels, Logits, Probs, Weights
 
-# Numbers that a pass may keep at once: 64 MB.
-_MAX_KEPT = 1 << 23
+#: Numbers that are in memory at once: 64 MB of float64.
+_MAX_NUMBERS = 1 << 23
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class ClassProbabilities:
 
     @classmethod
     def of(cls, data: LabelledLogits | LabelledProbabilities) -> ClassProbabilities:
-        """Probabilities from an array, or computed from logits whenever they are needed."""
+        """Probabilities from an array, or computed from logits when they are needed."""
         if isinstance(data, LabelledProbabilities):
             weights = np.ones(len(data)) if data.weights is None else data.weights
             return cls(data.probabilities, data.labels, weights, data.n_classes)
@@ -74,22 +74,22 @@ class ClassProbabilities:
 
     def classwise_replicates(self, n_bins: int, images: Array, kept: Array, n_resamples: int, seed: int) -> Float64:
         """The class-wise ECE of each bootstrap replicate, as products of weights and probabilities."""
-        step = max(1, min(n_resamples, _MAX_KEPT // len(self.labels), _MAX_KEPT // (self.n_classes * n_bins)))
+        step = max(1, min(n_resamples, _MAX_NUMBERS // len(self.labels), _MAX_NUMBERS // (self.n_classes * n_bins)))
         values = []
         for first in range(0, n_resamples, step):
-            drawn = self._resampled(images, kept, range(first, min(first + step, n_resamples)), seed)
-            columns = np.ascontiguousarray(drawn.T)
-            sums = np.zeros((n_bins, self.n_classes, len(drawn)))
+            weights = self._resampled(images, kept, range(first, min(first + step, n_resamples)), seed)
+            weights_by_sample = np.ascontiguousarray(weights.T)
+            sums = np.zeros((n_bins, self.n_classes, len(weights)))
             for low, p in self.blocks():
-                w = columns[low : low + len(p)]
-                sums[0] += p.T @ w  # as if every probability lay in the first bin, where nearly all do
+                w = weights_by_sample[low : low + len(p)]
+                sums[0] += p.T @ w  # as if every probability were in the first bin, where nearly all are
                 _move_to_bins(p, self.labels[low : low + len(p)], w, sums, bin_edges(n_bins))
-            values.append(np.abs(sums).sum(axis=(0, 1)) / drawn.sum(axis=1) / self.n_classes)
+            values.append(np.abs(sums).sum(axis=(0, 1)) / weights.sum(axis=1) / self.n_classes)
         return np.concatenate(values)
 
     def marginal_replicates(self, n_bins: int, images: Array, kept: Array, n_resamples: int, seed: int) -> Float64:
         """The marginal debiased error of each bootstrap replicate."""
-        step = max(1, min(n_resamples, _MAX_KEPT // len(self.labels)))
+        step = max(1, min(n_resamples, _MAX_NUMBERS // len(self.labels)))
         parts = [range(first, min(first + step, n_resamples)) for first in range(0, n_resamples, step)]
         squared = [self._marginal(self._resampled(images, kept, part, seed), n_bins) for part in parts]
         values: Float64 = np.sqrt(np.concatenate(squared))
@@ -97,24 +97,26 @@ class ClassProbabilities:
 
     def _resampled(self, images: Array, kept: Array, replicates: range, seed: int) -> Float64:
         """(replicates, n): the weights of each replicate."""
-        drawn = np.zeros((len(replicates), len(self.labels)))
+        all_weights = np.zeros((len(replicates), len(self.labels)))
         weights, counts = np.empty(len(kept)), np.empty(int(images.max()) + 1)
         for i, replicate in enumerate(replicates):
             resample_weights(seed, replicate, images, self.weights[kept], counts, weights)
-            drawn[i, kept] = weights
-        return drawn
+            all_weights[i, kept] = weights
+        return all_weights
 
     def _marginal(self, weights: Float64, n_bins: int) -> Float64:
-        step = max(1, _MAX_KEPT // len(self.labels))
+        """The mean over classes of the squared debiased error, for each row of `weights`."""
+        step = max(1, _MAX_NUMBERS // len(self.labels))
         total = np.zeros(len(weights))
         for first in range(0, self.n_classes, step):
             columns = self.columns(first, min(first + step, self.n_classes))
 
             def error(c: int, columns: Float64 = columns, first: int = first) -> Float64:
-                one = SortedSamples.of(columns[c], (self.labels == first + c).astype(np.float64), self.weights)
+                of_class = SortedSamples.of(columns[c], (self.labels == first + c).astype(np.float64), self.weights)
                 out = np.empty(len(weights))
                 _debiased_replicates(
-                    one.order, one.confidence, one.outcome, weights, n_bins, one.whole_weights, one.samples_per_weight, out
+                    of_class.order, of_class.confidence, of_class.outcome, weights, n_bins, of_class.whole_weights,
+                    of_class.samples_per_weight, out,
                 )  # fmt: skip
                 return out
 
@@ -156,7 +158,7 @@ def _add_probabilities(p: Probs, labels: Labels, weights: Weights, sums: Float64
 
 @kernel
 def _move_to_bins(p: Probs, labels: Labels, weights: Float64, sums: Float64, edges: Float64) -> None:
-    """Move probabilities above the first edge to their own bins and subtract the labels, for all replicates at once."""
+    """Move probabilities above the first edge to their bins and subtract the labels, for all replicates at once."""
     for i in range(p.shape[0]):
         w = weights[i]
         for c in range(p.shape[1]):
@@ -181,6 +183,7 @@ def _debiased_replicates(
     samples_per_weight: float,
     out: Float64,
 ) -> None:
+    """:func:`debiased_squared_error` for each row of `weights`."""
     sums = np.empty((3, confidence.shape[0] + 1))
     for r in range(weights.shape[0]):
         prefix_sums(order, confidence, outcome, weights[r], sums)

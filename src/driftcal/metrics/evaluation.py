@@ -22,7 +22,7 @@ from driftcal.metrics.sample_scores import SampleScores
 from driftcal.metrics.scores_and_labels import LabelledProbabilities, check_scores
 from driftcal.types import AnyArray, Float64
 
-# Simulations of the null ECE: its own error is then about one percent.
+#: Simulations of the null ECE: the error of its mean is then about one percent.
 _NULL_RESAMPLES = 200
 
 
@@ -61,7 +61,7 @@ class Evaluation:
     replicates: Mapping[str, Float64] = field(default_factory=lambda: MappingProxyType({}))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Plain dictionaries, which can be copied and sent to other processes."""
+        """The fields with dictionaries in place of read-only views, which cannot be pickled."""
         return {**self.__dict__, "intervals": dict(self.intervals), "replicates": dict(self.replicates)}
 
     @property
@@ -85,7 +85,7 @@ class Evaluation:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, ready for JSON: metrics, what they were computed from, and intervals as (low, high)."""
+        """The metrics as JSON values, with the numbers of samples, classes and bins, and intervals as [low, high]."""
         result: dict[str, Any] = {"n_samples": self.n_samples, "n_classes": self.n_classes, "n_bins": self.n_bins}
         result |= self.metrics() | {"null_ece": self.null_ece, "n_clipped": self.n_clipped}
         if self.intervals:
@@ -94,7 +94,7 @@ class Evaluation:
         return result
 
     def to_frame(self) -> Any:
-        """A pandas frame with a line per metric: value, and low and high if there are intervals."""
+        """A pandas data frame with one line per metric: value, and low and high if there are intervals."""
         pandas = need("pandas", "pandas")
         table = {name: {"value": value} for name, value in self.metrics().items()}
         for name, i in self.intervals.items():
@@ -113,13 +113,15 @@ class Evaluation:
         return "\n".join(lines)
 
     def _label(self, name: str) -> tuple[str, str]:
+        """The label of a metric, and a remark on its value."""
         label, remark = _LABELS[name]
         gap = self.calibration_gap
+        all_alike = f"all predictions are {'correct' if self.accuracy else 'incorrect'}"
         remark = {
             "ece": f"null ECE {self.null_ece:.4f}, of a calibrated model",
             "nll": f"{self.n_clipped:,} samples clipped at 1e-15",
             "calibration_gap": "over-confident" if gap > 0 else "under-confident" if gap < 0 else "",
-            "error_auroc": "all predictions are alike" if self.accuracy in (0, 1) else remark,
+            "error_auroc": all_alike if self.accuracy in (0, 1) else remark,
         }.get(name, remark)
         return label.format(M=self.n_bins), remark
 
@@ -164,7 +166,7 @@ def evaluate(
     groups: AnyArray = None,
     random_state: int = 0,
 ) -> Evaluation:
-    """Every metric of these scores, in one pass over them; seven numbers per sample are kept.
+    """Every metric of these scores, in one pass over them; seven numbers per sample stay in memory.
 
     Parameters
     ----------
@@ -217,6 +219,8 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Options:
+    """The options of :func:`evaluate`."""
+
     n_bins: int
     intervals: bool
     confidence_level: float
@@ -244,17 +248,18 @@ def _evaluate(
     metrics = AllMetrics.of(samples, options.n_bins)
     statistics = Statistics.of_samples(samples, n_bins=options.n_bins)
     values = dict(zip(NAMES, map(float, metrics.values(samples.weights)), strict=True))
+    # these equal the properties of `statistics` to the last digit, which a sum in another order would not
     from_sums = ("accuracy", "nll", "brier", "entropy", "calibration_gap", "ece", "mce")
     values |= {name: getattr(statistics, name) for name in from_sums}
     if by_class is not None:
         values["classwise_ece"] = by_class.classwise_ece(options.n_bins)
         values["marginal_debiased_ece"] = by_class.marginal_debiased(DEBIASED_BINS)
     replicates = _replicates(metrics, by_class, n_samples, options) if options.intervals else {}
-    null = null_ece_replicates(samples, options.n_bins, _NULL_RESAMPLES, options.random_state)
+    null_eces = null_ece_replicates(samples, options.n_bins, _NULL_RESAMPLES, options.random_state)
     return Evaluation(
         statistics=statistics,
         n_classes=n_classes,
-        null_ece=float(null.mean()),
+        null_ece=float(null_eces.mean()),
         intervals=MappingProxyType(_intervals(metrics, values, replicates, options) if replicates else {}),
         replicates=MappingProxyType(replicates),
         **values,
@@ -264,6 +269,7 @@ def _evaluate(
 def _replicates(
     metrics: AllMetrics, by_class: ClassProbabilities | None, n_samples: int, options: _Options
 ) -> dict[str, Float64]:
+    """The bootstrap replicates of each metric."""
     kept, n_resamples, seed = metrics.samples.kept, options.n_resamples, options.random_state
     images = image_numbers(options.groups, kept, n_samples)
     replicates = dict(zip(NAMES, metrics.replicates(images, n_resamples, seed).T, strict=True))
@@ -277,25 +283,27 @@ def _replicates(
 def _intervals(
     metrics: AllMetrics, values: dict[str, float], replicates: dict[str, Float64], options: _Options
 ) -> dict[str, Interval]:
-    null = dict(zip(NAMES, metrics.null_replicates(options.n_resamples, options.random_state).T, strict=True))
+    """The bootstrap interval of each metric."""
+    null_replicates = metrics.null_replicates(options.n_resamples, options.random_state)
+    null = dict(zip(NAMES, null_replicates.T, strict=True))
     return {
         name: bootstrap_interval(
             values[name],
-            drawn,
+            metric_replicates,
             confidence_level=options.confidence_level,
             method=options.method,
             bounds=RANGES.get(name, (0, 1)),
             null_replicates=null[name] if name in CALIBRATION_ERRORS else None,
         )
-        for name, drawn in replicates.items()
+        for name, metric_replicates in replicates.items()
     }
 
 
 def difference(first: Evaluation, second: Evaluation, metric: str = "ece") -> tuple[float, Interval]:
-    """How much larger a metric of the first evaluation is than that of the second, with a paired interval.
+    """A metric of the first evaluation minus that of the second, with a paired interval.
 
-    Both need ``intervals=True`` on the same images in the same order with the same `random_state` and `groups`. An image
-    drawn for one is then drawn for the other, and what they share cancels.
+    Both need ``intervals=True`` on the same images in the same order with the same `random_state` and `groups`. Both
+    then have the same images in each replicate, and their common variation cancels.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -305,15 +313,16 @@ def difference(first: Evaluation, second: Evaluation, metric: str = "ece") -> tu
     >>> interval.low > 0  # the first is worse
     True
     """
-    a, b = first.replicates, second.replicates
     if metric not in first.metrics() or metric not in second.metrics():
         raise UnknownName.of("metric in both evaluations", metric, first.metrics().keys() & second.metrics().keys())
-    if metric not in a or metric not in b or len(a[metric]) != len(b[metric]) or first.n_samples != second.n_samples:
+    none = np.zeros(0)
+    a, b = first.replicates.get(metric, none), second.replicates.get(metric, none)
+    if not len(a) or len(a) != len(b) or first.n_samples != second.n_samples:
         raise InputError(
             "both evaluations must hold as many replicates of the same samples; they hold "
-            f"{len(a.get(metric, ()))} of {first.n_samples} samples and {len(b.get(metric, ()))} of {second.n_samples}. "
+            f"{len(a)} of {first.n_samples} samples and {len(b)} of {second.n_samples}. "
             "Evaluate both with intervals=True, the same n_resamples, random_state and groups."
         )
     value = getattr(first, metric) - getattr(second, metric)
-    level = first.intervals[metric].confidence_level
-    return value, bootstrap_interval(value, a[metric] - b[metric], confidence_level=level)
+    confidence_level = first.intervals[metric].confidence_level
+    return value, bootstrap_interval(value, a - b, confidence_level=confidence_level)

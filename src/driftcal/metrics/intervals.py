@@ -17,7 +17,7 @@ INTERVAL_METHODS = ("basic", "bias-corrected")
 
 @dataclass(frozen=True)
 class Interval:
-    """The range that holds the true value with probability `confidence_level`."""
+    """A range that contains the true value with probability `confidence_level`."""
 
     low: float
     high: float
@@ -41,10 +41,11 @@ def bootstrap_interval(
 ) -> Interval:
     """A bootstrap interval from an estimate and its replicates, within `bounds`.
 
-    ``basic`` reflects the replicates at the estimate: the ECE of a resample exceeds that of the sample by about as much as
-    the sample's exceeds the truth, and reflection removes both. ``bias-corrected`` shifts the quantiles by the share of
-    replicates below the estimate. Both are widened to hold the estimate, and down to 0 if the estimate is no larger than
-    what a calibrated model often shows (`null_replicates`).  Efron & Tibshirani 1993, chapters 13 and 14.
+    ``basic`` reflects the replicates at the estimate. The ECE of a resample exceeds that of the sample by about as much
+    as the sample's exceeds the true value, and reflection removes both. ``bias-corrected`` shifts the quantiles by the
+    share of replicates below the estimate. Both intervals are widened to contain the estimate. They begin at 0 if the
+    estimate is within the usual range of a calibrated model (`null_replicates`).  Efron & Tibshirani 1993, chapters 13
+    and 14.
 
     >>> print(bootstrap_interval(0.5, np.linspace(0.4, 0.7, 101), confidence_level=0.9))
     [0.315, 0.585]
@@ -62,13 +63,13 @@ def bootstrap_interval(
         raise UnknownName.of("interval method", method, INTERVAL_METHODS)
     if null_replicates is not None and estimate <= _quantiles(null_replicates, 1 - tail)[0]:
         low = 0.0
-    least, most = bounds
-    low, high = (min(max(end, least), most) for end in (min(low, estimate), max(high, estimate)))
+    smallest, largest = bounds
+    low, high = (min(max(end, smallest), largest) for end in (min(low, estimate), max(high, estimate)))
     return Interval(float(low), float(high), confidence_level)
 
 
 def wilson_interval(share: Float64, n: Float64, confidence_level: float = 0.95) -> tuple[Float64, Float64]:
-    """The score interval of shares of `n` samples each, widened to hold the share itself.  Wilson 1927.
+    """The score interval of shares of `n` samples each, widened to contain the share itself.  Wilson 1927.
 
     >>> low, high = wilson_interval(np.array([0.9]), np.array([100.0]))
     >>> print(f"{low[0]:.3f} {high[0]:.3f}")
@@ -89,7 +90,7 @@ def check_confidence_level(confidence_level: float) -> None:
 
 
 def _quantiles(values: Float64, *shares: float) -> list[float]:
-    """numpy's quantiles, to the bit, in a tenth of the time: an evaluation needs thousands, each of a few hundred values."""
+    """The same bits as numpy's quantiles in a tenth of the time: an evaluation needs thousands of few hundred values."""
     ordered = np.sort(values)
     if np.isnan(ordered[-1]):
         return [math.nan] * len(shares)
@@ -98,6 +99,6 @@ def _quantiles(values: Float64, *shares: float) -> list[float]:
         position = share * (len(ordered) - 1)
         below = min(int(position), len(ordered) - 1)
         low, high = float(ordered[below]), float(ordered[min(below + 1, len(ordered) - 1)])
-        part = position - below
-        quantiles.append(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
+        fraction = position - below
+        quantiles.append(low + (high - low) * fraction if fraction < 0.5 else high - (high - low) * (1 - fraction))
     return quantiles

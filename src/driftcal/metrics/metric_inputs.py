@@ -1,4 +1,4 @@
-"""What metric functions read from ``(y_true, probabilities)``: scores per sample, and their sums."""
+"""The inputs of the metric functions, from ``(y_true, probabilities)``: scores per sample, and their sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The null ECE: what a perfectly calibrated model with the same confidences shows on as many samples."""
+"""The null ECE: the expected ECE of a perfectly calibrated model with the same confidences on as many samples."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from driftcal.types import Float64, Weights
 
 
 def null_ece_replicates(samples: SampleScores, n_bins: int, n_resamples: int, seed: int) -> Float64:
-    """The ECE of each of `n_resamples` simulations in which outcomes are drawn with the stated confidence.
+    """The ECE of each of `n_resamples` simulations of a calibrated model.
 
-    The mean is the null ECE.  Bröcker & Smith 2007, for the resampling.
+    An outcome is 1 with a probability equal to the confidence. The mean of the ECEs is the null ECE.  Bröcker & Smith
+    2007, for the resampling.
     """
     values = np.empty(n_resamples)
 
@@ -29,12 +30,12 @@ def null_ece_replicates(samples: SampleScores, n_bins: int, n_resamples: int, se
 def _simulate(confidence: Float64, weights: Weights, edges: Float64, seed: int, first: int, out: Float64) -> None:
     n = confidence.shape[0]
     index = bin_indices(confidence, edges)
-    chance, bins = np.empty(n), np.empty(edges.shape[0] - 1)
+    draws, residuals = np.empty(n), np.empty(edges.shape[0] - 1)
     mass = weights.sum()
     for r in range(out.shape[0]):
-        uniforms(seed, first + r, chance)
-        bins[:] = 0.0
+        uniforms(seed, first + r, draws)
+        residuals[:] = 0.0
         for i in range(n):
-            outcome = 1.0 if chance[i] < confidence[i] else 0.0
-            bins[index[i]] += weights[i] * (confidence[i] - outcome)
-        out[r] = np.abs(bins).sum() / mass
+            outcome = 1.0 if draws[i] < confidence[i] else 0.0
+            residuals[index[i]] += weights[i] * (confidence[i] - outcome)
+        out[r] = np.abs(residuals).sum() / mass

@@ -1,9 +1,6 @@
-"""Accuracy, proper scores and how confidence ranks errors, one function each. Arguments are ``(y_true, probabilities)``.
+"""Accuracy, proper scores, and scores of confidence as a predictor of errors, one function each.
 
-`probabilities` of shape (n, C) are judged by their top label. Probabilities of shape (n,) or (n, 1) are those of class 1, as
-in scikit-learn, and calibration is that of class 1. `sample_weight` weights samples; whole numbers act as repeated samples.
-Labels that are names need `classes`, the class of each column (a calibrator's `classes_`), or a frame whose columns are
-named like the classes.
+Arguments are ``(y_true, probabilities)``, with the meaning described in :mod:`driftcal.metrics.calibration_errors`.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ from driftcal.types import AnyArray
 def accuracy(
     y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
 ) -> float:
-    """How often the most probable class is the label; the first one where several are most probable.
+    """The share of samples whose most probable class is the label; of several most probable classes, the first is used.
 
     Parameters
     ----------
@@ -41,8 +38,8 @@ def negative_log_likelihood(
 ) -> float:
     """Mean −log max(p[label], 1e-15), in nats.
 
-    Without the clip one error with confidence 1 makes it infinite; :class:`Statistics` counts the clipped samples.
-    A proper score: the true probabilities have the lowest expectation.  Good 1952.
+    Without the clip, one error with confidence 1 would make it infinite; :class:`Statistics` counts the clipped
+    samples. A proper score: the true probabilities have the lowest expected value.  Good 1952.
 
     Parameters
     ----------
@@ -66,7 +63,7 @@ def brier_score(
 ) -> float:
     """Squared distance of the probabilities to the labels: mean Σ_c (p_c − [y = c])², in [0, 2].
 
-    For 1-D probabilities the usual binary score, mean (p − y)² in [0, 1], which is half as large.  Brier 1950.
+    For 1-D probabilities it is the usual binary score, mean (p − y)² in [0, 1], which is half as large.  Brier 1950.
 
     Parameters
     ----------
@@ -95,7 +92,7 @@ def brier_decomposition(
     sample_weight: AnyArray = None,
     classes: Classes = None,
 ) -> BrierDecomposition:
-    """The squared error of the confidence in its parts: calibration, discrimination, difficulty.
+    """The parts of the squared error of the confidence: reliability, resolution, uncertainty.
 
     (confidence − outcome)² = reliability − resolution + uncertainty + within-bin variance − 2 · within-bin covariance,
     exactly.  Murphy 1973; Stephenson et al. 2008.
@@ -145,10 +142,10 @@ def predictive_entropy(
 def area_under_risk_coverage(
     y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
 ) -> float:
-    """The error rate among the most confident predictions, averaged over the share of predictions that is kept.
+    """The error rate among the most confident predictions, averaged over their share of all predictions.
 
-    (1/W) ∫ errors(t)/t dt with samples in falling order of confidence; equal confidences share their errors evenly. This is
-    the area itself; the mean over ranks of Geifman & El-Yaniv 2017 differs from it by less than 1/n.
+    (1/W) ∫ errors(t)/t dt with samples in falling order of confidence; the errors of equal confidences are spread
+    evenly. This is the exact area; the mean over ranks of Geifman & El-Yaniv 2017 differs from it by less than 1/n.
 
     Parameters
     ----------
@@ -171,7 +168,7 @@ def area_under_risk_coverage(
 def error_auroc(
     y_true: AnyArray, probabilities: AnyArray, *, sample_weight: AnyArray = None, classes: Classes = None
 ) -> float:
-    """How well confidence separates correct from incorrect predictions: P(c correct > c incorrect), ties count half.
+    """How well confidence separates correct from incorrect predictions: P(c correct > c incorrect), ties with weight ½.
 
     It is 0.5, the value of a random score, if all predictions are correct or all incorrect.  Hendrycks & Gimpel 2017.
 

@@ -16,19 +16,19 @@ from driftcal.metrics.intervals import check_confidence_level, wilson_interval
 from driftcal.metrics.null_simulation import null_ece_replicates
 from driftcal.metrics.sample_scores import SampleScores
 from driftcal.metrics.scores_and_labels import check_probabilities
-from driftcal.metrics.sorted_samples import SortedSamples, prefix_sums
+from driftcal.metrics.sorted_samples import OUTCOME_SUM, WEIGHT_SUM, SortedSamples, prefix_sums
 from driftcal.types import AnyArray, Array, Float64
 
-# Simulations of the null ECE: its own error is then below one percent.
+#: Simulations of the null ECE: the error of its mean is then below one percent.
 _NULL_RESAMPLES = 500
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Reliability:
-    """What a reliability diagram shows: one number per bin, NaN where a bin is empty.
+    """The numbers of a reliability diagram: one per bin, NaN if a bin is empty.
 
-    `weight` is the weight of the samples in each bin, `count` their number where it is known. `low` and `high` are the
-    interval of the outcome; they are None where only the sums of the bins are known.
+    `weight` is the weight of the samples in each bin, and `count` is their number. `low` and `high` are the interval of
+    the outcome. `count`, `low` and `high` are None if only the sums of the bins were recorded.
     """
 
     weight: Float64
@@ -101,8 +101,8 @@ def prepare_reliability(
 ) -> Reliability:
     """The numbers of a reliability diagram.
 
-    A bin's interval is Wilson's for the bin's effective number of samples, (Σw)²/Σw². It is widened if `groups` of samples
-    vary more than independent samples would.  Wilson 1927; Guo et al. 2017, section 2, for the diagram.
+    The interval of a bin is Wilson's for its effective number of samples, (Σw)²/Σw². It is wider if `groups` of samples
+    vary more than independent samples.  Wilson 1927; Guo et al. 2017, section 2, for the diagram.
 
     Parameters
     ----------
@@ -134,13 +134,13 @@ def prepare_reliability(
     samples = SampleScores.of(data, positive_class=data.positive_class)
     statistics = Statistics.of_samples(samples, n_bins=n_bins)
     confidence, outcome = statistics.curve
-    effective = _effective_samples(samples, n_bins)
+    effective_n = _effective_n_samples(samples, n_bins)
     if groups is not None:
         images = image_numbers(groups, samples.kept, len(data))
         variance = _resampled_variance(samples, images, n_bins, n_resamples, seed)
         with np.errstate(divide="ignore", invalid="ignore"):
-            effective = np.fmin(effective, outcome * (1 - outcome) / variance)
-    low, high = wilson_interval(outcome, np.maximum(effective, 1), confidence_level)
+            effective_n = np.fmin(effective_n, outcome * (1 - outcome) / variance)
+    low, high = wilson_interval(outcome, np.maximum(effective_n, 1), confidence_level)
     return Reliability(
         weight=statistics.bin_weight,
         confidence=confidence,
@@ -156,7 +156,8 @@ def prepare_reliability(
     )
 
 
-def _effective_samples(samples: SampleScores, n_bins: int) -> Float64:
+def _effective_n_samples(samples: SampleScores, n_bins: int) -> Float64:
+    """(Σw)²/Σw² of each bin, NaN if it is empty."""
     index = bin_indices(samples.confidence, bin_edges(n_bins))
     sums, squares = (np.bincount(index, w, n_bins) for w in (samples.weights, samples.weights**2))
     return np.where(squares > 0, sums**2 / np.where(squares > 0, squares, 1), np.nan)
@@ -172,10 +173,11 @@ def _resampled_variance(samples: SampleScores, images: Array, n_bins: int, n_res
     for r in range(n_resamples):
         resample_weights(seed, r, images, samples.weights, counts, weights)
         prefix_sums(ordered.order, ordered.confidence, ordered.outcome, weights, sums)
-        mass, outcome = sums[0, ends] - sums[0, starts], sums[2, ends] - sums[2, starts]
+        mass = sums[WEIGHT_SUM, ends] - sums[WEIGHT_SUM, starts]
+        outcome = sums[OUTCOME_SUM, ends] - sums[OUTCOME_SUM, starts]
         values[r] = np.divide(outcome, mass, out=values[r], where=mass > 0)
-    drawn = np.isfinite(values)
-    count = np.maximum(drawn.sum(axis=0), 1)
-    mean = np.where(drawn, values, 0).sum(axis=0) / count
-    variance: Float64 = np.where(drawn, (values - mean) ** 2, 0).sum(axis=0) / count
+    filled = np.isfinite(values)
+    count = np.maximum(filled.sum(axis=0), 1)
+    mean = np.where(filled, values, 0).sum(axis=0) / count
+    variance: Float64 = np.where(filled, (values - mean) ** 2, 0).sum(axis=0) / count
     return variance

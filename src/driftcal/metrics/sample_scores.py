@@ -1,6 +1,6 @@
-"""What a metric needs of a sample, in six numbers. All metrics but the class-wise ones are computed from these.
+"""Six numbers per sample, from which all metrics but the class-wise ones are computed.
 
-The n·C scores are read once and never kept.
+The n·C scores are read once and not stored.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from driftcal.core.passes import map_blocks
 from driftcal.metrics.scores_and_labels import LabelledProbabilities
 from driftcal.types import Array, Float64, Labels, Logits, Probs, Weights
 
-#: Probabilities of the true class are clipped here in the NLL, and clipped samples are counted.
+#: The smallest probability of the true class in the NLL. Clipped samples are counted.
 CLIP = 1e-15
 WORST_NLL = -math.log(CLIP)
-#: Confidence, outcome, correct, NLL, Brier score, entropy.
-WIDTH = 6
+#: Positions of the six numbers in `SampleScores.columns`.
+CONFIDENCE, OUTCOME, CORRECT, NLL, BRIER, ENTROPY = range(6)
+N_SCORES = 6
 
 
 @dataclass(frozen=True, eq=False)
 class SampleScores:
     """Six numbers per sample with positive weight, in the caller's order.
 
-    `confidence` is the probability of the most probable class, and `outcome` is 1 where that class is the label. If
-    `positive_class`, they are the probability of class 1 and whether the label is 1. `correct` is 1 where the most probable
-    class is the label. `nll` is not clipped yet. `kept` holds the positions of the samples among those of the caller.
+    `confidence` is the probability of the most probable class, and `outcome` is 1 if that class is the label. If
+    `positive_class`, they are the probability of class 1 and whether the label is 1. `correct` is 1 if the most
+    probable class is the label. `nll` is not clipped yet. `kept` holds the positions of these samples among those of
+    the caller.
     """
 
     confidence: Float64
@@ -48,15 +50,15 @@ class SampleScores:
         """The scores of checked data, in one pass. Probabilities are not normalised again."""
         if isinstance(data, LabelledProbabilities):
             return cls.of_probabilities(data.labels, data.probabilities, data.weights, positive_class=positive_class)
-        columns = data.map_samples(score_samples, WIDTH + 1, positive_class)
-        return cls.of_columns(columns[:, :WIDTH], columns[:, WIDTH].copy(), positive_class=positive_class)
+        columns = data.map_samples(score_samples, N_SCORES + 1, positive_class)
+        return cls.of_columns(columns[:, :N_SCORES], columns[:, N_SCORES].copy(), positive_class=positive_class)
 
     @classmethod
     def of_probabilities(
         cls, labels: Labels, p: Probs, weights: Weights | None = None, *, positive_class: bool = False
     ) -> SampleScores:
-        """The scores of probabilities (n, C) and labels that were checked before."""
-        top, argmax, squares, entropy = map_blocks(_describe_samples, p, 4).T
+        """The scores of checked probabilities (n, C) and labels."""
+        top, argmax, squares, entropy = map_blocks(_summarise_samples, p, 4).T
         p_true = np.minimum(p[np.arange(len(p)), labels], 1)
         correct = (argmax == labels).astype(np.float64)
         confidence, outcome = (p[:, 1], (labels == 1).astype(np.float64)) if positive_class else (top, correct)
@@ -70,7 +72,7 @@ class SampleScores:
     def of_columns(
         cls, columns: Float64, weights: Weights | None = None, *, positive_class: bool = False
     ) -> SampleScores:
-        """From the (n, 6) numbers that :attr:`columns` holds; samples of weight 0 are left out."""
+        """The scores from the (n, 6) numbers of :attr:`columns`; samples of weight 0 are left out."""
         kept = np.arange(len(columns))
         if weights is None:
             weights = np.ones(len(columns))
@@ -90,14 +92,14 @@ class SampleScores:
 
     @cached_property
     def columns(self) -> Float64:
-        """(n, 6), as the kernels want it."""
-        six = (self.confidence, self.outcome, self.correct, self.nll, self.brier, self.entropy)
-        return np.ascontiguousarray(np.stack(six, axis=1))
+        """(n, 6): the numbers of each sample, as the kernels read them."""
+        scores = (self.confidence, self.outcome, self.correct, self.nll, self.brier, self.entropy)
+        return np.ascontiguousarray(np.stack(scores, axis=1))
 
 
 @kernel
 def score_sample(row: Array, y: int, positive_class: bool, out: Float64) -> None:
-    """The six numbers of one sample's logits, with one exponential per class."""
+    """Write the six numbers of one sample's logits into `out`, with one exponential per class."""
     top = row_max(row)
     total = 0.0
     squares = 0.0
@@ -111,30 +113,30 @@ def score_sample(row: Array, y: int, positive_class: bool, out: Float64) -> None
     log_total = math.log(total)
     d_true = max(np.float64(row[y]) - top, MASKED)  # the max also keeps the compiler from reordering this difference
     p_true = exp(d_true) / total
-    out[2] = 1.0 if row[y] == top and row_argmax(row) == y else 0.0
-    out[3] = log_total - d_true
-    out[5] = log_total - weighted / total
+    out[CORRECT] = 1.0 if row[y] == top and row_argmax(row) == y else 0.0
+    out[NLL] = log_total - d_true
+    out[ENTROPY] = log_total - weighted / total
     if positive_class:
-        out[0] = exp(max(np.float64(row[1]) - top, MASKED)) / total
-        out[1] = np.float64(y)
-        out[4] = (1.0 - p_true) * (1.0 - p_true)
+        out[CONFIDENCE] = exp(max(np.float64(row[1]) - top, MASKED)) / total
+        out[OUTCOME] = np.float64(y)
+        out[BRIER] = (1.0 - p_true) * (1.0 - p_true)
     else:
-        out[0] = 1.0 / total
-        out[1] = out[2]
-        out[4] = max(squares / (total * total) - 2.0 * p_true + 1.0, 0.0)
+        out[CONFIDENCE] = 1.0 / total
+        out[OUTCOME] = out[CORRECT]
+        out[BRIER] = max(squares / (total * total) - 2.0 * p_true + 1.0, 0.0)
 
 
 @kernel
 def score_samples(logits: Logits, labels: Labels, weights: Weights, out: Float64, positive_class: bool) -> None:
-    """:func:`score_sample` for each sample of a block, and its weight."""
+    """:func:`score_sample` for each sample of a block, and its weight in the last column."""
     for i in range(logits.shape[0]):
         score_sample(logits[i], labels[i], positive_class, out[i])
-        out[i, WIDTH] = weights[i]
+        out[i, N_SCORES] = weights[i]
 
 
 @kernel
-def _describe_samples(p: Probs, out: Float64) -> None:
-    """Largest probability, its first position, the sum of squares and the entropy of each sample."""
+def _summarise_samples(p: Probs, out: Float64) -> None:
+    """Write the largest probability, its first position, the sum of squares and the entropy of each sample."""
     for i in range(p.shape[0]):
         row = p[i]
         squares = 0.0

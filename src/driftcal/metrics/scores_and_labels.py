@@ -1,4 +1,4 @@
-"""What a caller passes to a metric, checked: labels first, then scores."""
+"""Checks of the arguments of a metric: labels first, then scores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from driftcal.types import AnyArray, Array, Labels, Probs, Weights
 class LabelledProbabilities:
     """Checked probabilities (n, C) with their labels.
 
-    `positive_class` says that they came with one column: metrics then judge the probability of class 1.
+    `positive_class` is true if the caller passed one column: metrics then evaluate the probability of class 1.
     """
 
     labels: Labels
@@ -48,14 +48,14 @@ def check_scores(
 ) -> tuple[LabelledLogits | LabelledProbabilities, bool]:
     """Checked scores, and whether they are those of class 1 alone.
 
-    `y_true` alone, without `scores`, may be :class:`LabelledLogits` or a source of chunks, which hold labels and logits.
+    Without `scores`, `y_true` may be :class:`LabelledLogits` or a source of chunks, which hold labels and logits.
     """
     if isinstance(y_true, LabelledLogits) or (scores is None and validation.is_chunked(y_true)):
         return _check_data(y_true, scores, score_type, sample_weight, classes)
     if isinstance(scores, LabelledLogits) or validation.is_chunked(scores):
         raise InputError(
-            "y_true must be left out when scores are a source of chunks or LabelledLogits, which hold labels; it was given. "
-            "Pass the source alone."
+            "y_true must be left out when scores are a source of chunks or LabelledLogits, which hold labels. Pass the "
+            "source alone."
         )
     refuse_swapped(y_true, scores, "(y_true, scores)")
     if resolve_score_type(scores, score_type) == "probabilities":
@@ -74,18 +74,19 @@ def check_scores(
 def _check_data(
     data: Any, scores: AnyArray, score_type: str | None, sample_weight: AnyArray, classes: Sequence[Any] | None
 ) -> tuple[LabelledLogits, bool]:
+    """:func:`check_scores` of :class:`LabelledLogits` or a source of chunks."""
     if score_type == "probabilities":
         raise InputError(
             'LabelledLogits and sources of chunks must hold logits; score_type is "probabilities". '
             "Yield driftcal.from_probabilities(p) instead of p."
         )
-    labelled = isinstance(data, LabelledLogits)
-    if scores is not None or sample_weight is not None or (labelled and classes is not None):
+    is_labelled = isinstance(data, LabelledLogits)
+    if scores is not None or sample_weight is not None or (is_labelled and classes is not None):
         raise InputError(
-            "scores, sample_weight and classes must be left out when LabelledLogits or a source of chunks is given, which "
-            "holds them; they were given. Pass it alone, or labels and scores."
+            "scores, sample_weight and classes must be left out when LabelledLogits or a source of chunks is passed, which "
+            "holds them. Pass it alone, or labels and scores."
         )
-    if labelled:
+    if is_labelled:
         return data, False
     return LabelledLogits(data, classes=classes, score_type=score_type), has_one_column(data)
 
@@ -113,7 +114,7 @@ def check_probabilities(
 
 
 def refuse_swapped(y_true: AnyArray, scores: AnyArray, order: str) -> None:
-    """Raise if `y_true` holds what only scores can hold, and `scores` what labels look like."""
+    """Refuse fractions as `y_true` together with whole numbers as `scores`."""
     if y_true is None or scores is None or validation.is_chunked(scores) or validation.is_chunked(y_true):
         return
     first, second = validation.as_array(y_true, "y_true"), validation.as_array(scores, "scores")

@@ -1,4 +1,4 @@
-"""Smooth ECE: the residual smoothed by a Gaussian whose width is the error itself."""
+"""Smooth ECE: the integral of the residual, smoothed by a Gaussian whose bandwidth is the error itself."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import numpy as np
 from driftcal.core.numerics import exp, kernel
 from driftcal.types import Float64, Weights
 
-#: Intervals of the grid on [0, 1]: a residual is divided between the two grid points around its confidence.
+#: Intervals of the grid on [0, 1]. A residual is divided between the two grid points around its confidence.
 GRID = 1024
-#: The search ends this near the fixed point, or after so many steps.
-TOLERANCE, MAX_STEPS = 1e-9, 60
+#: The search for the fixed point ends within this distance of it.
+TOLERANCE = 1e-9
+#: Largest number of steps of the search; it usually takes fewer than ten.
+MAX_STEPS = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +26,7 @@ class SmoothedResiduals:
 
     @classmethod
     def of(cls, confidence: Float64, outcome: Float64) -> SmoothedResiduals:
-        """From the confidence and outcome of each sample."""
+        """The residuals from the confidence and outcome of each sample."""
         return cls(confidence, confidence - outcome)
 
     def grid(self, weights: Weights) -> Float64:
@@ -55,6 +57,7 @@ def add_to_grid(confidence: Float64, residuals: Float64, weights: Weights, point
 
 @kernel
 def _damp(waves: Float64, bandwidths: Float64) -> None:
+    """Multiply wave k of each grid by exp(−(π k σ)² / 2)."""
     for b in range(waves.shape[0]):
         rate = -0.5 * (np.pi * bandwidths[b]) ** 2
         for k in range(waves.shape[1]):
@@ -64,7 +67,8 @@ def _damp(waves: Float64, bandwidths: Float64) -> None:
 def smoothed(grids: Float64, bandwidths: Float64) -> Float64:
     """∫ |Σ_i w_i r_i K_σ(c_i, t)| dt / W for each of the grids, with the Gaussian reflected at 0 and 1.
 
-    Reflection makes cosines the kernel's eigenfunctions: smoothing multiplies wave k by exp(−(π k σ)² / 2).
+    Because of the reflection, cosines are the eigenfunctions of the kernel: smoothing multiplies wave k by
+    exp(−(π k σ)² / 2).
     """
     return _smoothed_waves(_waves(grids), bandwidths)
 
@@ -73,7 +77,7 @@ def _waves(grids: Float64) -> Float64:
     from scipy import fft  # imported here to keep the import of driftcal.metrics fast
 
     mass = grids.copy()
-    mass[:, [0, -1]] *= 2  # an end point stands for half an interval
+    mass[:, [0, -1]] *= 2  # an end point has half an interval
     waves: Float64 = fft.dct(mass, type=1, axis=1)
     return waves
 
@@ -89,25 +93,26 @@ def _smoothed_waves(waves: Float64, bandwidths: Float64) -> Float64:
 
 
 def fixed_points(grids: Float64) -> Float64:
-    """The error at the bandwidth that equals it: wider kernels never raise the error, so there is one crossing.
+    """The error at the bandwidth that equals the error, for each of the grids.
 
-    It lies between the absolute mean residual, which no kernel gets below, and the error at that bandwidth. Regula falsi
-    with the Illinois rule converges to it.
+    Wider kernels never raise the error, so there is one such bandwidth. It lies between the absolute mean residual, the
+    smallest error of any kernel, and the error at that bandwidth. Regula falsi with the Illinois rule converges to it.
     """
     waves = _waves(grids)
     low = np.abs(grids.sum(axis=1))
     high = _smoothed_waves(waves, low)
-    above, below = high - low, _smoothed_waves(waves, high) - high  # error − bandwidth at both ends
-    kept_low, kept_high = np.zeros(len(grids), bool), np.zeros(len(grids), bool)
+    # error − bandwidth: at least 0 at the low end, at most 0 at the high end
+    excess_low, excess_high = high - low, _smoothed_waves(waves, high) - high
+    kept_low, kept_high = np.zeros(len(grids), bool), np.zeros(len(grids), bool)  # ends that the last step kept
     for _ in range(MAX_STEPS):
-        if ((high - low < TOLERANCE) | (above < TOLERANCE) | (below > -TOLERANCE)).all():
+        if ((high - low < TOLERANCE) | (excess_low < TOLERANCE) | (excess_high > -TOLERANCE)).all():
             break
-        drop = np.where(above - below > 0, above - below, 1)
-        middle = np.clip(low + (high - low) * above / drop, low, high)
-        value = _smoothed_waves(waves, middle) - middle
-        up = value > 0
-        below = np.where(up & kept_high, below / 2, np.where(up, below, value))
-        above = np.where(~up & kept_low, above / 2, np.where(up, value, above))
-        low, high = np.where(up, middle, low), np.where(up, high, middle)
-        kept_low, kept_high = ~up, up
-    return np.where(above < TOLERANCE, low, np.where(below > -TOLERANCE, high, (low + high) / 2))
+        fall = np.where(excess_low - excess_high > 0, excess_low - excess_high, 1)
+        middle = np.clip(low + (high - low) * excess_low / fall, low, high)
+        excess = _smoothed_waves(waves, middle) - middle
+        is_low = excess > 0  # the middle replaces the low end
+        excess_high = np.where(is_low & kept_high, excess_high / 2, np.where(is_low, excess_high, excess))
+        excess_low = np.where(~is_low & kept_low, excess_low / 2, np.where(is_low, excess, excess_low))
+        low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
+        kept_low, kept_high = ~is_low, is_low
+    return np.where(excess_low < TOLERANCE, low, np.where(excess_high > -TOLERANCE, high, (low + high) / 2))
