@@ -20,7 +20,7 @@ from benchmarks.accuracy.recorded_logits import RecordedLogits
 from benchmarks.measure import table_head, table_row
 from driftcal.calibrators.scaling.temperature import TemperatureScaling
 from driftcal.drift.reference import DriftReference
-from driftcal.monitor.alarm_rule import clean_range, detectable_loss
+from driftcal.monitor.alarm_rule import clean_range, detectable_drop
 from driftcal.monitor.monitor import Monitor
 from driftcal.report.timeline import write_timeline
 
@@ -150,7 +150,7 @@ def main() -> None:
     if arguments.page is not None:
         write_timeline(monitor, arguments.page, title="A simulated month: CIFAR-10, ResNet-20")
 
-    detectable = detectable_loss(reference, PER_HOUR, FALSE_ALARM_RATE)
+    detectable = detectable_drop(reference, PER_HOUR, FALSE_ALARM_RATE)
     false_alarms = count_false_alarms(traffic)
     delays = measure_delays(traffic, reference.means[0][2], detectable)
     print("# A simulated month\n")

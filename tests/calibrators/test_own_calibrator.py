@@ -145,7 +145,7 @@ class DoesNotSumTo1(driftcal.TemperatureScaling):
     ("kind", "law"),
     [
         (ChangesClass, "predicted class"),
-        (LooksAround, "alone"),
+        (LooksAround, "depend on other samples"),
         (IgnoresWeights, "Whole weights"),
         (ForgetsANumber, "file"),
         (WrongExport, "exported graph must agree"),

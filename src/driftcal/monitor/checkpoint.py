@@ -1,4 +1,4 @@
-"""Monitors as files: safetensors with JSON metadata, checked as a whole; they contain no code."""
+"""Monitors as files: safetensors with JSON metadata, protected by a digest; they contain no code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     M = TypeVar("M", bound=Monitor)
 
 _FORMAT, _VERSION = "driftcal-monitor", 2
-# Key in files of version 1 (driftcal 0.1) -> key.
+#: Key in files of version 1 (driftcal 0.1) -> current key.
 _OLD_KEYS = {"origin": "first_window", "waiting": "pending"}
 _OLD_SETTINGS = {
     "inputs": "score_type",
@@ -36,12 +36,12 @@ _OLD_SETTINGS = {
 
 
 def save(monitor: Monitor, path: str | os.PathLike[str]) -> Path:
-    """Write a monitor; the same numbers give the same bytes."""
+    """Write a monitor; equal monitors give the same bytes."""
     windows = sorted(monitor.sums)
     arrays: dict[str, Array] = {
-        "windows": np.array([0, *windows], np.int64),  # the first row holds the sum of the older windows
+        "windows": np.array([0, *windows], np.int64),  # the first entry is for the sum of the older windows
         "sums": np.stack([monitor.older_sums, *(monitor.sums[window] for window in windows)]),
-        # a row of zeros first: a tensor without rows is legal but refused by some readers
+        # zeros first: a tensor of length 0 is legal but refused by some readers
         "pending": np.array([(0, 0, 0), *monitor.pending.values()], np.int64),
     }
     metadata: dict[str, Any] = {
@@ -59,7 +59,7 @@ def save(monitor: Monitor, path: str | os.PathLike[str]) -> Path:
 
 
 def load(kind: type[M], path: str | os.PathLike[str], calibrator: Any, **options: Any) -> M:
-    """The monitor in a file, after all of it was checked. `options` are those of the monitor beside its settings."""
+    """The monitor in a file, after all of it was checked. `options` are the drift reference and the class names."""
     file = read_tensors(path) if Path(path).is_file() else None
     if file is None:
         raise ArtefactError(
@@ -102,7 +102,7 @@ def _fill(monitor: Monitor, metadata: Mapping[str, Any], arrays: Mapping[str, Ar
     monitor.older_sums = sums[0]
     monitor.sums = {int(window): values for window, values in zip(windows[1:], sums[1:], strict=True)}
     monitor.first_window = metadata["first_window"]
-    monitor.timed = metadata.get("timed")  # the oldest files do not say it; the next samples will
+    monitor.timed = metadata.get("timed")  # the oldest files lack it; the next samples set it
     monitor.rejected = Counter(metadata["rejected"])
     samples = pending[1:].tolist()
     monitor.pending = OrderedDict(
@@ -115,4 +115,5 @@ def _renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, A
 
 
 def _digest(metadata: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
+    # the key "note" is that of version 0.1, whose files must keep their digests
     return fingerprint({"note": metadata, **{f"array {name}": value for name, value in arrays.items()}})

@@ -1,4 +1,4 @@
-"""The times of a stream: numbers, text and dates as seconds, the windows they lie in, and the watermark."""
+"""The times of a stream: numbers, text and dates as seconds, the windows of these times, and the watermark."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import numpy as np
 
 from driftcal.errors import InputError
 from driftcal.monitor.alarm_rule import MIN_SAMPLES
+from driftcal.monitor.window_sums import N_SAMPLES
 from driftcal.types import AnyArray, Array, Float64
 
-# Larger window indices are not exact in float64.
+#: Larger window indices are not exact in float64.
 _MAX_INDEX = 2.0**53
-# A jump over more windows than this is either a long pause or a wrong clock; with windows of an hour it is six weeks.
+#: A jump over more windows than this is a long pause or an incorrect clock. With windows of an hour it is six weeks.
 _LONG_JUMP = 1000
 
 
 def seconds(value: Any) -> float:
-    """A time as seconds: a number as it is; a date or ISO 8601 text since 1970, in UTC by default; NaN for anything else.
+    """A time as seconds: a number unchanged; a date or ISO 8601 text since 1970, by default in UTC; otherwise NaN.
 
     >>> seconds(12), seconds("1970-01-01T01:00:00+00:00"), seconds(datetime(1970, 1, 2)), seconds("noon")
     (12.0, 3600.0, 86400.0, nan)
@@ -40,7 +41,7 @@ def seconds(value: Any) -> float:
 
 
 def as_times(times: AnyArray) -> Array:
-    """Dates and objects as an array of seconds; numbers and text as they are.
+    """Dates and objects as an array of seconds; numbers and text unchanged.
 
     >>> as_times(np.array(["1970-01-02", "NaT"], "datetime64[ns]"))
     array([86400.,    nan])
@@ -54,7 +55,7 @@ def as_times(times: AnyArray) -> Array:
 
 
 def _since_1970(moments: Array) -> Float64:
-    """datetime64 of any unit as seconds; numpy's own conversion depends on the unit."""
+    """datetime64 of any unit as seconds since 1970."""
     since: Float64 = (moments - np.datetime64(0, "s")) / np.timedelta64(1, "s")
     return since
 
@@ -89,18 +90,18 @@ def window_indices(times: AnyArray, n_samples: int, window_size: float, *, start
 
 
 def watermark(sums: Mapping[int, Array]) -> int | None:
-    """The window that the stream has reached: the newest one, unless it holds only a few samples with a wrong clock.
+    """The window that the stream has reached: the newest one that is not due to a few samples with an incorrect clock.
 
-    Fewer than 50 samples that lie more than 1,000 windows after all others are ignored here. Otherwise one sample from
-    the year 2100 would end every window as soon as it begins. Such samples are kept in their own windows, because nothing
-    shows that they are wrong. Once there are 50 of them, the stream has made a long pause.
+    Fewer than 50 samples that are more than 1,000 windows after all others are ignored here. Otherwise one sample from
+    the year 2100 would end every window as soon as it begins. Such samples stay in their windows, because their times
+    may be correct. Once there are 50 of them, the stream has made a long pause.
     """
-    windows = sorted(window for window, values in sums.items() if values[0])
+    windows = sorted(window for window, window_sums in sums.items() if window_sums[N_SAMPLES])
     if not windows:
         return None
     reached, beyond = windows[-1], 0
     for earlier, window in reversed(list(pairwise(windows))):
-        beyond += int(sums[window][0])
+        beyond += int(sums[window][N_SAMPLES])
         if beyond >= MIN_SAMPLES:
             break
         if window - earlier > _LONG_JUMP:

@@ -6,7 +6,7 @@ import numpy as np
 
 from driftcal.types import Array, Float64
 
-#: Steps per 1. Sums over 2³¹ numbers in [0, 1] fit 64 bits.
+#: Steps from 0 to 1. Sums over 2³¹ numbers in [0, 1] fit into 64 bits.
 UNIT = 2.0**32
 
 
@@ -16,5 +16,5 @@ def to_fixed_point(values: Float64) -> Array:
     >>> to_fixed_point(np.array([0.5, 1.0]))
     array([2147483648, 4294967296])
     """
-    whole: Array = np.rint(values * UNIT).astype(np.int64)
-    return whole
+    multiples: Array = np.rint(values * UNIT).astype(np.int64)
+    return multiples

@@ -9,7 +9,7 @@ import numpy as np
 from driftcal.metrics.intervals import bootstrap_interval, wilson_interval
 from driftcal.monitor.window_sums import WindowSums
 
-# Replicates of the ECE: the ends of its interval are then stable to about a hundredth of its width.
+#: Replicates of the ECE. The ends of its interval are then stable to about a hundredth of its width.
 _N_RESAMPLES = 1000
 
 

@@ -1,4 +1,4 @@
-"""The lines of an unchecked stream: too long lines are never held in memory, and a quiet stream does not block."""
+"""Reading the lines of an unchecked stream: long lines take no memory, and a quiet stream does not block the reader."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ import select
 from collections.abc import Iterator
 from typing import BinaryIO
 
-#: Longer lines are dropped while they are read; a batch of 1,000 samples of 1,000 classes fits.
+#: Bytes of the longest line; longer ones are dropped while they are read. A batch of 1,000 samples of 1,000 classes
+#: fits.
 MAX_LINE = 1 << 25
 #: Seconds after which the reader of a quiet stream gets an empty group, so that it can do other work.
 QUIET_SECONDS = 1.0
+#: Bytes that are read at once: the size of a pipe on Linux.
 _CHUNK = 1 << 16
-_MAX_DESCRIPTOR = 1024  # the limit of select
+#: The limit of `select`.
+_MAX_DESCRIPTOR = 1024
 
 
 def lines_of(stream: BinaryIO, max_line: int = MAX_LINE) -> Iterator[bytes | None]:
-    """The lines of a stream without their ends; None for one that is longer than `max_line`.
+    """The lines of a stream without line ends; None for a line longer than `max_line`.
 
     >>> import io
     >>> list(lines_of(io.BytesIO(b"a\\nbbbbbb\\nc"), max_line=3))
@@ -28,25 +31,25 @@ def lines_of(stream: BinaryIO, max_line: int = MAX_LINE) -> Iterator[bytes | Non
 
 
 def line_groups(stream: BinaryIO, max_line: int = MAX_LINE) -> Iterator[list[bytes | None]]:
-    """The same lines in groups that arrived together; empty groups while the stream is quiet."""
+    """The lines of a stream in groups that arrived together; empty groups while the stream is quiet."""
     pieces: list[bytes] = []
-    size, dropping = 0, False
+    size, is_dropping = 0, False
     for chunk in _chunks(stream):
         group: list[bytes | None] = []
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             line = b"".join([*pieces, end])
-            group.append(None if dropping or len(line) > max_line else line)
-            pieces, size, dropping = [], 0, False
+            group.append(None if is_dropping or len(line) > max_line else line)
+            pieces, size, is_dropping = [], 0, False
         size += len(rest)
         if size > max_line:
-            pieces, dropping = [], True
-        elif rest and not dropping:
+            pieces, is_dropping = [], True
+        elif rest and not is_dropping:
             pieces.append(rest)
         if group or not chunk:
             yield group
-    if pieces or dropping:
-        yield [None if dropping else b"".join(pieces)]
+    if pieces or is_dropping:
+        yield [None if is_dropping else b"".join(pieces)]
 
 
 def _chunks(stream: BinaryIO) -> Iterator[bytes]:
@@ -54,7 +57,7 @@ def _chunks(stream: BinaryIO) -> Iterator[bytes]:
     read = getattr(stream, "read1", stream.read)
     descriptor = _selectable(stream)
     while True:
-        # read1 holds nothing back, so select knows all there is
+        # read1 buffers nothing, so select sees all bytes that have arrived
         if descriptor is not None and not select.select([descriptor], [], [], QUIET_SECONDS)[0]:
             yield b""
         elif chunk := read(_CHUNK):

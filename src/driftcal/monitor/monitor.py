@@ -27,11 +27,12 @@ from driftcal.monitor.sequential_test import log_evidence
 from driftcal.monitor.summary import Summary, summarise
 from driftcal.monitor.usable_samples import check_samples, one_per_sample
 from driftcal.monitor.window_report import WindowReport, report_window
-from driftcal.monitor.window_sums import WindowSums, n_sums, sums_of_labels, sums_of_samples
+from driftcal.monitor.window_sums import N_SAMPLES, WindowSums, n_sums, sums_of_labels, sums_of_samples
 from driftcal.types import AnyArray, Array
 
-# Scores in one block: the memory beside a batch stays small, however large the batch is.
-_BLOCK = 1 << 20
+#: Scores in one block: 8 MB of float64, so a large batch needs little further memory.
+_BLOCK_SCORES = 1 << 20
+#: Longer ids are rejected: the state file holds the ids of all pending samples.
 _MAX_ID_LENGTH = 200
 
 
@@ -44,10 +45,10 @@ class PendingSample(NamedTuple):
 
 
 class Monitor:
-    """Monitors the predictions of a calibrated model, window by window, without labels and with late ones.
+    """Monitors the predictions of a calibrated model, window by window, without labels and with late labels.
 
-    A sample that cannot be used is counted in `rejected` by its reason, never raised. All sums add exactly: merged
-    monitors equal one that received all samples, if samples have times.
+    A sample that cannot be used is counted in `rejected` by its reason; it causes no error. All sums add exactly, so
+    merged monitors equal one that received all samples, if samples have times.
 
     Parameters
     ----------
@@ -57,10 +58,10 @@ class Monitor:
     score_type : what `update` receives, "logits" or the "probabilities" of the uncalibrated model.
     window_size : length of a window in seconds, or in samples if samples have no times.
     estimator : accuracy estimator; by default the one with the smallest error on the validation samples.
-    false_alarm_rate : share of clean windows that may be called anything but ok.
-    alpha : probability that a calibration that holds is ever rejected.
-    tolerance : calibration gap up to which the calibration holds.
-    low_confidence : confidences below this are low.
+    false_alarm_rate : largest share of clean windows with a state other than ok.
+    alpha : largest probability that the calibration is ever rejected although it holds.
+    tolerance : largest calibration gap with which the calibration holds.
+    low_confidence : a confidence below this is low.
     max_windows : number of newest windows that are kept separately; older ones are summed.
     max_pending : number of newest samples with an id that wait for their label.
 
@@ -115,19 +116,19 @@ class Monitor:
     @property
     def n_samples(self) -> int:
         """Samples that were used so far."""
-        return int(self.older_sums[0] + sum(values[0] for values in self.sums.values()))
+        return int(self.older_sums[N_SAMPLES] + sum(sums[N_SAMPLES] for sums in self.sums.values()))
 
     def update(
         self, scores: AnyArray, *, times: AnyArray = None, y: AnyArray = None, ids: Iterable[Any] | None = None
     ) -> int:
-        """Add a batch of samples; returns how many of them were used.
+        """Add a batch of samples; return how many of them were used.
 
         Parameters
         ----------
         scores : logits or probabilities, see `score_type`.
         times : time of the batch or of each sample, in seconds or as dates. All samples must have one, or none.
-        y : labels, with None or NaN for those that are not known yet.
-        ids : names by which `add_labels` finds the samples.
+        y : labels, with None or NaN for labels that come later.
+        ids : names of the samples, for `add_labels`.
         """
         checked = check_samples(scores, self.n_classes, self.settings.score_type)
         self.rejected.update(checked.rejected)
@@ -140,19 +141,19 @@ class Monitor:
         if len(used) and self.timed not in (None, times is not None):  # sample numbers and times have no common order
             self.rejected["no time" if self.timed else "unexpected time"] += len(used)
             return 0
-        if times is None:  # rejected samples get no number, so that a window holds as many samples as it should
+        if times is None:  # rejected samples get no number, so that a window holds `window_size` used samples
             windows[used] = window_indices(None, len(used), window_size, start=self.n_samples)[0]
         labels = one_per_sample(y, n_samples, "y")
         names = one_per_sample(ids, n_samples, "ids")
         self.timed = times is not None if len(used) else self.timed
-        block = max(1, _BLOCK // self.n_classes)
+        block = max(1, _BLOCK_SCORES // self.n_classes)
         for start in range(0, len(used), block):
             part = used[start : start + block]
             self._add_samples(checked.logits[part], windows[part], [labels[i] for i in part], [names[i] for i in part])
         return len(used)
 
     def add_labels(self, ids: Iterable[Any], y: Iterable[Any]) -> int:
-        """Add labels of earlier samples, by their ids; returns how many samples were found.
+        """Add labels of earlier samples by their ids; return how many of these samples were pending.
 
         A sample stays pending if its label is missing (None, NaN) or unknown.
         """
@@ -198,7 +199,7 @@ class Monitor:
 
     @property
     def identity(self) -> str:
-        """A fingerprint of calibrator and drift reference; a saved monitor belongs to it."""
+        """A fingerprint of calibrator and drift reference. A saved monitor can be loaded with these only."""
         fitted = {name: np.asarray(getattr(self.calibrator, name)) for name in self.calibrator.fitted}
         reference = _in_version_0_1(self.drift_reference) if self.drift_reference else None
         metadata = {"kind": type(self.calibrator).__name__, "profile": reference}
@@ -210,7 +211,7 @@ class Monitor:
 
     def windows(self) -> list[WindowReport]:
         """The reports of all windows that are kept separately and have samples, in order of time."""
-        return [self.window(index) for index in sorted(self.sums) if self.sums[index][0]]
+        return [self.window(index) for index in sorted(self.sums) if self.sums[index][N_SAMPLES]]
 
     def summary(self) -> Summary:
         """The summary of all windows, with a recommendation."""
@@ -268,9 +269,9 @@ class Monitor:
         statistics = self._drift_statistics(logits, calibrated)
         confidence = to_fixed_point(statistics[:, CALIBRATED_CONFIDENCE])
         for window in np.unique(windows):
-            inside = windows == window
+            in_window = windows == window
             sums = sums_of_samples(
-                statistics[inside], predicted[inside], self.n_classes, low_confidence=self.settings.low_confidence
+                statistics[in_window], predicted[in_window], self.n_classes, low_confidence=self.settings.low_confidence
             )
             self._add_sums(int(window), sums)
         has_label = np.array([not is_missing(label) for label in labels], bool)
@@ -297,9 +298,9 @@ class Monitor:
     def _add_label_sums(self, windows: Array, confidence: Array, predicted: Array, columns: Array) -> None:
         correct = predicted == columns
         for window in np.unique(windows):
-            inside = windows == window
+            in_window = windows == window
             sums = sums_of_labels(
-                confidence[inside], correct[inside], self.n_classes, tolerance=self.settings.tolerance
+                confidence[in_window], correct[in_window], self.n_classes, tolerance=self.settings.tolerance
             )
             self._add_sums(int(window), sums)
 
@@ -314,7 +315,7 @@ class Monitor:
             self.pending.popitem(last=False)
 
     def _add_sums(self, window: int, values: Array) -> None:
-        """Add to the sums of a window; if there are too many windows, the oldest ones go to `older_sums`."""
+        """Add to the sums of a window; if there are too many windows, the oldest are added to `older_sums`."""
         self.first_window = window if self.first_window is None else min(self.first_window, window)
         if window in self.sums:
             self.sums[window] = self.sums[window] + values

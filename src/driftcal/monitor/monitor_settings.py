@@ -47,13 +47,13 @@ class MonitorSettings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, rule.kind) or not rule.is_allowed(value):
                 raise InputError(f"{name} must be {rule.text}; it is {value!r}. See help(driftcal.Monitor).")
-            if isinstance(value, np.generic):  # a state file holds plain numbers
+            if isinstance(value, np.generic):  # a state file stores plain numbers
                 object.__setattr__(self, name, value.item())
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """The type of a setting, its allowed values, and the same in words."""
+    """The type of a setting, a test of its value, and the text of the error message."""
 
     kind: type
     is_allowed: Callable[[Any], bool]

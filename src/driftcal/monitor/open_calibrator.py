@@ -1,4 +1,4 @@
-"""What a monitor is made from: a calibrator, its drift reference and the names of its classes."""
+"""The calibrator of a monitor, with its drift reference and the names of its classes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CalibratorSource = Calibrator | CalibratedModel | str | os.PathLike[str]
 
 @dataclass(frozen=True, eq=False)
 class MonitoredCalibrator:
-    """A calibrator, its drift reference if there is one, and the names of its classes if they are known."""
+    """A calibrator, its drift reference if there is one, and the names of its classes if there are any."""
 
     calibrator: Calibrator
     drift_reference: DriftReference | None = None
@@ -30,7 +30,7 @@ class MonitoredCalibrator:
 def open_calibrator(
     source: CalibratorSource, drift_reference: DriftReference | None, class_names: Sequence[Any] | None
 ) -> MonitoredCalibrator:
-    """The calibrator of a monitor. `drift_reference` and `class_names` replace what its file holds."""
+    """The calibrator of a monitor. `drift_reference` and `class_names` replace those of its file."""
     opened = _open(source)
     calibrator = opened.calibrator
     if calibrator.needs_features:
@@ -50,7 +50,7 @@ def open_calibrator(
         raise InputError(
             f"class_names must name the calibrator's {n_classes} classes; it has {len(class_names)}. Pass one per column."
         )
-    # tune numbers the classes by column and stores their names beside the calibrator
+    # calibrators of `tune` number their classes by column, and the file stores the names separately
     stored = opened.class_names if len(opened.class_names) == n_classes else calibrator.classes_.tolist()
     names = tuple(str(name) for name in (stored if class_names is None else class_names))
     return MonitoredCalibrator(calibrator, reference, names)

@@ -1,4 +1,4 @@
-"""The newest numbers of a monitor in Prometheus' text format."""
+"""The newest metrics of a monitor in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from driftcal.monitor.alarm_rule import STATES
 from driftcal.monitor.summary import Summary
 from driftcal.monitor.window_report import WindowReport
 
-# Classes with their own time series: a model with thousands of classes must not list all of them.
+#: The most classes that have a time series: thousands of series would overload a scraper.
 _MAX_CLASSES = 100
 
+#: The labels and the value of each time series of a metric.
 _Values = Sequence[tuple[Mapping[str, object], float | None]]
 
 

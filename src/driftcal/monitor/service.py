@@ -15,8 +15,9 @@ from driftcal.monitor.monitor import Monitor
 from driftcal.monitor.prometheus import prometheus_text
 from driftcal.monitor.stream_reader import StreamBatch
 from driftcal.monitor.window_report import WindowReport
+from driftcal.monitor.window_sums import N_SAMPLES
 
-#: Seconds between two writes of the files: a disk is not flushed for every sample.
+#: Seconds between two writes of the files, so that the disk is not flushed for every sample.
 WRITE_INTERVAL = 5.0
 
 
@@ -27,10 +28,10 @@ class MonitorService:
     Parameters
     ----------
     monitor : the monitor.
-    state_path : file that keeps the state of the monitor; None for no file.
-    prometheus_path : file that keeps its numbers for Prometheus; None for no file.
-    clock : seconds, for the interval between two writes.
-    changed : whether anything was not written yet.
+    state_path : file for the state of the monitor; None for no file.
+    prometheus_path : file for the metrics in Prometheus' format; None for no file.
+    clock : a function that returns seconds, for the interval between two writes.
+    changed : whether there are numbers that were not written yet.
     """
 
     monitor: Monitor
@@ -40,18 +41,20 @@ class MonitorService:
     changed: bool = True
 
     def run(self, batches: Iterable[StreamBatch]) -> Iterator[WindowReport]:
-        """Yield each window as soon as it has ended, and at the end of the stream the remaining ones.
+        """Yield the report of each window when it has ended, and at the end of the stream the remaining ones.
 
-        A window of counted samples has ended when it is full, a window of time when a later one has begun (`watermark`
-        ignores a few samples with a wrong clock). A window with samples that arrived after its report is reported again
-        with the next one that ends. Batches may be empty; the files are written then, too. After an interruption
-        (Ctrl-C) everything is written first.
+        A window of counted samples has ended when it is full. A window of time has ended when a later one has begun;
+        `watermark` ignores a few samples with an incorrect clock. If samples arrive after the report of their window,
+        it is reported again with the next window that ends. A batch may be empty; it can still cause a write of the
+        files. After an interruption (Ctrl-C) the files are written, too.
         """
         monitor = self.monitor
         reached = watermark(monitor.sums)
-        # window -> its number of samples when it was last reported, here by an earlier run
+        # window -> its number of samples when it was last reported; an earlier run has reported all ended windows
         reported = {
-            window: int(sums[0]) for window, sums in monitor.sums.items() if reached is not None and window < reached
+            window: int(sums[N_SAMPLES])
+            for window, sums in monitor.sums.items()
+            if reached is not None and window < reached
         }
         written = self.clock()
         try:
@@ -66,7 +69,7 @@ class MonitorService:
             self.write()
 
     def write(self) -> None:
-        """Write the files that were asked for."""
+        """Write the state file and the Prometheus file, if they have paths."""
         if self.state_path is not None:
             self.monitor.save(self.state_path)
         if self.prometheus_path is not None:
@@ -94,16 +97,17 @@ class MonitorService:
         reached = watermark(sums)
         if reached is None:
             return set()
-        # a window of time is full when its time is over, however many samples it holds
+        n_samples = {window: int(sums[window][N_SAMPLES]) for window in sums}
+        # a window of time may hold any number of samples
         full = math.inf if self.monitor.timed else self.monitor.settings.window_size
-        ended = {window for window in sums if sums[window][0] and (window < reached or sums[window][0] >= full)}
+        ended = {window for window, n in n_samples.items() if n and (window < reached or n >= full)}
         return ended if ended - set(reported) else set()
 
     def _report(self, reported: dict[int, int], windows: set[int]) -> Iterator[WindowReport]:
-        """Those of some windows that have samples which were not reported, in order of time."""
+        """The reports of those of these windows that have samples which were not reported, in order of time."""
         sums = self.monitor.sums
         for window in sorted(windows):
-            n_samples = int(sums[window][0])
+            n_samples = int(sums[window][N_SAMPLES])
             if n_samples > reported.get(window, 0):
                 reported[window] = n_samples
                 yield self.monitor.window(window)

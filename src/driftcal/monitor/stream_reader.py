@@ -1,6 +1,7 @@
-"""The samples of a stream: lines of JSON from a pipe, .npz, .npy and .csv files, none of them trusted.
+"""Reading the samples of a stream: lines of JSON from a pipe, or .npz, .npy and .csv files.
 
-Reading never stops because of what a stream contains. What cannot be read is counted by its reason, and memory is bounded.
+The content is not trusted and cannot stop the reader. Lines that cannot be read are counted by their reason. Memory is
+bounded.
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ from driftcal.io.npz import LABEL_NAMES, open_arrays
 from driftcal.monitor.clock import as_times, seconds
 from driftcal.monitor.line_reader import MAX_LINE, line_groups
 
+#: Samples of a batch: enough that a call takes little time per sample.
 _BATCH = 4096
+#: Columns of a CSV file that are not scores.
 _SPECIAL_COLUMNS = ("label", "id", "time")
 
 
 @dataclass
 class StreamBatch:
-    """Samples for `Monitor.update`, labels of earlier samples for `Monitor.add_labels`, and what could not be read.
+    """Samples for `Monitor.update`, labels of earlier samples for `Monitor.add_labels`, and counts of unreadable lines.
 
-    Batches with the same `layout` can be joined; None means that a batch must stay alone.
+    Batches with the same `layout` can be joined, unless it is None.
     """
 
     scores: Any = None
@@ -45,8 +48,8 @@ class StreamBatch:
 def read_batches(paths: Sequence[str], score_type: str, *, timed: bool = False) -> Iterator[StreamBatch]:
     """The samples of files one after the other; "-" is standard input, with lines of JSON.
 
-    With `timed` windows each sample needs a time. A sample of standard input without one gets the time at which it is read;
-    a sample of a file without one is rejected. Missing files are reported before the first file is read.
+    With `timed` windows each sample needs a time. Without one, a sample of standard input gets the time at which it is
+    read, and a sample of a file is rejected. Missing files are reported before the first file is read.
     """
     for path in paths:
         if path != "-" and (not Path(path).exists() or Path(path).is_dir()):
@@ -60,10 +63,10 @@ def read_batches(paths: Sequence[str], score_type: str, *, timed: bool = False) 
 
 def _read_batches(paths: Sequence[str], score_type: str, timed: bool) -> Iterator[StreamBatch]:
     for path in paths:
-        live = path == "-"
-        for batch in json_batches(sys.stdin.buffer, score_type) if live else file_batches(path, score_type):
+        is_stdin = path == "-"
+        for batch in json_batches(sys.stdin.buffer, score_type) if is_stdin else file_batches(path, score_type):
             if timed and batch.scores is not None and batch.times is None:
-                if live:
+                if is_stdin:
                     yield replace(batch, times=time.time())
                 else:
                     yield StreamBatch(rejected={"no time": len(batch.scores)})
@@ -89,8 +92,8 @@ def file_batches(path: str | os.PathLike[str], score_type: str) -> Iterator[Stre
 def json_batches(stream: BinaryIO, score_type: str, *, max_line: int = MAX_LINE) -> Iterator[StreamBatch]:
     """Lines of JSON as batches: objects with `score_type` (one sample or several), and optionally label, id and time.
 
-    A line with label and id but without scores is a late label. A time is a number or ISO 8601 text. While the stream is
-    quiet, empty batches are yielded.
+    A line with label and id but without scores is a late label. A time is a number or ISO 8601 text. While the stream
+    is quiet, empty batches are yielded.
     """
     for group in line_groups(stream, max_line):
         if not group:
@@ -106,8 +109,12 @@ def join_batches(batches: Iterable[StreamBatch]) -> Iterator[StreamBatch]:
     """Join neighbouring batches of the same layout: the same samples in fewer calls."""
     joined: StreamBatch | None = None
     for batch in batches:
-        same = joined is not None and batch.layout is not None and joined.layout == batch.layout
-        if same and joined is not None and len(joined.scores) < _BATCH:
+        if (
+            joined is not None
+            and batch.layout is not None
+            and joined.layout == batch.layout
+            and len(joined.scores) < _BATCH
+        ):
             for name in ("scores", "times", "labels", "ids"):
                 if getattr(joined, name) is not None:
                     getattr(joined, name).extend(getattr(batch, name))
@@ -154,15 +161,15 @@ def _parse_json(line: bytes, score_type: str) -> StreamBatch:
 
 
 def _whole_number(digits: str) -> int | float:
-    """Short whole numbers as they are, for labels and ids; long ones as floats, which may be infinite."""
+    """Short whole numbers as integers, for labels and ids; long ones as floats, which may be infinite."""
     return int(digits) if len(digits) < 19 else float(digits)
 
 
 def _n_columns(samples: list[Any]) -> int | None:
     """The common length of samples of plain numbers; None if they are anything else."""
-    if not all(isinstance(row, list) and all(type(value) in (float, int) for value in row) for row in samples):
+    if not all(isinstance(sample, list) and all(type(value) in (float, int) for value in sample) for sample in samples):
         return None
-    lengths = {len(row) for row in samples}
+    lengths = {len(sample) for sample in samples}
     return lengths.pop() if len(lengths) == 1 else None
 
 
@@ -186,7 +193,7 @@ def _array_batches(scores: Any, times: Any = None, labels: Any = None, ids: Any 
         part = slice(start, start + _BATCH)
         yield StreamBatch(
             np.asarray(scores[part]),
-            # text as well
+            # times may be text
             None if times is None else [seconds(moment) for moment in as_times(times[part]).tolist()],
             None if labels is None else labels[part],
             None if ids is None else ids[part],
@@ -194,7 +201,7 @@ def _array_batches(scores: Any, times: Any = None, labels: Any = None, ids: Any 
 
 
 def _csv_batches(path: Path) -> Iterator[StreamBatch]:
-    """Numbers separated by commas; a first line with names may name columns label, id and time."""
+    """Numbers separated by commas; a heading may name columns label, id and time."""
     with open(path, "rb") as file:
         parser = _CsvParser()
         for group in line_groups(file):
@@ -202,7 +209,7 @@ def _csv_batches(path: Path) -> Iterator[StreamBatch]:
 
 
 class _CsvParser:
-    """Turns lines of a CSV file into samples; the first line decides what each column is."""
+    """Turns lines of a CSV file into samples; the first line may name the columns."""
 
     def __init__(self) -> None:
         self.names: list[str] | None = None
@@ -218,9 +225,9 @@ class _CsvParser:
         except csv.Error:
             return StreamBatch(rejected={"not CSV": 1})
         if self.names is None:
-            without_heading = all(_is_number(cell) for cell in cells)
-            self.names = [""] * len(cells) if without_heading else [cell.strip().lower() for cell in cells]
-            if not without_heading:
+            has_heading = not all(_is_number(cell) for cell in cells)
+            self.names = [cell.strip().lower() for cell in cells] if has_heading else [""] * len(cells)
+            if has_heading:
                 return None
         return _csv_sample(cells, self.names) if cells else None
 

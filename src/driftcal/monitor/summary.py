@@ -13,27 +13,27 @@ from driftcal.monitor.label_metrics import LabelMetrics
 from driftcal.monitor.window_report import WindowReport
 
 NOT_REJECTED, REJECTED, NO_LABELS = "not rejected", "rejected", "no labels"
-#: An estimated calibration gap beyond this is large: several times that of a tuned calibrator on clean samples.
+#: A larger estimated calibration gap is large: several times that of a tuned calibrator on clean samples.
 LARGE_GAP = 0.05
 
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """What a monitor has found in all its windows.
+    """The summary of all windows of a monitor.
 
     Parameters
     ----------
     n_samples, n_windows : samples in all windows; windows that are kept separately.
     states : number of these windows in each state.
-    state, newest, since : state and index of the newest window with at least 50 samples (of the newest window if none
-        has as many), and the first window of the current run of this state.
-    worst_state : the worst state of a window that is kept.
+    state, newest, since : state and index of the newest window with at least 50 samples, and the first window of the
+        current run of this state. If no window has as many samples, those of the newest window.
+    worst_state : the worst state of all windows that are kept separately.
     large_gaps : windows whose estimated calibration gap is large and not explained by sampling errors.
     rejected : samples that could not be used, by reason.
     labelled : accuracy and ECE of all labelled samples; None without labels.
     log_evidence : log e-value against the calibration.
     calibration : "rejected" if the e-value has reached 1/alpha, "not rejected" otherwise, or "no labels".
-    recommendation : what to do.
+    recommendation : what to do next.
     """
 
     n_samples: int
@@ -94,7 +94,7 @@ def summarise(
     n_samples, labelled : of all windows, older ones included.
     rejected : samples that could not be used, by reason.
     log_evidence, alpha : log e-value against the calibration, and the level of the test.
-    windowed : whether the calibrator adapts to windows.
+    windowed : whether the calibrator is windowed.
     """
     large = [window for window in windows if window.n_samples >= MIN_SAMPLES] or list(windows)
     state, newest, since = _newest_state(large)
@@ -102,6 +102,9 @@ def summarise(
     counts = Counter(window.state for window in windows)
     states = {name: counts[name] for name in STATES}
     large_gaps = sum(_has_large_gap(window) for window in large)
+    recommendation = _drift_advice(state, states, large_gaps, len(large), labelled is not None)
+    if calibration == REJECTED:
+        recommendation = _calibration_advice(windowed)
     return Summary(
         n_samples=n_samples,
         n_windows=len(windows),
@@ -115,9 +118,7 @@ def summarise(
         labelled=labelled,
         log_evidence=log_evidence,
         calibration=calibration,
-        recommendation=_calibration_advice(windowed)
-        if calibration == REJECTED
-        else _drift_advice(state, states, large_gaps, len(large), labelled is not None),
+        recommendation=recommendation,
     )
 
 
@@ -135,7 +136,7 @@ def _newest_state(windows: Sequence[WindowReport]) -> tuple[str, int | None, int
 
 
 def _has_large_gap(window: WindowReport) -> bool:
-    """Whether confidence and estimated accuracy differ by more than `LARGE_GAP` and by more than the interval allows."""
+    """Whether confidence and estimated accuracy differ by more than `LARGE_GAP`, and sampling does not explain it."""
     if window.overconfidence is None or window.accuracy_interval is None or abs(window.overconfidence) <= LARGE_GAP:
         return False
     low, high = window.accuracy_interval
@@ -152,7 +153,7 @@ def _calibration_advice(windowed: bool) -> str:
 
 
 def _drift_advice(state: str, states: Mapping[str, int], large_gaps: int, n_windows: int, has_labels: bool) -> str:
-    """What to do if labels do not speak against the calibration: it depends on the newest and on the worst window."""
+    """What to do if labels do not reject the calibration: it depends on the newest and on the worst window."""
     labels = "more labels" if has_labels else "labels"
     total = sum(states.values())
     if state == OUT:

@@ -1,4 +1,4 @@
-"""Samples of a stream that nothing has checked: which of them can be used, and why the others cannot."""
+"""Checking the samples of a stream: which of them can be used, and why the others cannot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from driftcal.errors import InputError
 from driftcal.models.outputs import log_probabilities
 from driftcal.types import AnyArray, Array
 
-#: What the scores of a monitor can be; they are declared, never guessed.
+#: The types of scores that a monitor takes. The caller declares the type; it is never guessed.
 SCORE_TYPES = ("logits", "probabilities")
 
 
@@ -54,7 +54,7 @@ def check_samples(scores: AnyArray, n_classes: int, score_type: str) -> CheckedS
 
 
 def one_per_sample(values: Any, n_samples: int, name: str) -> list[Any]:
-    """What comes with the samples, such as labels, one entry for each; None where nothing was passed."""
+    """One entry per sample, for instance its label; None for each if nothing was passed."""
     if values is None:
         return [None] * n_samples
     entries = values.tolist() if hasattr(values, "tolist") else list(values)
@@ -94,7 +94,7 @@ def _check_probabilities(array: Array) -> CheckedSamples:
         sums = values.sum(axis=1)
         in_range = ((values >= 0) & (values <= 1 + SUM_TOLERANCE)).all(axis=1) & (np.abs(sums - 1) <= SUM_TOLERANCE)
     usable = finite & in_range
-    # as the deployed model does: a probability of 0 is very small, not impossible, and the sum may be a little off 1
+    # as in the deployed model: a probability of 0 becomes very small, and the sum may differ a little from 1
     logits = log_probabilities(np.where(usable[:, None], values, 1.0)).astype(np.float32)
     return CheckedSamples(logits, usable, _counts({"not finite": ~finite, "not probabilities": finite & ~in_range}))
 

@@ -1,4 +1,4 @@
-"""What a monitor reports of one window: estimated accuracy, position between the levels, state."""
+"""The report of one window: estimated accuracy, position between the perturbation levels, state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Z_95 = float(norm.isf(0.025))
 
 @dataclass(frozen=True)
 class WindowReport:
-    """One window of samples. What needs a drift reference is None without one; `labelled` is None without labels.
+    """One window of samples. Without a drift reference, the fields that need it are None.
 
     Parameters
     ----------
@@ -38,12 +38,12 @@ class WindowReport:
     confidence : mean calibrated confidence.
     low_confidence_share : share of predictions with low confidence.
     class_shares : share of each class among the predictions.
-    accuracy, accuracy_interval : accuracy estimated without labels, and its range.
+    accuracy, accuracy_interval : accuracy estimated without labels, and its interval.
     estimator, estimates : the estimator of `accuracy`, and the accuracy by each estimator.
     overconfidence : `confidence` minus the estimated accuracy, the calibration gap.
-    level, nearest_level : position between the perturbation levels, 0 is clean; the nearest level in words.
+    level, nearest_level : position between the perturbation levels, 0 is clean; the nearest level as text.
     class_distance : total variation distance between `class_shares` and those of the clean validation samples.
-    labelled : accuracy and ECE of the labelled samples.
+    labelled : accuracy and ECE of the labelled samples; None without labels.
     """
 
     window: int
@@ -114,7 +114,7 @@ def report_window(
 def _accuracy_interval(
     reference: DriftReference, sums: WindowSums, estimates: dict[str, float], estimator: str
 ) -> tuple[float, float]:
-    """The range of the estimates under the two extreme assumptions (ATC, level matching), widened by sampling errors."""
+    """The range of the estimates under two extreme assumptions (ATC, level matching), widened by sampling errors."""
     errors = {
         "confidence": float(sums.standard_errors[CALIBRATED_CONFIDENCE]),
         "doc": float(sums.standard_errors[CONFIDENCE]),
@@ -124,7 +124,7 @@ def _accuracy_interval(
     errors["atc-level-mean"] = (errors["atc"] + errors["level-matching"]) / 2
     # the accuracy of a window varies around its expected value
     window_error = math.sqrt(estimates[estimator] * (1 - estimates[estimator]) / sums.n_samples)
-    # each estimator starts from the clean accuracy, which is known from the validation samples only
+    # each estimator starts from the clean accuracy, which has the sampling error of the validation samples
     clean = reference.accuracies[0]
     clean_error = math.sqrt(clean * (1 - clean) / reference.n_samples)
     margins = {

@@ -1,7 +1,7 @@
 """The sums of a window: whole numbers that add exactly, in any order and over any number of workers.
 
-A number in [0, 1] is kept as a multiple of 2⁻³². Merged sums are therefore equal to those of one process that received
-every sample. A window may hold 2³¹ samples.
+A number in [0, 1] is stored as a multiple of 2⁻³². So merged sums equal those of one process that received every
+sample. A window may hold 2³¹ samples.
 """
 
 from __future__ import annotations
@@ -10,16 +10,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftcal.drift.estimators import DRIFT_STATISTICS
+from driftcal.drift.estimators import CALIBRATED_CONFIDENCE, DRIFT_STATISTICS
 from driftcal.metrics.bins import bin_edges, bin_indices
 from driftcal.monitor.fixed_point import UNIT, to_fixed_point
 from driftcal.monitor.sequential_test import N_BETS, log_bets
 from driftcal.types import Array, Float64, Labels
 
+#: Bins of the ECE.
 N_BINS = 15
 
-# Where each number stands: counts of samples and of low confidences, the drift statistics and their squares, then all
-# that needs labels, then the counts of the predicted classes.
+# The index of each sum: the counts of samples and of low confidences, the drift statistics and their squares, then all
+# sums that need labels, then the counts of the predicted classes.
+#: The index of the number of samples.
+N_SAMPLES = 0
+_N_LOW_CONFIDENCE = 1
 _STATISTICS = slice(2, 2 + len(DRIFT_STATISTICS))
 _SQUARES = slice(_STATISTICS.stop, _STATISTICS.stop + len(DRIFT_STATISTICS))
 _LABELLED, _CORRECT = _SQUARES.stop, _SQUARES.stop + 1
@@ -31,15 +35,15 @@ _CLASSES = _BETS.stop
 
 
 def n_sums(n_classes: int) -> int:
-    """How many whole numbers a window has."""
+    """The number of sums of a window."""
     return _CLASSES + n_classes
 
 
 def sums_of_samples(statistics: Float64, predicted: Labels, n_classes: int, *, low_confidence: float) -> Array:
     """The sums of unlabelled samples, from their drift statistics and predicted classes."""
     sums = np.zeros(n_sums(n_classes), np.int64)
-    sums[0] = len(statistics)
-    sums[1] = int((statistics[:, 0] < low_confidence).sum())
+    sums[N_SAMPLES] = len(statistics)
+    sums[_N_LOW_CONFIDENCE] = int((statistics[:, CALIBRATED_CONFIDENCE] < low_confidence).sum())
     sums[_STATISTICS] = to_fixed_point(statistics).sum(axis=0)
     sums[_SQUARES] = to_fixed_point(statistics**2).sum(axis=0)
     sums[_CLASSES:] = np.bincount(predicted, minlength=n_classes)
@@ -77,12 +81,12 @@ class WindowSums:
     @property
     def n_samples(self) -> int:
         """Samples, with or without a label."""
-        return int(self.values[0])
+        return int(self.values[N_SAMPLES])
 
     @property
     def low_confidence_share(self) -> float:
         """The share of samples with low confidence."""
-        return float(self.values[1] / self.n_samples)
+        return float(self.values[_N_LOW_CONFIDENCE] / self.n_samples)
 
     @property
     def means(self) -> Float64:

@@ -1,4 +1,4 @@
-"""Checks for extensions: a calibrator of your own must pass what driftcal's own calibrators pass."""
+"""Checks for extensions: your calibrator must obey the same laws as driftcal's calibrators."""
 
 from driftcal.testing.check_calibrator import check_calibrator as check_calibrator
 

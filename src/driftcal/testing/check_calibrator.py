@@ -1,4 +1,4 @@
-"""The laws that every calibrator obeys, as one function to run on a new one."""
+"""The laws of calibrators, as one function that checks a new calibrator."""
 
 from __future__ import annotations
 
@@ -18,25 +18,31 @@ from driftcal.calibrators.serialization import load
 from driftcal.errors import LogitsError
 from driftcal.types import Array, Float64, Labels
 
+#: Fits are exact to about 1e-11, and sums in another order are rounded differently.
 _TOLERANCE = 1e-9
 
 
 def check_calibrator(kind: type[Calibrator], *, random_state: int = 0, tolerance: float = _TOLERANCE) -> list[str]:
-    """Run the laws of a calibrator on `kind`; raise `AssertionError` that names the first law it breaks.
+    """Check the laws of calibrators on `kind`; raise `AssertionError` with the first law that it breaks.
 
-    The laws: parameters survive a clone; fitted attributes are as declared; probabilities are valid and masked classes get 0; the
-    predicted class is kept if `keeps_accuracy`; a constant added to a sample's logits, the order of samples and the way they are
-    cut into chunks do not matter; whole weights are repeated samples; NaN is refused; a file gives the same probabilities to
-    the bit; ONNX and torch agree with Python, where they are installed and the calibrator has an `export_map`.
+    - A clone has the same parameters, and fitted attributes are as declared.
+    - Probabilities are valid, and masked classes get 0.
+    - The predicted class is kept if `keeps_accuracy` is True.
+    - These do not matter: a constant added to a sample's logits, the order of the samples, and their chunks.
+    - Whole weights are the same as repeated samples.
+    - The probabilities of a sample do not depend on other samples.
+    - NaN is refused.
+    - A saved and loaded calibrator gives the same probabilities to the bit.
+    - ONNX and torch agree with Python. This needs both installed, and a calibrator with an `export_map`.
 
     Parameters
     ----------
     kind
         A subclass of :class:`driftcal.LogitCalibrator` whose parameters all have defaults. It need not be registered.
     random_state
-        The seed of the logits it is tried on.
+        The seed of the logits for the checks.
     tolerance
-        By how much probabilities may differ where rounding may differ.
+        How much probabilities may differ by rounding.
 
     Returns
     -------
@@ -53,9 +59,9 @@ def check_calibrator(kind: type[Calibrator], *, random_state: int = 0, tolerance
         for law in _LAWS:
             try:
                 was_checked = law(problem)
-            except Exception as broken:  # whatever the calibrator raises
-                reason = str(broken) if isinstance(broken, AssertionError) else f"{type(broken).__name__}: {broken}"
-                raise AssertionError(f"{kind.__name__}: {law.__doc__} {reason}") from broken
+            except Exception as error:  # a calibrator may raise anything
+                reason = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+                raise AssertionError(f"{kind.__name__}: {law.__doc__} {reason}") from error
             if was_checked is not False:
                 checked.append(str(law.__doc__))
     return checked
@@ -69,7 +75,8 @@ class _Problem:
             raise ValueError(f"{kind.__name__} reads layer features, which these laws do not cover. Test it by hand.")
         rng = np.random.default_rng(random_state)
         self.kind, self.tolerance = kind, tolerance
-        self.logits: Float64 = np.round(rng.normal(size=(120, 4)) * 3 * 2**20) / 2**20  # sums below stay exact
+        # multiples of 2^-20, so that adding the constants of `_constant` is exact
+        self.logits: Float64 = np.round(rng.normal(size=(120, 4)) * 3 * 2**20) / 2**20
         correct = rng.random(120) < 0.7
         self.labels: Labels = np.where(correct, self.logits.argmax(axis=1), rng.integers(0, 4, 120))
         self.weights = rng.integers(1, 4, 120)
@@ -78,15 +85,17 @@ class _Problem:
     def fit(self, logits: Any, labels: Labels | None, **options: Any) -> Calibrator:
         return self.kind().fit(logits, labels, **options)
 
-    def assert_same(self, other: Calibrator, what: str) -> None:
+    def assert_same(self, other: Calibrator, case: str) -> None:
         difference = float(np.abs(self.fitted.predict_proba(self.logits) - other.predict_proba(self.logits)).max())
-        assert difference <= self.tolerance, f"{what}: probabilities differ by {difference:.3g}."
+        assert difference <= self.tolerance, f"{case}: probabilities differ by {difference:.3g}."
 
 
 def _parameters(problem: _Problem) -> None:
     """Parameters must survive a clone."""
-    made = problem.kind()
-    assert clone(made).get_params() == made.get_params(), "clone() gives other parameters: store each one unchanged."
+    unfitted = problem.kind()
+    assert clone(unfitted).get_params() == unfitted.get_params(), (
+        "clone() gives other parameters: store each one unchanged."
+    )
 
 
 def _fitted_attributes(problem: _Problem) -> None:
@@ -145,16 +154,16 @@ def _chunks(problem: _Problem) -> None:
 
 
 def _whole_weights(problem: _Problem) -> None:
-    """Whole weights must be repeated samples."""
+    """Whole weights must be the same as repeated samples."""
     repeated = np.repeat(np.arange(len(problem.labels)), problem.weights)
     weighted = problem.fit(problem.logits, problem.labels, sample_weight=problem.weights)
-    by_hand = problem.fit(problem.logits[repeated], problem.labels[repeated])
-    difference = np.abs(weighted.predict_proba(problem.logits) - by_hand.predict_proba(problem.logits)).max()
+    on_repeated = problem.fit(problem.logits[repeated], problem.labels[repeated])
+    difference = np.abs(weighted.predict_proba(problem.logits) - on_repeated.predict_proba(problem.logits)).max()
     assert difference <= problem.tolerance, f"probabilities differ by {difference:.3g}."
 
 
 def _one_by_one(problem: _Problem) -> None:
-    """predict_proba must look at each sample alone."""
+    """The probabilities of a sample must not depend on other samples."""
     together = problem.fitted.predict_proba(problem.logits[:10])
     alone: Array = np.concatenate([problem.fitted.predict_proba(sample[None]) for sample in problem.logits[:10]])
     assert np.abs(together - alone).max() <= problem.tolerance, "probabilities depend on the other samples of a batch."
@@ -162,11 +171,15 @@ def _one_by_one(problem: _Problem) -> None:
 
 def _refuses_nan(problem: _Problem) -> None:
     """NaN must be refused."""
-    broken = problem.logits.copy()
-    broken[3, 1] = np.nan
-    for name, use in (("fit", lambda: problem.fit(broken, problem.labels)), ("predict_proba", lambda: problem.fitted.predict_proba(broken))):  # fmt: skip
+    with_nan = problem.logits.copy()
+    with_nan[3, 1] = np.nan
+    calls: dict[str, Callable[[], Any]] = {
+        "fit": lambda: problem.fit(with_nan, problem.labels),
+        "predict_proba": lambda: problem.fitted.predict_proba(with_nan),
+    }
+    for name, call in calls.items():
         try:
-            use()
+            call()
         except LogitsError:
             continue
         raise AssertionError(f"{name}() accepts NaN.")
@@ -175,10 +188,10 @@ def _refuses_nan(problem: _Problem) -> None:
 def _file(problem: _Problem) -> None:
     """A file must give the same probabilities to the bit."""
     with tempfile.TemporaryDirectory() as folder:
-        again = load(problem.fitted.save(Path(folder) / "calibrator.safetensors"))
-    assert type(again) is problem.kind, f"the file gives a {type(again).__name__}."
-    same = np.array_equal(again.predict_proba(problem.logits), problem.fitted.predict_proba(problem.logits))
-    assert same, "the loaded calibrator gives other probabilities: name every fitted attribute in `fitted`."
+        loaded = load(problem.fitted.save(Path(folder) / "calibrator.safetensors"))
+    assert type(loaded) is problem.kind, f"the file gives a {type(loaded).__name__}."
+    is_same = np.array_equal(loaded.predict_proba(problem.logits), problem.fitted.predict_proba(problem.logits))
+    assert is_same, "the loaded calibrator gives other probabilities: name every fitted attribute in `fitted`."
 
 
 def _export(problem: _Problem) -> bool:
@@ -221,7 +234,7 @@ _LAWS: tuple[Callable[[_Problem], Any], ...] = (
 
 @contextmanager
 def _registered(kind: type[Calibrator]) -> Iterator[None]:
-    """Register a calibrator for the time of the checks, if it is not registered."""
+    """Register a calibrator during the checks, unless it is registered."""
     if kind in CALIBRATORS.values():
         yield
         return
