@@ -81,8 +81,9 @@ def alternate(tasks: Mapping[str, Callable[[], object]], rounds: int) -> dict[st
 
 def machine() -> str:
     """One line about the machine and how busy it was."""
-    cores = len(os.sched_getaffinity(0))
-    return f"{cores} cores, {platform.machine()}, Python {platform.python_version()}, load {os.getloadavg()[0]:.1f} at the end"
+    from driftcal.core.parallel import n_cores  # not before: what a benchmark imports is part of its memory
+
+    return f"{n_cores()} cores, {platform.machine()}, Python {platform.python_version()}, load {os.getloadavg()[0]:.1f} at the end"
 
 
 def table_row(cells: Iterable[object]) -> str:

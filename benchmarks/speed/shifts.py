@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import subprocess
 import time
@@ -31,6 +30,7 @@ from sklearn.datasets import load_sample_images
 
 import driftcal
 from benchmarks.measure import table_head, table_row
+from driftcal.core.parallel import n_cores
 from driftcal.shifts.affine import AFFINE, affine_map
 from driftcal.shifts.corruptions.corruption import CORRUPTIONS
 
@@ -146,7 +146,7 @@ def main() -> None:
         "Python": platform.python_version(),
         **{package: version(package) for package in ("numpy", "scipy", "numba", "imagecorruptions-imaug")},
         "machine": platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": n_cores(),
         "seconds": round(time.perf_counter() - start),
     }
     (arguments.output / "shifts.json").write_text(json.dumps({**record, "rows": rows}, indent=1) + "\n")

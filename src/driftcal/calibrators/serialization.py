@@ -134,8 +134,8 @@ def _restore(path: str | os.PathLike[str], description: Any, arrays: Mapping[str
         name = description["calibrator"]
         if name not in CALIBRATORS:  # a file must not decide which package is imported
             raise ArtefactError(
-                f"{path} holds the calibrator {name!r}, which is not known here. Import the package that registers it "
-                "(driftcal.register_calibrator), or update driftcal."
+                f"{path} holds the calibrator {name!r}, which is not known here. Register its class first: "
+                f"driftcal.register_calibrator({name!r}, ItsClass); or update driftcal."
             )
         calibrator = make_calibrator(name, **description["params"])
         if sorted(arrays) != sorted(calibrator.fitted):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 
 from driftcal.data import Source
 from driftcal.paper.experiment_context import ExperimentContext
 from driftcal.paper.experiments import Experiment, Need
 from driftcal.paper.setups.setup import Setup
-from driftcal.pipeline.collecting.collect import CLEAN, Collector, Condition
+from driftcal.pipeline.collecting.collect import CLEAN, Condition
 from driftcal.pipeline.collecting.run import Run
-from driftcal.pipeline.plan import Part, Plan, plan_tuning
+from driftcal.pipeline.plan import Part, Plan, plan_tuning, seconds_per_input
 from driftcal.shifts import get_shift, get_suite
 from driftcal.shifts.shift import Shift
 
@@ -48,7 +47,7 @@ def plan_experiments(
         parts += [_logits_part(context, setup, source, [CLEAN]) for source in others]
         if measure_time:
             n_inputs = sum(round(part.passes * part.n_samples) for part in parts[first_part:])
-            seconds += _seconds_per_input(context.collector(setup, setup.test), setup.shifts[0]) * n_inputs
+            seconds += seconds_per_input(context.collector(setup, setup.test), [(setup.shifts[0], 1.0)]) * n_inputs
     passes = sum(part.passes for part in parts)
     return Plan(parts, seconds, passes + extra_passes if extra_passes else None)
 
@@ -84,12 +83,3 @@ def _features_at_levels_part(context: ExperimentContext, setup: Setup) -> Part:
     done = cache is not None and collector.features_key(*CLEAN, setup.layers) in cache
     name = f"{setup.label}, {setup.validation.name}, features"
     return Part(name, len(setup.validation), n_levels, 0.0 if done else float(n_levels))
-
-
-def _seconds_per_input(collector: Collector, shift: Shift) -> float:
-    """The time of one input, measured on one batch under one shift."""
-    inputs, labels, indices = next(collector.source.batches(collector.model.batch_size))
-    shift(inputs[:1], 1, indices=indices[:1])  # the first call may compile it
-    start = time.perf_counter()
-    collector.model.logits(shift(inputs, 1, seed=collector.random_state, indices=indices))
-    return (time.perf_counter() - start) / len(labels)

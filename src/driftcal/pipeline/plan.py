@@ -91,8 +91,8 @@ def plan_tuning(
     parts = [Part(source.name, len(source), len(conditions) + n_searched, passes)]
     if features is not None:
         parts += _feature_parts(collector, features, conditions, n_levels, searched)
-    seconds_per_pass = _seconds_per_pass(collector, [conditions[-1]]) if timed else 0.0
-    seconds = sum(part.passes * seconds_per_pass * part.n_samples / len(source) for part in parts)
+    each = seconds_per_input(collector, [conditions[-1]]) if timed else 0.0
+    seconds = sum(part.passes * part.n_samples * each for part in parts)
     at_most = None
     if searched is not None:
         at_most = 1.0 + MAX_PASSES_PER_LEVEL[solver] * n_levels + sum(part.passes for part in parts[1:])
@@ -121,7 +121,7 @@ def plan_evaluation(
         passes = collector.missing(conditions)
         n_distinct = len({collector.key(shift, level).digest for shift, level in conditions})
         parts.append(Part(source.name, len(source), n_distinct, passes))
-        seconds += passes * _seconds_per_pass(collector, conditions) if passes and timed else 0.0
+        seconds += passes * len(source) * seconds_per_input(collector, conditions) if passes and timed else 0.0
 
     if validation is not None:
         conditions = recorded_conditions(calibrated.perturbation, validation)
@@ -173,10 +173,10 @@ def _existing_cache(run: Run | None) -> Run:
     return Run(cache=cache)
 
 
-def _seconds_per_pass(collector: Collector, conditions: Sequence[Condition]) -> float:
-    """The time of a pass, estimated from one batch under about four of the conditions."""
-    source, model = collector.source, collector.model
-    inputs, labels, indices = next(source.batches(model.batch_size))
+def seconds_per_input(collector: Collector, conditions: Sequence[Condition]) -> float:
+    """The time of one input, estimated from one batch under about four of the conditions."""
+    model = collector.model
+    inputs, labels, indices = next(collector.source.batches(model.batch_size))
     model.logits(inputs)
     timed = conditions[:: max(1, len(conditions) // 4)]
     for shift, level in timed:  # the first call of a shift may compile it
@@ -185,4 +185,4 @@ def _seconds_per_pass(collector: Collector, conditions: Sequence[Condition]) -> 
     begun = time.perf_counter()
     for shift, level in timed:
         model.logits(inputs if shift is None else shift(inputs, level, seed=collector.random_state, indices=indices))
-    return (time.perf_counter() - begun) / max(1, len(timed)) * len(source) / len(labels)
+    return (time.perf_counter() - begun) / max(1, len(timed)) / len(labels)
