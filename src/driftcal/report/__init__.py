@@ -1,4 +1,4 @@
-"""Results as one HTML file, as tables and as figures. Everything is drawn from recorded results; nothing is measured here."""
+"""Results as one HTML file, as tables and as figures. Everything is drawn from recorded results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from driftcal.report.table import FORMATS
 def write_report(
     results: Results | str | os.PathLike[str], path: str | os.PathLike[str], *, title: str | None = None
 ) -> Path:
-    """Write a report as one HTML file; returns its path. `results` may be the folder that they were saved in."""
+    """Write a report as one HTML file; return its path. `results` may be the folder of saved results."""
     loaded = results if isinstance(results, Results) else Results.load(results)
     return write_html(loaded, path, title=title)
 

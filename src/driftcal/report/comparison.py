@@ -1,4 +1,4 @@
-"""The calibrators of an evaluation side by side: a line each, and the lines that a report is about."""
+"""The comparison of all calibrators of an evaluation: a line for each, and the lines that a report shows first."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from driftcal.pipeline.evaluating.results import (
 class ComparisonLine:
     """The summary of a calibrator with null ECEs, intervals and ratios.
 
-    Means are over the shifts, each pooled over its levels. A null ECE is the ECE that a perfectly calibrated model would
-    show on these samples.
+    Means are over the shifts, each pooled over its levels. A null ECE is the ECE that a perfectly calibrated model
+    would show on these samples.
     """
 
     info: CalibratorInfo
@@ -95,7 +95,7 @@ def is_tuned_on_shift(info: CalibratorInfo) -> bool:
 
 
 def form_text(info: CalibratorInfo) -> str:
-    """The form of a calibrator in words: "per-sample", or "windowed (100)" with the size of its window."""
+    """The form of a calibrator as text: "per-sample", or "windowed (100)" with the size of its window."""
     if info.form != WINDOWED:
         return info.form
     return WINDOWED if info.window_size is None else f"{WINDOWED} ({info.window_size})"
@@ -123,10 +123,10 @@ def _line_of(lines: Sequence[ComparisonLine], info: CalibratorInfo | None) -> Co
 def featured_line(
     lines: Sequence[ComparisonLine], metadata: Mapping[str, Any] = MappingProxyType({})
 ) -> ComparisonLine | None:
-    """The line that the report is about: the per-sample calibrator that was tuned, otherwise the best one under shift.
+    """The main line of a report: the per-sample calibrator that was tuned, otherwise the best one under shift.
 
-    `metadata` are those of the results: "calibrator" is its name. Results of version 0.1 have its "method" only; of several with
-    that method, one that was tuned on perturbed samples comes first.
+    `metadata` is that of the results; "calibrator" in it is the name. Results of version 0.1 have "method" only. Among
+    several calibrators with that method, one tuned on perturbed samples is preferred.
     """
     name, method = (str(metadata.get(key) or "").casefold() for key in ("calibrator", "method"))
     named = [line for line in lines if name and name == line.info.name.casefold()]
@@ -157,18 +157,18 @@ def windowed_line(lines: Sequence[ComparisonLine]) -> ComparisonLine | None:
 def main_lines(
     lines: Sequence[ComparisonLine], metadata: Mapping[str, Any] = MappingProxyType({})
 ) -> list[ComparisonLine]:
-    """The lines that are shown first: uncalibrated, temperature scaling, clean-tuned baseline, featured, windowed; each once."""
+    """The lines that are shown first: uncalibrated, temperature scaling, clean-tuned baseline, featured, windowed."""
     featured = featured_line(lines, metadata)
     if featured is None:
         return []
-    chosen = (
+    candidates = (
         uncalibrated_line(lines),
         temperature_scaling_line(lines),
         clean_tuned_line(lines, featured),
         featured,
         windowed_line(lines),
     )
-    return list({line.info.name: line for line in chosen if line is not None}.values())
+    return list({line.info.name: line for line in candidates if line is not None}.values())
 
 
 def _mean(values: Sequence[float]) -> float:

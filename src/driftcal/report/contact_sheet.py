@@ -1,4 +1,4 @@
-"""The contact sheet: one image under all shifts and levels, as a picture."""
+"""The contact sheet: a picture of one image under all shifts and levels."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from driftcal.io.atomic import write_atomic
 from driftcal.shifts.shift import Shift
 from driftcal.types import Images
 
-#: Variances that are drawn for a continuous shift, which has no table.
+#: The levels that are drawn for a shift without a table, such as gaussian noise.
 VARIANCES = (0.0, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 
+#: Pixels: the side of a cell, the margin between cells, the room for names on the left and for levels at the top.
 _CELL, _MARGIN, _LEFT, _TOP = 112, 4, 150, 26
-_MAX_SIDE = 512  # larger images are shrunk first: a cell could not show the difference
+#: Pixels: larger images are shrunk first, since a cell is much smaller.
+_MAX_SIDE = 512
 
 
 def contact_sheet(image: Images, shifts: Sequence[Shift], *, seed: int = 0) -> NDArray[np.uint8]:
@@ -47,7 +49,7 @@ def contact_sheet(image: Images, shifts: Sequence[Shift], *, seed: int = 0) -> N
 
 
 def _cell(image: Images) -> Any:
-    """An image scaled to 112 pixels; pixels of small images stay visible."""
+    """An image scaled to the size of a cell; the pixels of a small image stay visible."""
     from PIL import Image
 
     pixels = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""The results in words: the headline with its ratios, the notes below it, and the glossary."""
+"""The text of a report: the headline with its ratios, the notes below it, and the glossary."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from driftcal.report.comparison import (
     windowed_line,
 )
 
+#: Term -> explanation for a reader who is new to calibration.
 GLOSSARY: dict[str, str] = {
     "Confidence": "The probability that the model gives to its prediction. It is calibrated if 80 % of all predictions with a confidence of 80 % are correct.",
     "Shift": "Data that differ from those the model was built on: rotated, noisy, badly lit. Here shifts are simulated, in levels from none to strong.",
@@ -66,7 +67,7 @@ def report_text(results: Results) -> ReportText:
 
 
 def _headline(lines: Sequence[ComparisonLine], featured: ComparisonLine) -> str:
-    """The ratios of the featured calibrator and of the windowed one; ECEs if temperature scaling is not in the results."""
+    """The ratios of the featured and of the windowed calibrator; their ECEs if the results lack temperature scaling."""
     scaling, best_p, windowed = temperature_scaling_line(lines), best_p_line(lines), windowed_line(lines)
     sentences = [_ece_sentence(featured, scaling, f"The ECE of {featured.info.label} is")]
     ratio = featured.ratios.under_shift_to_best_p
@@ -105,7 +106,7 @@ def _confidence_note(base: ComparisonLine | None, featured: ComparisonLine) -> l
 
 
 def _interval_note(results: Results, scaling: ComparisonLine | None, featured: ComparisonLine) -> list[str]:
-    """On how many shifts the 95 % intervals of the pooled ECE do not overlap."""
+    """The number of shifts on which the 95 % intervals of the pooled ECE do not overlap."""
     if scaling is None or scaling is featured:
         return []
     intervals = {

@@ -1,4 +1,4 @@
-"""The report as one HTML file: numbers, text, styles and script together; it loads nothing."""
+"""The report as one HTML file with numbers, text, styles and script, which loads nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ASSETS = resources.files("driftcal.report") / "assets"
 
 
 def write_html(results: Results, path: str | os.PathLike[str], *, title: str | None = None) -> Path:
-    """Write the report as one HTML file that works offline; returns its path.
+    """Write the report as one HTML file that works offline; return its path.
 
     The same results give the same bytes. Names from models, files and classes are always shown as text.
     """
@@ -61,7 +61,7 @@ def to_html(results: Results, *, title: str | None = None) -> str:
 
 
 def json_block(value: Any) -> str:
-    """JSON for a script element: no character of it can end the element or start a comment.
+    """JSON for a script element, escaped so that it cannot end the element or start a comment.
 
     >>> json_block("</script><!--")
     '"\\\\u003c/script\\\\u003e\\\\u003c!--"'
@@ -106,11 +106,10 @@ def _card(line: ComparisonLine, featured: bool) -> str:
         ("Accuracy under shift", percent(summary.mean_accuracy)),
     ]
     label = "No calibration" if is_uncalibrated(info) and info.label.casefold() == "base" else info.label
-    known_facts = [fact for fact in facts if fact[1]]
     return (
         f'<div class="card{" featured" if featured else ""}"><h3>{escape_html(label)}</h3>'
         f'<p class="kind">{escape_html(kind)}</p>'
-        f'<p class="big">{summary.mean_ece:.3f}<small>ECE under shift</small></p>{_definitions(known_facts, "short")}</div>'
+        f'<p class="big">{summary.mean_ece:.3f}<small>ECE under shift</small></p>{_definitions(((name, value) for name, value in facts if value), "short")}</div>'
     )
 
 
@@ -135,7 +134,7 @@ def _provenance(results: Results) -> str:
         *((f"{name.capitalize()} data", _entry(entry)) for name, entry in _mapping(metadata, "data").items()),
         ("Suite", escape_html(f"{results.suite}: {shifts}")),
         ("Bins of the ECE", escape_html(results.n_bins)),
-        ("Seed", _entry(metadata.get("seed"))),
+        ("Seed", _entry(metadata.get("random_state", metadata.get("seed")))),  # version 0.1 wrote "seed"
         ("Versions", escape_html(versions)),
     ]
     rows = "".join(f"<dt>{escape_html(name)}</dt><dd>{value}</dd>" for name, value in facts if value)
@@ -149,7 +148,7 @@ def _provenance(results: Results) -> str:
 
 
 def _entry(value: Any) -> str:
-    """A value of the metadata as HTML; of a model or a data set its name, its properties and its fingerprint."""
+    """A value of the metadata as HTML: for a model or a data set its name, its properties and its fingerprint."""
     if not isinstance(value, Mapping):
         return "" if value is None else escape_html(value)
     phrases = [str(value[key]) for key in ("name", "framework") if value.get(key) is not None]
@@ -162,10 +161,10 @@ def _entry(value: Any) -> str:
 
 
 def _phrase(key: str, value: Any) -> str:
-    """A property in words; empty if it is not set.
+    """A property as text; empty if it is not set.
 
-    >>> _phrase("input_shape", [8, 8, 1]), _phrase("preprocessing", {"mean": [], "layout": "NHWC"}), _phrase("size", None)
-    ('input shape 8 × 8 × 1', 'preprocessing (layout NHWC)', '')
+    >>> _phrase("input_shape", [8, 8, 1]), _phrase("preprocessing", {"mean": [], "layout": "NHWC"})
+    ('input shape 8 × 8 × 1', 'preprocessing (layout NHWC)')
     """
     if not value and value is not False:
         return ""

@@ -1,4 +1,4 @@
-"""The results as plain values for the script of the HTML report; nothing is computed anew."""
+"""The results as plain values for the script of the HTML report."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from driftcal.report.comparison import (
     main_lines,
 )
 
-#: Colours and marker shapes of the page for methods, besides that of the uncalibrated model.
+#: Colours and marker shapes of the page for methods; the uncalibrated model has a further one.
 N_COLOURS = 8
-# Digits kept in the page: more than any figure shows; results.json has all of them.
+#: Digits of a number in the page: more than any figure shows. results.json has all digits.
 _DIGITS = 6
-# With more rows than this, rows of groups come without bins, so that the page stays small: 20,000 rows are about 10 MB.
+#: With more rows, rows of groups have no bins, so that the page stays small: 20,000 rows are about 10 MB.
 _MAX_ROWS = 20_000
 
 
 def page_data(results: Results) -> dict[str, Any]:
-    """All values that the page shows; keys are short where there are many."""
+    """All values that the page shows. The keys of rows are short, because there are many rows."""
     calibrators = {info.name: i for i, info in enumerate(results.calibrators)}
     shifts = {shift.name: i for i, shift in enumerate(results.shifts)}
     groups = {group: i for i, group in enumerate([None, *results.groups])}

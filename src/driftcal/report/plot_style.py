@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe & Ito's colours, the pale ones darkened for a white page; markers distinguish methods without colour.
+#: The colours of Okabe and Ito, the pale ones darkened for a white page. Markers distinguish methods without colour.
 COLOURS = ("#0072B2", "#C75600", "#008560", "#B4528B", "#A06A00", "#2A86BD", "#7D7300", "#7A3FC4")
 MARKERS = ("o", "s", "^", "D", "v", "p", "h", "*")
 UNCALIBRATED_COLOUR, TEXT_COLOUR, GREY, OVERCONFIDENT_COLOUR, UNDERCONFIDENT_COLOUR = (
@@ -24,8 +24,10 @@ UNCALIBRATED_COLOUR, TEXT_COLOUR, GREY, OVERCONFIDENT_COLOUR, UNDERCONFIDENT_COL
     "#D55E00",
     "#0072B2",
 )
+#: Line styles of matplotlib.
 DASHED, DOTTED = (0, (4, 2)), (0, (1, 1.5))
-# Text that can be edited and searched in the files, no names read as formulas, the same bytes each time.
+#: matplotlib's settings. Text in the files can be edited and searched, names are not read as formulas, and the same
+#: figure gives the same bytes.
 STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -51,17 +53,17 @@ STYLE: dict[Any, Any] = {
 
 @contextmanager
 def plot_style() -> Iterator[None]:
-    """Draw in this style; the user's own settings are restored afterwards."""
+    """Draw in this style; the settings of the user are restored afterwards."""
     import matplotlib
 
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-        # Class names may hold characters the font lacks; the figure shows a box for them.
+        # class names may hold characters that the font lacks; the figure shows a box for them
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
 
 
 def new_figure(width: float, height: float, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
-    """A figure outside pyplot: no window, no state."""
+    """A figure without pyplot, which would keep it in memory or open a window."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -69,7 +71,7 @@ def new_figure(width: float, height: float, columns: int = 1, **options: Any) ->
 
 
 def method_style(number: int | None, line: Any, *, filled: bool) -> dict[str, Any]:
-    """matplotlib's options for a method by its number, None for the uncalibrated model.
+    """matplotlib's options for the method with this number; None is the uncalibrated model.
 
     Methods have different colours; those that share a colour have different markers.
     """

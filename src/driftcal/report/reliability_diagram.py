@@ -1,9 +1,9 @@
-"""The reliability diagram, drawn inside one pair of axes."""
+"""The reliability diagram, drawn into one pair of axes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from driftcal.types import AnyArray, Array, Float64
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: More bins than this leave no room for their counts.
+#: With more bins there is no room for their counts.
 MAX_COUNTED_BINS = 20
-# Height of the histogram below the diagram, in units of the y axis.
+#: The height of the histogram below the diagram, in units of the y axis.
 _HISTOGRAM = 0.24
 
 
@@ -35,8 +35,8 @@ def plot_reliability(
 ) -> Axes:
     """Draw accuracy (or the frequency of class 1) against confidence, bin by bin, and return the axes.
 
-    A line marks each bin's accuracy, a box its interval, shading the difference to the bin's mean confidence. The histogram
-    below counts the samples. The corner gives the ECE and the null ECE, the expected ECE of a calibrated model.
+    In each bin a line marks the accuracy, a box its interval, and shading the difference to the mean confidence. The
+    histogram below counts the samples. A corner shows the ECE and the null ECE, the expected ECE of a calibrated model.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def draw_reliability(
     legend: bool = True,
     font_size: float | str = "small",
 ) -> None:
-    """Draw prepared numbers into `ax`, with a legend or without."""
+    """Draw a prepared diagram into `ax`, with a legend or without."""
     edges, filled = reliability.edges, reliability.weight > 0
     left, width = edges[:-1], np.diff(edges)
     ax.set_axisbelow(True)
@@ -118,10 +118,10 @@ def draw_reliability(
     ax.tick_params(length=0, colors=TEXT_COLOUR)
     if legend:
         _draw_legend(ax)
-    x, y, side, base = _text_position(reliability) if legend else (0.03, 0.97, "left", "top")
+    corner = _text_corner(reliability) if legend else _Corner(0.03, 0.97, "left", "top")
     ax.text(
-        x, y, f"ECE {reliability.ece:.3f}\nnull ECE {reliability.null_ece:.3f}\n{reliability.n_bins} bins, n = {reliability.n_samples:,}",
-        transform=ax.transAxes, ha=side, va=base, fontsize=font_size, linespacing=1.35, color=TEXT_COLOUR,
+        corner.x, corner.y, f"ECE {reliability.ece:.3f}\nnull ECE {reliability.null_ece:.3f}\n{reliability.n_bins} bins, n = {reliability.n_samples:,}",
+        transform=ax.transAxes, ha=corner.horizontal, va=corner.vertical, fontsize=font_size, linespacing=1.35, color=TEXT_COLOUR,
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 2}, zorder=5, parse_math=False,
     )  # fmt: skip
     for edge in ("top", "right"):
@@ -131,24 +131,27 @@ def draw_reliability(
 
 
 def _draw_gaps(ax: Axes, reliability: Reliability, filled: Array) -> None:
-    """Shading between confidence and outcome; bins of few samples are pale, because their accuracy is uncertain."""
-    edges, over = reliability.edges, reliability.confidence > reliability.outcome
+    """Shade the difference between confidence and outcome; bins of few samples are pale, because they are uncertain."""
+    edges, overconfident = reliability.edges, reliability.confidence > reliability.outcome
     bottom = np.fmin(reliability.outcome, reliability.confidence)
     height = np.fmax(reliability.outcome, reliability.confidence) - bottom
     strength = 0.12 + 0.38 * np.sqrt(reliability.weight / reliability.weight.max())
-    kinds = ((OVERCONFIDENT_COLOUR, over, "over-confident"), (UNDERCONFIDENT_COLOUR, ~over, "under-confident"))
-    for colour, which, name in kinds:
-        for i in np.flatnonzero(filled & which):
+    kinds = (
+        (OVERCONFIDENT_COLOUR, filled & overconfident, "over-confident"),
+        (UNDERCONFIDENT_COLOUR, filled & ~overconfident, "under-confident"),
+    )
+    for colour, is_drawn, name in kinds:
+        for i in np.flatnonzero(is_drawn):
             ax.bar(
                 edges[i], height[i], edges[i + 1] - edges[i], bottom[i],
                 align="edge", color=colour, alpha=float(strength[i]), linewidth=0, zorder=1.5,
             )  # fmt: skip
-        if (filled & which).any():
+        if is_drawn.any():
             ax.bar([0], [0], color=colour, alpha=0.5, label=name)
 
 
 def _draw_histogram(ax: Axes, reliability: Reliability, left: Float64, width: Float64) -> None:
-    """Bars below 0: the share of samples in each bin, and their number if it is known."""
+    """Draw bars below 0: the share of samples in each bin, and their number if it was counted."""
     share = reliability.weight / reliability.weight.sum()
     height = 0.72 * _HISTOGRAM * share / share.max()
     ax.bar(left, height, width, -_HISTOGRAM, align="edge", color=GREY, alpha=0.55, edgecolor="white", linewidth=0.6)
@@ -172,20 +175,29 @@ def _draw_legend(ax: Axes) -> None:
     )  # fmt: skip
 
 
-def _text_position(reliability: Reliability) -> tuple[float, float, str, str]:
-    """The lower right corner above the histogram or, if more data lies there, the left side below the legend."""
+class _Corner(NamedTuple):
+    """The position of a text in units of the axes, and its alignment."""
+
+    x: float
+    y: float
+    horizontal: str
+    vertical: str
+
+
+def _text_corner(reliability: Reliability) -> _Corner:
+    """The lower right corner above the histogram or, if more data is drawn there, the left side below the legend."""
     bars = [values for values in (reliability.outcome, reliability.confidence) if values is not None]
     low = np.min([*bars, *([] if reliability.low is None else [reliability.low])], axis=0)
     high = np.max([*bars, *([] if reliability.high is None else [reliability.high])], axis=0)
     left, right = reliability.edges[:-1], reliability.edges[1:]
 
     def covered(x: tuple[float, float], y: tuple[float, float]) -> float:
-        across = np.clip(np.minimum(right, x[1]) - np.maximum(left, x[0]), 0, None)
-        return float(np.nansum(across * np.clip(np.minimum(high, y[1]) - np.maximum(low, y[0]), 0, None)))
+        width = np.clip(np.minimum(right, x[1]) - np.maximum(left, x[0]), 0, None)
+        return float(np.nansum(width * np.clip(np.minimum(high, y[1]) - np.maximum(low, y[0]), 0, None)))
 
     if covered((0.66, 1), (0, 0.19)) > covered((0, 0.34), (0.48, 0.67)):
-        return 0.02, (0.67 + _HISTOGRAM) / (1 + _HISTOGRAM), "left", "top"
-    return 0.98, (0.03 + _HISTOGRAM) / (1 + _HISTOGRAM), "right", "bottom"
+        return _Corner(0.02, (0.67 + _HISTOGRAM) / (1 + _HISTOGRAM), "left", "top")
+    return _Corner(0.98, (0.03 + _HISTOGRAM) / (1 + _HISTOGRAM), "right", "bottom")
 
 
 def short_count(count: int) -> str:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 #: The formats that a figure can be written in.
 FIGURE_FORMATS = ("pdf", "svg", "png")
 
-# Curves that fit a panel; more would hide each other.
+#: The most curves of a panel: more would hide each other.
 _MAX_CURVES = 5
+#: The metadata of a file, without dates, so that the same figure gives the same bytes.
 _METADATA: dict[str, dict[str, Any]] = {
     "pdf": {"CreationDate": None, "Producer": None, "Creator": "driftcal"},
     "svg": {"Date": None, "Creator": "driftcal"},
@@ -35,10 +36,11 @@ _METADATA: dict[str, dict[str, Any]] = {
 def write_figures(
     results: Results, folder: str | os.PathLike[str], formats: Sequence[str] = FIGURE_FORMATS
 ) -> list[Path]:
-    """Write all figures of the results into `folder`, in each of `formats`; returns the paths.
+    """Write all figures of the results into `folder`, in each of `formats`; return the paths.
 
-    The figures are ``mean_ece``, ``ece_by_level``, ``accuracy_by_level``, ``shifts``, ``reliability`` and, if the results
-    hold them, ``perturbation_levels``. Sizes are those of one or two columns of a paper. The same results give the same bytes.
+    The figures are ``mean_ece``, ``ece_by_level``, ``accuracy_by_level``, ``shifts``, ``reliability`` and, if the
+    results hold them, ``perturbation_levels``. Sizes are those of one or two columns of a paper. The same results give
+    the same bytes.
     """
     for file_format in formats:
         if file_format not in FIGURE_FORMATS:
@@ -53,7 +55,7 @@ def write_figures(
             if figure is None:
                 continue
             figure.draw_without_rendering()
-            figure.set_layout_engine(None)  # laid out once for all formats; "none" would draw twice
+            figure.set_layout_engine(None)  # the layout of all formats is computed once; "none" would draw twice
             for file_format in formats:
                 data = BytesIO()
                 figure.savefig(data, format=file_format, dpi=300, metadata=_METADATA[file_format])
@@ -62,7 +64,7 @@ def write_figures(
 
 
 def draw_mean_ece(results: Results, lines: Sequence[ComparisonLine]) -> Figure:
-    """Bars: the mean ECE under shift of each calibrator; a dot marks its ECE in domain."""
+    """Bars of the mean ECE under shift of each calibrator; a dot marks its ECE in domain."""
     ordered = sorted(lines, key=lambda line: -line.summary.mean_ece)
     figure, ax = new_figure(3.4, 0.7 + 0.2 * len(ordered))
     for i, line in enumerate(ordered):
@@ -84,12 +86,12 @@ def draw_mean_ece(results: Results, lines: Sequence[ComparisonLine]) -> Figure:
 
 
 def draw_ece_by_level(results: Results, lines: Sequence[ComparisonLine]) -> Figure:
-    """Curves: the ECE against the level of shift, mean over the shifts."""
+    """Curves of the ECE against the level of shift, mean over the shifts."""
     return _by_level(results, lines, "ece", "ECE, mean over shifts")
 
 
 def draw_accuracy_by_level(results: Results, lines: Sequence[ComparisonLine]) -> Figure:
-    """Curves: accuracy and mean confidence against the level of shift, mean over the shifts."""
+    """Curves of accuracy and mean confidence against the level of shift, mean over the shifts."""
     figure = _by_level(results, lines, "confidence", "confidence, mean over shifts")
     ax = figure.axes[0]
     base = uncalibrated_line(lines) or lines[0]
@@ -102,7 +104,7 @@ def draw_accuracy_by_level(results: Results, lines: Sequence[ComparisonLine]) ->
 
 
 def draw_shifts(results: Results, lines: Sequence[ComparisonLine]) -> Figure:
-    """Bars: the pooled ECE of each shift, with intervals."""
+    """Bars of the pooled ECE of each shift, with intervals."""
     chosen = _chosen(results, lines)
     figure, ax = new_figure(3.4, 0.8 + len(results.shifts) * (0.12 + 0.11 * len(chosen)))
     thickness = 0.82 / len(chosen)
@@ -147,16 +149,14 @@ def draw_reliability_diagrams(results: Results, lines: Sequence[ComparisonLine])
 
 
 def draw_perturbation_levels(results: Results, lines: Sequence[ComparisonLine]) -> Figure | None:
-    """The perturbation levels of Algorithm 1: target accuracy and reached accuracy."""
-    levels = (results.perturbation or {}).get("levels") or []
+    """The target accuracy and the reached accuracy of each perturbation level of Algorithm 1."""
+    perturbation = results.perturbation or {}
+    levels = perturbation.get("levels") or []
     if not levels:
         return None
     figure, ax = new_figure(3.4, 2.3)
     positions = range(len(levels))  # ε spans decades, so levels are drawn at equal distances
-    if (
-        all(level.get("target") is not None for level in levels)
-        and (results.perturbation or {}).get("solver") != "table"
-    ):
+    if all(level.get("target") is not None for level in levels) and perturbation.get("solver") != "table":
         targets = [level["target"] for level in levels]
         ax.plot(positions, targets, "s", color=COLOURS[1], markerfacecolor="white", markersize=6, label="target")
     ax.errorbar(
@@ -169,9 +169,9 @@ def draw_perturbation_levels(results: Results, lines: Sequence[ComparisonLine]) 
         linewidth=1,
         label="reached, 95 % interval",
     )
-    gaussian = (results.perturbation or {}).get("shift") == "gaussian"
+    is_gaussian = perturbation.get("shift") == "gaussian"
     ax.set_xticks(positions, [f"{level['epsilon']:.3g}" for level in levels], rotation=45)
-    ax.set(xlabel="ε, variance of the noise" if gaussian else "level", ylabel="accuracy", ylim=(0, 1))
+    ax.set(xlabel="ε, variance of the noise" if is_gaussian else "level", ylabel="accuracy", ylim=(0, 1))
     ax.legend()
     return figure
 
@@ -188,7 +188,7 @@ FIGURES: dict[str, Callable[[Results, Sequence[ComparisonLine]], Figure | None]]
 
 
 def _chosen(results: Results, lines: Sequence[ComparisonLine], max_curves: int = _MAX_CURVES) -> list[ComparisonLine]:
-    """All calibrators if they are few; otherwise the first of the main ones and the featured one."""
+    """All calibrators if they are few; otherwise the first of the main ones and the last of them."""
     if len(lines) <= max_curves:
         return list(lines)
     main = main_lines(lines, results.metadata)
@@ -221,8 +221,9 @@ def _mean_at(results: Results, name: str, level: float, metric: str) -> float:
 
 
 def _find(results: Results, name: str, shift: str, level: float | str) -> ResultRow | None:
-    same = [row for row in results.rows if (row.calibrator, row.level, row.group) == (name, level, None)]
-    return next((row for row in same if row.shift == shift), same[0] if same and level == 0 else None)
+    rows = [row for row in results.rows if (row.calibrator, row.level, row.group) == (name, level, None)]
+    # at level 0 all shifts have the same clean samples
+    return next((row for row in rows if row.shift == shift), rows[0] if rows and level == 0 else None)
 
 
 def _draw_diagram(ax: Axes, row: ResultRow) -> None:

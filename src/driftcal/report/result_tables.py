@@ -10,9 +10,10 @@ from driftcal.pipeline.evaluating.results import METRICS, ResultRow, Results
 from driftcal.report.comparison import compare_by_group, form_text
 from driftcal.report.table import Table, Value
 
-#: What a table can hold.
+#: The contents of a table: a row per calibrator, or all rows of the results.
 CONTENTS = ("summary", "rows")
 
+#: Key -> heading of the summary.
 _SUMMARY = {
     "group": "Group",
     "label": "Calibrator",
@@ -36,6 +37,7 @@ _HEADLINE = (
     "group", "label", "form", "in_domain_ece", "in_domain_to_ts", "mean_ece", "under_shift_to_ts", "under_shift_to_best_p",
     "worst_ece", "worst_shift", "in_domain_accuracy", "mean_accuracy",
 )  # fmt: skip
+#: Key -> heading of the table of all rows.
 _ROWS = {
     "group": "Group",
     "calibrator": "Calibrator",
@@ -50,7 +52,9 @@ _ROWS = {
     "nll": "NLL",
     "brier": "Brier",
 }
+#: Columns that are left out if they are empty.
 _RATIOS = ("in_domain_to_ts", "under_shift_to_ts", "under_shift_to_best_p")
+#: Columns in which the lowest or the highest value is best.
 _LOWEST = {
     "in_domain_ece",
     "mean_ece",
@@ -66,7 +70,7 @@ _HIGHEST = ("in_domain_accuracy", "mean_accuracy", "accuracy")
 
 
 def result_table(results: Results, content: str = "summary") -> Table:
-    """The summary by group, or every row with its intervals. Only calibrators on the same data are compared."""
+    """The summary by group, or every row with its intervals. The best values among the same data are bold."""
     if content not in CONTENTS:
         raise UnknownName.of("table", content, CONTENTS)
     if content == "rows":

@@ -1,4 +1,4 @@
-"""A table of records as CSV, JSON, Markdown, LaTeX, HTML or a terminal table: the only table writer of driftcal.
+"""Writing a table of records as CSV, JSON, Markdown, LaTeX, HTML or for a terminal; all tables of driftcal use it.
 
 Names in a table may come from files and models. Each format escapes them, so that a name is always text.
 """
@@ -30,14 +30,14 @@ class Table:
     title : what the table shows.
     columns : key of a row -> heading. Rows may hold more keys: CSV and JSON write all of them.
     rows : one mapping per line.
-    compare : keys whose best value is printed bold. No cell is bold where all tie.
+    compare : keys whose best value is printed bold. If all values are equal, none is bold.
     highest : True if the highest value is best, or the keys for which it is; otherwise the lowest is best.
-    within : None if the cells of each row compete. Otherwise the cells of each column compete, among the rows that
-        agree in these keys; ``()`` compares all rows.
-    intervals : whether ``KEY_low`` and ``KEY_high`` are printed beside ``KEY``.
+    within : None if the cells of each row are compared. Otherwise the cells of each column are compared, among the rows
+        that agree in these keys; ``()`` compares all rows.
+    intervals : whether ``KEY_low`` and ``KEY_high`` are printed after ``KEY``.
     digits : decimals of a float.
-    formats : key -> format specification, where `digits` does not fit.
-    missing : key -> how None is printed, where a dash does not fit.
+    formats : key -> format specification, instead of `digits`.
+    missing : key -> text for None, instead of a dash.
     """
 
     name: str
@@ -56,11 +56,11 @@ class Table:
 def to_csv(table: Table) -> str:
     """Comma-separated values with all digits and all keys, as spreadsheets and pandas read them.
 
-    A name that a spreadsheet would run as a formula gets an apostrophe in front, which it shows as plain text.
+    A name that a spreadsheet would run as a formula gets an apostrophe in front, so that it is shown as text.
     """
     keys = list(dict.fromkeys([*table.columns, *(key for row in table.rows for key in row)]))
     out = io.StringIO()
-    # Text is always quoted: a carriage return inside a name would end the line otherwise.
+    # text is always quoted, because a carriage return inside a name would end the line
     writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(keys)
     writer.writerows([escape_cell(row.get(key)) for key in keys] for row in table.rows)
@@ -76,7 +76,8 @@ def to_json(table: Table) -> str:
 def to_markdown(table: Table) -> str:
     """A pipe table, the best values bold.
 
-    >>> print(to_markdown(Table("t", "", {"net": "Net", "a": "A", "b": "B"}, [{"net": "x", "a": 0.1, "b": 0.25}], ("a", "b"))))
+    >>> columns = {"net": "Net", "a": "A", "b": "B"}
+    >>> print(to_markdown(Table("t", "", columns, [{"net": "x", "a": 0.1, "b": 0.25}], ("a", "b"))))
     | Net | A | B |
     | --- | ---: | ---: |
     | x | **0.100** | 0.250 |
@@ -123,7 +124,7 @@ def to_html(table: Table) -> str:
 
 
 def to_terminal(table: Table) -> Any:
-    """A rich table without lines: numbers to the right, the best values bold; print it with rich's console."""
+    """A table for rich's console: numbers are aligned to the right, and the best values are bold."""
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -171,19 +172,19 @@ def _printed(table: Table, key: str, value: Value) -> str:
 
 
 def _best_cells(table: Table) -> set[tuple[int, str]]:
-    """(row, key) of the cells to print bold, compared as they are printed."""
-    competing: dict[tuple[Any, ...], dict[tuple[int, str], float]] = defaultdict(dict)
+    """(row, key) of the cells to print bold; values are compared as they are printed."""
+    compared: dict[tuple[Any, ...], dict[tuple[int, str], float]] = defaultdict(dict)
     for i, row in enumerate(table.rows):
         for key in table.compare:
             value = row.get(key)
             if isinstance(value, str) or value is None:
                 continue
-            against = (i,) if table.within is None else (key, *(row.get(name) for name in table.within))
+            comparison = (i,) if table.within is None else (key, *(row.get(name) for name in table.within))
             highest = table.highest if isinstance(table.highest, bool) else key in table.highest
-            competing[against][i, key] = (-1 if highest else 1) * round(value, table.digits)
+            compared[comparison][i, key] = (-1 if highest else 1) * round(value, table.digits)
     return {
         cell
-        for values in competing.values()
+        for values in compared.values()
         if len(set(values.values())) > 1
         for cell, value in values.items()
         if value == min(values.values())
@@ -191,7 +192,7 @@ def _best_cells(table: Table) -> set[tuple[int, str]]:
 
 
 def _text_columns(table: Table) -> dict[str, bool]:
-    """Which columns hold text, and are aligned to the left."""
+    """Whether each column holds text, which is aligned to the left."""
     return {key: any(isinstance(row.get(key), str) for row in table.rows) for key in table.columns}
 
 
@@ -225,11 +226,11 @@ def escape_html(value: object) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Text that LaTeX prints as it is, on one line."""
+    """Text that LaTeX prints unchanged, on one line."""
     return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
 
 
 def escape_markdown(text: str) -> str:
-    """Text that Markdown prints as it is, on one line."""
+    """Text that Markdown prints unchanged, on one line."""
     escaped = re.sub(r"([\\`*_{}\[\]|~#$])", r"\\\1", " ".join(text.split()))
     return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

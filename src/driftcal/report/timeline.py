@@ -1,4 +1,4 @@
-"""The windows of a monitor as one HTML page: estimated accuracy, levels, states; drawn as SVG, without any script."""
+"""The timeline of a monitor as one HTML page: estimated accuracy, levels and states, drawn as SVG without a script."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from driftcal.monitor.window_report import WindowReport
 from driftcal.report.html import asset, policy
 from driftcal.report.table import Table, Value, escape_html, to_html
 
-# state -> variable of the style sheet with its colour; bars differ in height for readers who cannot tell colours apart
+#: State -> variable of the style sheet with its colour.
 _COLOURS = {OK: "--s3", DRIFTING: "--s5", OUT: "--s2", UNKNOWN: "--s0"}
+#: State -> height of its bar, for readers who cannot distinguish the colours.
 _HEIGHTS = {OK: 8, DRIFTING: 16, OUT: 24, UNKNOWN: 12}
+#: The width of a chart and its margins, in units of the SVG.
 _WIDTH, _LEFT, _RIGHT = 960, 52, 12
-# Rows of the table; the charts show all windows.
+#: The most rows of the table of windows; the charts show all windows.
 _MAX_ROWS = 200
-_MAX_CIRCLES = 60
-_MAX_CLASSES = 20
-_EPOCH = 1e8  # larger numbers are seconds since 1970, not sample numbers
+#: The most circles of a chart, and the most classes of the table of classes: more could not be read.
+_MAX_CIRCLES, _MAX_CLASSES = 60, 20
+#: Beginnings of windows between these numbers are seconds since 1970 (1973 to 5138), others are sample numbers.
+_FIRST_TIME, _LAST_TIME = 1e8, 1e11
 
 _STYLE = """
 .hero h1 + p { margin-top: 0.75rem; }
@@ -101,14 +104,16 @@ def accuracy_svg(windows: Sequence[WindowReport]) -> str:
     """The chart of estimated accuracy with its interval, mean confidence, late labels, and the strip of states."""
     top, height, strip = 10, 230, 30
     x, y = _x_axis(windows), _y_axis(top, height, 1.0)
-    estimates = [(i, w.accuracy, w.accuracy_interval) for i, w in enumerate(windows)]
-    known = [(i, accuracy, interval) for i, accuracy, interval in estimates if accuracy is not None and interval]
+    all_estimates = [(i, w.accuracy, w.accuracy_interval) for i, w in enumerate(windows)]
+    estimates = [
+        (i, accuracy, interval) for i, accuracy, interval in all_estimates if accuracy is not None and interval
+    ]
     shapes = []
-    if known:
-        upper = [f"{x(i):.1f},{y(interval[1]):.1f}" for i, _, interval in known]
-        lower = [f"{x(i):.1f},{y(interval[0]):.1f}" for i, _, interval in reversed(known)]
+    if estimates:
+        upper = [f"{x(i):.1f},{y(high):.1f}" for i, _, (_, high) in estimates]
+        lower = [f"{x(i):.1f},{y(low):.1f}" for i, _, (low, _) in reversed(estimates)]
         shapes.append(f'<polygon class="band" points="{" ".join(upper + lower)}"/>')
-        shapes.append(_line("line", [(x(i), y(accuracy)) for i, accuracy, _ in known]))
+        shapes.append(_line("line", [(x(i), y(accuracy)) for i, accuracy, _ in estimates]))
     shapes.append(_line("confidence", [(x(i), y(window.confidence)) for i, window in enumerate(windows)]))
     for i, accuracy in _labelled_accuracies(windows):
         shapes.append(f'<circle class="true" cx="{x(i):.1f}" cy="{y(accuracy):.1f}" r="3"/>')
@@ -126,7 +131,7 @@ def accuracy_svg(windows: Sequence[WindowReport]) -> str:
 
 
 def _labelled_accuracies(windows: Sequence[WindowReport]) -> list[tuple[int, float]]:
-    """Positions and accuracies of the circles; neighbouring windows share one if there are too many."""
+    """Positions and accuracies of the circles; neighbouring windows share a circle if there are too many."""
     labelled = [(i, window.labelled) for i, window in enumerate(windows) if window.labelled]
     size = max(1, -(-len(labelled) // _MAX_CIRCLES))
     groups = [labelled[k : k + size] for k in range(0, len(labelled), size)]
@@ -141,6 +146,7 @@ def _labelled_accuracies(windows: Sequence[WindowReport]) -> list[tuple[int, flo
 
 
 def _level_svg(windows: Sequence[WindowReport]) -> str:
+    # nearest_level is "level 1 of 4"
     highest = max(1.0, *(float(str(window.nearest_level).split()[3]) for window in windows))
     x, y = _x_axis(windows), _y_axis(10, 130, highest)
     points = [(x(i), y((window.level or 0.0) + 1)) for i, window in enumerate(windows)]
@@ -195,7 +201,7 @@ def _frame(
 
 
 def _begin(window: WindowReport) -> str:
-    if _EPOCH < window.begin < 1e11:
+    if _FIRST_TIME < window.begin < _LAST_TIME:
         return datetime.fromtimestamp(window.begin, UTC).strftime("%Y-%m-%d %H:%M")
     return f"{window.begin:,.6g}"
 

@@ -1,5 +1,5 @@
 // A small chart module: lines, bars, reliability diagrams and histograms as SVG.
-// Text only ever enters through textContent. Every chart is one tab stop; arrow keys move through its values.
+// All text is set with textContent, so it is never parsed as HTML. Every chart is one tab stop; arrow keys move through its values.
 const Charts = (() => {
   const SVG = "http://www.w3.org/2000/svg";
 
@@ -16,7 +16,7 @@ const Charts = (() => {
   const html = (name, attrs, ...kids) => build(document.createElement(name), attrs, kids);
   const svg = (name, attrs, ...kids) => build(document.createElementNS(SVG, name), attrs, kids);
 
-  const known = value => typeof value === "number" && Number.isFinite(value);
+  const isNumber = value => typeof value === "number" && Number.isFinite(value);
   const clip = (text, length) => text.length > length ? text.slice(0, length - 1) + "…" : text;
   const scale = (d0, d1, r0, r1) => value => r0 + (d1 === d0 ? 0.5 : (value - d0) / (d1 - d0)) * (r1 - r0);
   const round = value => Math.round(value * 10) / 10;
@@ -88,7 +88,7 @@ const Charts = (() => {
         html("thead", {}, line(head, "th")), html("tbody", {}, ...body.map(cells => line(cells, "td")))));
   }
 
-  // The same for all charts: stops are positions with text; pointer and arrow keys choose one.
+  // Interaction of all charts: stops are positions with text; pointer and arrow keys choose one.
   function interact(plot, node, stops, nearest) {
     if (!stops.length) return;
     const tip = html("div", { class: "tip", hidden: true });
@@ -120,7 +120,7 @@ const Charts = (() => {
     }
     node.addEventListener("pointermove", point);
     node.addEventListener("pointerdown", point);
-    // A finger that is lifted leaves its values on the screen until the next tap elsewhere.
+    // After a touch the values stay on the screen until the next tap elsewhere.
     node.addEventListener("pointerleave", event => { if (event.pointerType !== "touch" && document.activeElement !== node) hide(); });
     node.addEventListener("focus", () => { if (node.matches(":focus-visible")) show(0, true); });
     node.addEventListener("blur", hide);
@@ -159,10 +159,10 @@ const Charts = (() => {
     if (label) node.append(svg("text", { x: (box.left + box.right) / 2, y: box.bottom + 38, "text-anchor": "middle", text: label }));
   }
 
-  // series: [{label, colour, style, points: [{x, y, low, high, extra, value}]}]; xs: [{at, label}] for named places, else numeric
+  // series: [{label, colour, style, points: [{x, y, low, high, extra, value}]}]; xs: [{at, label}] for named positions, else numeric
   function lines(host, spec) {
-    const points = spec.series.flatMap(s => s.points).filter(p => known(p.y));
-    const ends = points.flatMap(p => [p.y, p.low, p.high]).filter(known);
+    const points = spec.series.flatMap(s => s.points).filter(p => isNumber(p.y));
+    const ends = points.flatMap(p => [p.y, p.low, p.high]).filter(isNumber);
     const free = spec.joined === false, room = list => 0.07 * (Math.max(...list) - Math.min(...list)) || 0.05 * Math.abs(list[0]) || 0.01;
     const yRoom = free ? room(ends) : 0, xRoom = free ? room(points.map(p => p.x)) : 0;
     const low = spec.low ?? (free ? Math.max(0, Math.min(...ends) - yRoom) : Math.min(0, ...ends)), high = Math.max(spec.high ?? 0, ...ends) + yRoom || 1;
@@ -176,14 +176,14 @@ const Charts = (() => {
       xAxis(node, box, x, spec.xs || ticks(x0, x1, width < 480 ? 4 : 8), spec.xLabel);
       for (const link of spec.links || []) node.append(svg("path", { class: `link s${link.colour}`, d: `M${x(link.from[0])} ${y(link.from[1])}L${x(link.to[0])} ${y(link.to[1])}` }));
       const layers = spec.series.map(series => {
-        const layer = svg("g", { class: plotStyle(series) }), shown = series.points.filter(p => known(p.y));
+        const layer = svg("g", { class: plotStyle(series) }), shown = series.points.filter(p => isNumber(p.y));
         if (spec.joined !== false && series.line !== false) {
-          const band = shown.filter(p => known(p.low) && known(p.high));
+          const band = shown.filter(p => isNumber(p.low) && isNumber(p.high));
           if (band.length > 1) layer.append(svg("path", { class: "band", d: `M${[...band.map(p => [p.x, p.high]), ...band.reverse().map(p => [p.x, p.low])].map(([a, b]) => `${round(x(a))} ${round(y(b))}`).join("L")}Z` }));
           layer.append(svg("path", { class: "curve", "stroke-dasharray": DASHES[series.style], d: `M${shown.map(p => `${round(x(p.x))} ${round(y(p.y))}`).join("L")}` }));
         }
         for (const p of shown) {
-          if (spec.whiskers && known(p.low)) layer.append(svg("path", { class: "whisker", d: `M${x(p.x)} ${y(p.low)}V${y(p.high)}` }));
+          if (spec.whiskers && isNumber(p.low)) layer.append(svg("path", { class: "whisker", d: `M${x(p.x)} ${y(p.low)}V${y(p.high)}` }));
           layer.append(svg("path", { class: "dot", d: marker(series.colour, x(p.x), y(p.y), series.size || (free ? 5 : 3.6)) }));
         }
         return layer;
@@ -195,7 +195,7 @@ const Charts = (() => {
         ? spec.series.map(s => ({ x: x(s.points[0].x), y: y(s.points[0].y), title: s.label, lines: s.points[0].lines,
             mark: () => svg("circle", { class: "spot", cx: x(s.points[0].x), cy: y(s.points[0].y), r: 13 }) }))
         : [...new Set(points.map(p => p.x))].sort((a, b) => a - b).map(at => {
-            const values = spec.series.flatMap(s => s.points.filter(p => p.x === at && known(p.y)).map(p => [s, p])).sort((a, b) => b[1].y - a[1].y);
+            const values = spec.series.flatMap(s => s.points.filter(p => p.x === at && isNumber(p.y)).map(p => [s, p])).sort((a, b) => b[1].y - a[1].y);
             return { x: x(at), y: (box.top + box.bottom) / 2, title: spec.titleOf(at), lines: values.map(([s, p]) => entry(s, p)),
               mark: () => svg("line", { class: "cursor", x1: x(at), x2: x(at), y1: box.top, y2: box.bottom }) };
           });
@@ -204,7 +204,7 @@ const Charts = (() => {
     figure(host, { ...spec, draw });
   }
 
-  // Names beside the points of a scatter, only where they do not run into each other.
+  // Names next to the points of a scatter chart, only those that do not overlap.
   function names(node, points, box) {
     const taken = points.map(p => [p.x - 6, p.y - 6, p.x + 6, p.y + 6]);
     for (const p of points) {
@@ -224,7 +224,7 @@ const Charts = (() => {
       const count = Math.max(1, ...spec.rows.map(row => row.bars.length)), thick = count > 6 ? 7 : count > 3 ? 9 : 12;
       const pitch = count * (thick + 2) + 16, left = Math.min(width * 0.32, 12 + 7 * Math.max(...spec.rows.map(r => Math.min(22, r.label.length))));
       const height = spec.rows.length * pitch + 40, node = canvas(width, height), box = { left, right: width - 14, top: 4, bottom: height - 36 };
-      const ends = spec.rows.flatMap(r => r.bars.flatMap(b => [b.y, b.high, b.low])).filter(known);
+      const ends = spec.rows.flatMap(r => r.bars.flatMap(b => [b.y, b.high, b.low])).filter(isNumber);
       const low = Math.min(0, ...ends), list = ticks(low, Math.max(...ends, low + 1e-3), width < 480 ? 4 : 8);
       const x = scale(low, Math.max(...ends, list.at(-1).at), box.left, box.right);
       for (const tick of list) node.append(svg("line", { class: "grid", x1: x(tick.at), x2: x(tick.at), y1: box.top, y2: box.bottom }), svg("text", { x: x(tick.at), y: box.bottom + 16, "text-anchor": "middle", text: tick.label }));
@@ -233,10 +233,10 @@ const Charts = (() => {
         const top = box.top + i * pitch + 8;
         node.append(svg("text", { class: "strong", x: box.left - 10, y: top + (pitch - 16) / 2 + 4, "text-anchor": "end", text: clip(row.label, Math.floor((left - 10) / 6.6)) }));
         row.bars.forEach((bar, k) => {
-          if (!known(bar.y)) return;
+          if (!isNumber(bar.y)) return;
           const y = top + k * (thick + 2), layer = svg("g", { class: `bar ${plotStyle(bar.series)}` });
           layer.append(svg("rect", { x: Math.min(x(0), x(bar.y)), y, width: Math.max(1, Math.abs(x(bar.y) - x(0))), height: thick, rx: 2 }));
-          if (known(bar.low)) layer.append(svg("path", { class: "whisker", d: `M${x(bar.low)} ${y + thick / 2}H${x(bar.high)}M${x(bar.low)} ${y + 2}v${thick - 4}M${x(bar.high)} ${y + 2}v${thick - 4}` }));
+          if (isNumber(bar.low)) layer.append(svg("path", { class: "whisker", d: `M${x(bar.low)} ${y + thick / 2}H${x(bar.high)}M${x(bar.low)} ${y + 2}v${thick - 4}M${x(bar.high)} ${y + 2}v${thick - 4}` }));
           node.append(layer);
         });
         return { x: x(Math.max(...row.bars.map(b => b.y || 0))), y: top + pitch / 2, row: top + pitch / 2 - 8, title: row.label,
@@ -296,7 +296,7 @@ const Charts = (() => {
       node.append(layer);
       const close = Math.abs(x(spec.confidence) - x(spec.accuracy)) < 110;
       for (const [value, name, dash, other] of [[spec.confidence, "confidence", null, spec.accuracy], [spec.accuracy, "accuracy", "4 3", spec.confidence]]) {
-        if (!known(value)) continue;
+        if (!isNumber(value)) continue;
         const anchor = close ? (value > other || (value === other && name === "confidence") ? "start" : "end") : "middle";
         node.append(svg("line", { class: "hit", x1: x(value), x2: x(value), y1: box.top - 4, y2: box.bottom, "stroke-dasharray": dash }),
           svg("text", { class: "strong", x: Math.min(box.right - (anchor === "start" ? 96 : 46), Math.max(box.left + (anchor === "end" ? 96 : 46), x(value))), y: box.top - 8, "text-anchor": anchor, text: `${name} ${value.toFixed(2)}` }));
@@ -307,5 +307,5 @@ const Charts = (() => {
     figure(host, { ...spec, draw });
   }
 
-  return { html, svg, known, lines, bars, reliability, histogram, swatch, marker };
+  return { html, svg, isNumber, lines, bars, reliability, histogram, swatch, marker };
 })();

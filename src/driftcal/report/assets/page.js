@@ -1,6 +1,6 @@
-// The page: reads the recorded numbers, keeps the reader's choices, draws. It averages over shifts and measures nothing.
+// The page: it draws the recorded numbers that the reader has chosen. It averages over shifts; nothing else is computed.
 (() => {
-  const { html, lines, bars, reliability, histogram, swatch, known } = Charts;
+  const { html, lines, bars, reliability, histogram, swatch, isNumber } = Charts;
   const data = JSON.parse(document.getElementById("data").textContent);
   const by = id => document.getElementById(id);
   const POOLED = "all", MEAN = "mean";
@@ -11,8 +11,8 @@
     mce: ["Maximum calibration error (MCE)", "lower is better"], debiased_ece: ["Debiased calibration error", "lower is better"],
   };
   const metricName = metric => (METRIC_TEXT[metric] || [metric])[0];
-  const number = (value, digits = 3) => known(value) ? value.toFixed(digits).replace("-", "−") : "–";
-  const pair = range => range && known(range[0]) && known(range[1]) ? `[${number(range[0])},\u00a0${number(range[1])}]` : "";
+  const number = (value, digits = 3) => isNumber(value) ? value.toFixed(digits).replace("-", "−") : "–";
+  const pair = range => range && isNumber(range[0]) && isNumber(range[1]) ? `[${number(range[0])},\u00a0${number(range[1])}]` : "";
 
   const index = new Map(), clean = new Map();
   for (const row of data.rows) {
@@ -51,7 +51,7 @@
     ["in_domain_accuracy", "in domain", "Accuracy", -1], ["mean_accuracy", "under shift", "Accuracy", -1], ["mean_nll", "under shift", "NLL", 1], ["mean_brier", "under shift", "Brier", 1],
   ];
   const RATIOS = ["in_domain_to_ts", "under_shift_to_ts", "under_shift_to_best_p"];
-  const columns = () => COLUMNS.filter(([name]) => !RATIOS.includes(name) || data.summary.flat().some(entry => known(entry[name])));
+  const columns = () => COLUMNS.filter(([name]) => !RATIOS.includes(name) || data.summary.flat().some(entry => isNumber(entry[name])));
   const tuning = c => c.style === 0 ? "uncalibrated" : `${c.style > 1 ? `shift: ${c.tuned_on}` : c.tuned_on}; ${c.form}${c.keeps_accuracy ? "" : "; may change predictions"}`;
   function drawTable() {
     const entries = data.summary[state.group].map(entry => ({ ...entry, ...data.calibrators[entry.calibrator] }));
@@ -59,7 +59,7 @@
     entries.sort((a, b) => way * (typeof a[key] === "string" ? a[key].localeCompare(b[key]) : a[key] - b[key]));
     const best = {}, shown = (name, value) => number(value, RATIOS.includes(name) ? 2 : 3), list = columns();
     const differs = name => new Set(entries.map(e => shown(name, e[name]))).size > 1; // nothing is marked when all tie
-    for (const [name, , , sense] of list) if (sense && !RATIOS.includes(name) && differs(name)) best[name] = shown(name, sense * Math.min(...entries.map(e => sense * e[name]).filter(known)));
+    for (const [name, , , sense] of list) if (sense && !RATIOS.includes(name) && differs(name)) best[name] = shown(name, sense * Math.min(...entries.map(e => sense * e[name]).filter(isNumber)));
     const small = {
       label: e => [tuning(e)], in_domain_ece: e => [pair(e.in_domain_interval), `null ECE ${number(e.in_domain_null_ece)}`],
       mean_ece: e => [`null ECE ${number(e.mean_null_ece)}`], worst_ece: e => [pair(e.worst_interval), e.worst_shift],
@@ -83,7 +83,7 @@
   }
 
   function drawTrade() {
-    const entries = data.summary[state.group].filter(e => known(e.mean_ece) && known(e.in_domain_ece));
+    const entries = data.summary[state.group].filter(e => isNumber(e.mean_ece) && isNumber(e.in_domain_ece));
     by("trade").hidden = !entries.length;
     if (!entries.length) return;
     lines(by("trade"), {
@@ -109,7 +109,7 @@
       });
     }
     return sharedLevels().map((level, i) => {
-      const values = data.shifts.map((_, s) => value(find(c, s, level), metric)).filter(known);
+      const values = data.shifts.map((_, s) => value(find(c, s, level), metric)).filter(isNumber);
       const mean = values.length ? values.reduce((a, b) => a + b, 0) / values.length : undefined;
       return { x: i, y: mean, value: number(mean), extra: values.length > 1 && level !== 0 ? `shifts ${number(Math.min(...values))} to ${number(Math.max(...values))}` : "" };
     });
@@ -120,7 +120,7 @@
     const mean = state.shift === MEAN, shift = data.shifts[state.shift], metric = state.metric;
     const levels = mean ? sharedLevels() : shift ? shift.levels : [];
     const label = level => mean ? String(level) : levelLabel(shift, level);
-    const series = chosen().map(c => ({ ...c, points: pointsOf(c.index, metric) })).filter(s => s.points.some(p => known(p.y)));
+    const series = chosen().map(c => ({ ...c, points: pointsOf(c.index, metric) })).filter(s => s.points.some(p => isNumber(p.y)));
     by("lines").hidden = !series.length;
     if (!series.length) return;
     const where = mean ? `mean over ${data.shifts.length} shifts` : shift.name;
@@ -138,12 +138,12 @@
     return { label: name, bars: series.map(c => { const row = find(c), r = range(row, metric); return { series: c, y: value(row, metric), low: r?.[0], high: r?.[1], value: number(value(row, metric)), extra: pair(r) }; }) };
   }
   function drawBars() {
-    const series = chosen(), rows = data.shifts.map((shift, s) => barsOf(shift.name, c => find(c.index, s, POOLED), series)).filter(row => row.bars.some(b => known(b.y)));
+    const series = chosen(), rows = data.shifts.map((shift, s) => barsOf(shift.name, c => find(c.index, s, POOLED), series)).filter(row => row.bars.some(b => isNumber(b.y)));
     show(by("bars"), `${metricName(state.metric)} of each shift`, "All levels of a shift pooled. Thin lines: 95 % interval.", "Shift", rows, series);
     const groups = data.groups.slice(1).map((name, g) => ({ label: name, bars: series.map(c => {
       const line = data.summary[g + 1].find(e => e.calibrator === c.index);
       return { series: c, y: line?.mean_ece, value: number(line?.mean_ece), extra: line ? `in domain ${number(line.in_domain_ece)}` : "" };
-    }) })).filter(row => row.bars.some(b => known(b.y)));
+    }) })).filter(row => row.bars.some(b => isNumber(b.y)));
     groups.sort((a, b) => Math.max(...b.bars.map(x => x.y || 0)) - Math.max(...a.bars.map(x => x.y || 0)));
     const most = 40;
     show(by("groups"), "ECE under shift of each group", groups.length > most ? `The ${most} groups with the largest error of ${groups.length}; the table has all.` : "Mean over the shifts, largest error first.", "Group", groups, series, most, "mean ECE under shift");
@@ -167,8 +167,8 @@
       const bins = binsOf(row);
       by(id).hidden = !bins.length;
       if (!bins.length) continue;
-      const gap = value(row, "calibration_gap"), ece = value(row, "ece");
-      const note = [html("span", { class: `key k-${gap > 0 ? "over" : "under"}` }), html("span", { text: `${gap > 0 ? "over" : "under"}-confident by ${number(Math.abs(gap))} on average. ECE ${number(ece)}, null ECE ${number(row.e0)}. ${row.n.toLocaleString("en")} samples.` })];
+      const calibrationGap = value(row, "calibration_gap"), ece = value(row, "ece");
+      const note = [html("span", { class: `key k-${calibrationGap > 0 ? "over" : "under"}` }), html("span", { text: `${calibrationGap > 0 ? "over" : "under"}-confident by ${number(Math.abs(calibrationGap))} on average. ECE ${number(ece)}, null ECE ${number(row.e0)}. ${row.n.toLocaleString("en")} samples.` })];
       reliability(by(id), { title: `${where}: ${name}`, note, label: `Reliability diagram, ${where}, ${name}: ECE ${number(ece)}, confidence ${number(value(row, "confidence"))}, accuracy ${number(value(row, "accuracy"))}`, bins, table: binTable(bins) });
     }
   }
@@ -191,22 +191,22 @@
   }
 
   function drawTuning() {
-    const levels = (data.perturbation?.levels || []).filter(level => known(level.epsilon) && known(level.accuracy));
+    const levels = (data.perturbation?.levels || []).filter(level => isNumber(level.epsilon) && isNumber(level.accuracy));
     by("tuning").hidden = !levels.length;
     if (!levels.length) return;
-    const given = data.perturbation.solver === "table", gaussian = data.perturbation.shift === "gaussian";
+    const isTable = data.perturbation.solver === "table", gaussian = data.perturbation.shift === "gaussian";
     const noise = gaussian ? "gaussian noise" : data.perturbation.shift || "noise", sentence = text => text && text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
-    const passes = known(data.perturbation.passes) ? `It took ${number(data.perturbation.passes, 1).replace(/\.0$/, "")} passes of the model over the validation data.` : "";
-    const how = given ? `The calibrators tuned on shift were fitted on all levels of ${noise} together.` : `Algorithm 1 finds levels of ${noise} at which accuracy falls in even steps from clean to chance. The calibrators tuned on shift were fitted on all of them together.`;
+    const passes = isNumber(data.perturbation.passes) ? `It took ${number(data.perturbation.passes, 1).replace(/\.0$/, "")} passes of the model over the validation data.` : "";
+    const how = isTable ? `The calibrators tuned on shift were fitted on all levels of ${noise} together.` : `Algorithm 1 finds levels of ${noise} at which accuracy falls in even steps from clean to chance. The calibrators tuned on shift were fitted on all of them together.`;
     by("tuning-lead").textContent = [how, passes, ...(data.perturbation.notes || []).map(sentence)].filter(Boolean).join(" ");
-    const error = level => known(level.standard_error) ? 1.96 * level.standard_error : undefined;
+    const error = level => isNumber(level.standard_error) ? 1.96 * level.standard_error : undefined;
     const strength = level => String(Number(level.epsilon.toPrecision(3)));
-    const targets = levels.map((level, i) => ({ ...level, position: i })).filter(level => known(level.target) && !given);
+    const targets = levels.map((level, i) => ({ ...level, position: i })).filter(level => isNumber(level.target) && !isTable);
     lines(by("tuning-chart"), {
       title: "Accuracy at each perturbation level", note: `${targets.length ? "Hollow squares: the target accuracy. " : ""}Filled circles: the reached accuracy with its 95 % interval.`, label: `Line chart: ${levels.length} perturbation levels, accuracy ${number(levels[0].accuracy)} down to ${number(levels.at(-1).accuracy)}`,
       whiskers: true, low: 0, high: 1, xLabel: gaussian ? "ε, variance of the noise, level by level" : "level", yLabel: "accuracy", xs: levels.map((s, i) => ({ at: i, label: strength(s) })), titleOf: i => `${gaussian ? "ε =" : "level"} ${strength(levels[i])}`,
       series: [{ label: "target", colour: 2, style: 1, line: false, size: 6.5, points: targets.map(s => ({ x: s.position, y: s.target, value: number(s.target) })) },
-        { label: "reached", colour: 1, style: 2, points: levels.map((s, i) => ({ x: i, y: s.accuracy, low: known(error(s)) ? Math.max(0, s.accuracy - error(s)) : undefined, high: known(error(s)) ? Math.min(1, s.accuracy + error(s)) : undefined, value: number(s.accuracy), extra: known(error(s)) ? `± ${number(error(s))}` : "" })) }].filter(s => s.points.length),
+        { label: "reached", colour: 1, style: 2, points: levels.map((s, i) => ({ x: i, y: s.accuracy, low: isNumber(error(s)) ? Math.max(0, s.accuracy - error(s)) : undefined, high: isNumber(error(s)) ? Math.min(1, s.accuracy + error(s)) : undefined, value: number(s.accuracy), extra: isNumber(error(s)) ? `± ${number(error(s))}` : "" })) }].filter(s => s.points.length),
       table: { head: ["ε", "Target", "Reached", "Standard error"], body: levels.map(s => [String(Number(s.epsilon.toPrecision(4))), number(s.target), number(s.accuracy), number(s.standard_error, 4)]) },
     });
   }
@@ -239,12 +239,12 @@
 
   // ---- theme, copying, printing ----
   const root = document.documentElement, theme = by("theme");
-  const remembered = { get() { try { return localStorage.getItem("driftcal-theme"); } catch { return null; } }, set(v) { try { localStorage.setItem("driftcal-theme", v); } catch { /* private mode */ } } };
+  const savedTheme = { get() { try { return localStorage.getItem("driftcal-theme"); } catch { return null; } }, set(v) { try { localStorage.setItem("driftcal-theme", v); } catch { /* private mode */ } } };
   const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   const label = () => { theme.textContent = dark() ? "Light" : "Dark"; theme.setAttribute("aria-label", `Switch to ${dark() ? "light" : "dark"} colours`); };
-  if (["light", "dark"].includes(remembered.get())) root.dataset.theme = remembered.get();
+  if (["light", "dark"].includes(savedTheme.get())) root.dataset.theme = savedTheme.get();
   theme.hidden = false;
-  theme.onclick = () => { root.dataset.theme = dark() ? "light" : "dark"; remembered.set(root.dataset.theme); label(); };
+  theme.onclick = () => { root.dataset.theme = dark() ? "light" : "dark"; savedTheme.set(root.dataset.theme); label(); };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", label);
   label();
 
