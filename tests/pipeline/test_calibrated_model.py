@@ -208,6 +208,20 @@ def test_an_unknown_keyword_is_named_by_tune_itself(task):
         driftcal.tune(*task, method=driftcal.TemperatureScaling().fit(3 * task[1], task[2]))
 
 
+def test_the_first_mistakes_of_a_new_user_are_named(task, tuned, tmp_path):
+    model, x, y = task
+    with pytest.raises(InputError, match="y must hold one label per input; it is missing"):
+        driftcal.tune(model, x)
+    with pytest.raises(InputError, match="Are inputs and labels swapped"):
+        driftcal.tune(model, y, x)
+    with pytest.raises(InputError, match="y must hold one label per input; it is missing"):
+        driftcal.evaluate(tuned, x)
+    with pytest.raises(InputError, match=r"it is a CalibratedModel\. driftcal\.evaluate"):
+        driftcal.write_report(tuned, tmp_path / "report.html")
+    with pytest.raises(InputError, match=r"For inputs pass calibrated\.logits\(X\)"):
+        driftcal.recalibrate(tuned, np.zeros((60, 8, 8, 1)), np.zeros(60, int))
+
+
 def test_repr_is_short(tuned):
     assert len(repr(tuned).splitlines()) < 10
     assert "Validation accuracy" in repr(tuned)

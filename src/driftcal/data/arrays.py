@@ -77,7 +77,7 @@ def from_arrays(
 def _as_inputs(x: Array) -> Array:
     """`x` as images (n, H, W, C) or features (n, F), checked."""
     if x.ndim not in (2, 3, 4) or x.dtype.kind not in NUMBER_KINDS:
-        way_out = ""
+        way_out = " Are inputs and labels swapped?" if x.ndim == 1 else ""
         if x.dtype.kind in "OSTU":  # objects, bytes and both kinds of text
             way_out = " Convert columns of text to numbers first. driftcal.DriftCalibratedClassifier takes data frames as they are."
         raise ImagesError(

@@ -15,7 +15,7 @@ from driftcal.calibrators.base import check_takes_logits
 from driftcal.calibrators.scaling.uncalibrated import Uncalibrated
 from driftcal.calibrators.serialization import CalibratorFile, load_file, save
 from driftcal.core import validation
-from driftcal.errors import InputError, NotFittedError, WouldBeWorse
+from driftcal.errors import InputError, LogitsError, NotFittedError, WouldBeWorse
 from driftcal.io.fingerprint import fingerprint, sha256_file
 from driftcal.metrics import Evaluation, difference, evaluate
 from driftcal.pipeline.blend import LabelledColumns, check_several_classes, checked_samples, names_of, refit
@@ -140,6 +140,11 @@ def recalibrate(
     if isinstance(calibrator, str | os.PathLike):
         calibrator = load_file(calibrator)
     if isinstance(calibrator, CalibratedModel):
+        if np.ndim(logits) > 2:
+            raise LogitsError(
+                f"logits must be scores of the model, (n, classes); their shape is {np.shape(logits)}. For inputs pass "
+                "calibrated.logits(X)."
+            )
         calibrator, names = calibrator.calibrator, calibrator.class_names or None
     elif isinstance(calibrator, CalibratorFile):
         calibrator, names = calibrator.calibrator, calibrator.metadata.get("class_names") or None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from driftcal.errors import InputError
 from driftcal.pipeline.evaluating.results import Results
 from driftcal.report.html import write_html
 from driftcal.report.result_figures import write_figures
@@ -16,6 +17,11 @@ def write_report(
     results: Results | str | os.PathLike[str], path: str | os.PathLike[str], *, title: str | None = None
 ) -> Path:
     """Write a report as one HTML file; return its path. `results` may be the folder of saved results."""
+    if not isinstance(results, Results | str | os.PathLike):
+        raise InputError(
+            f"results must be Results or the folder they were saved in; it is a {type(results).__name__}. "
+            "driftcal.evaluate(calibrated, X, y) gives them."
+        )
     loaded = results if isinstance(results, Results) else Results.load(results)
     return write_html(loaded, path, title=title)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.data import Source, open_source
-from driftcal.errors import InputError
+from driftcal.errors import InputError, LabelsError
 from driftcal.models import Model
 from driftcal.types import AnyArray, Array
 
@@ -24,6 +24,10 @@ def labelled_source(
     names = list(class_names) or None
     if y is not None:
         source = open_source((X, y), class_names=names)
+    elif hasattr(X, "shape") or isinstance(X, list):
+        raise LabelsError(
+            "y must hold one label per input; it is missing. Pass y after X, or a source or a path that holds labels as well."
+        )
     else:
         numbered = names is None or names == [str(column) for column in range(len(names))]
         source = open_source(X, class_names=None if numbered else names, **options)
