@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from driftcal.shifts import register_shift as register_shift
     from driftcal.shifts.levels.find_levels import find_levels as find_levels
 
+    from . import errors as errors
     from . import export as export
     from . import metrics as metrics
     from . import testing as testing
@@ -153,7 +154,7 @@ _PUBLIC: dict[str, str] = {
 }
 
 # modules that are public as a whole
-_MODULES = {"export", "metrics", "testing"}
+_MODULES = {"errors", "export", "metrics", "testing"}
 
 __all__ = ["__version__", *sorted([*_PUBLIC, *_MODULES])]
 
