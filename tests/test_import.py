@@ -1,6 +1,7 @@
 """`import driftcal` is quick and brings nothing along; every public name is there when asked for."""
 
 import ast
+import re
 import subprocess
 import sys
 import time
@@ -45,6 +46,18 @@ print(*{m.split('.')[0] for m in sys.modules})
 def test_public_name_resolves(name):
     assert getattr(driftcal, name) is not None
     assert name in dir(driftcal)
+
+
+@pytest.mark.parametrize("kind", CALIBRATORS.values(), ids=CALIBRATORS)
+def test_every_calibrator_is_public(kind):
+    assert getattr(driftcal, kind.__name__) is kind
+
+
+def test_every_class_that_the_readme_names_is_public():
+    text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][A-Za-z]*)+)`", text))
+    assert {"TemperatureScaling", "LevelTemperatureScaling"} <= names
+    assert names <= set(driftcal.__all__)
 
 
 def test_editors_and_the_interpreter_know_the_same_names():

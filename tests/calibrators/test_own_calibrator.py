@@ -164,6 +164,16 @@ def test_the_built_in_calibrators_pass(name):
     assert len(check_calibrator(CALIBRATORS[name], tolerance=tolerance)) >= 11
 
 
+def test_a_windowed_calibrator_that_lacks_a_method_is_refused_when_it_is_made():
+    class Forgetful(driftcal.WindowedCalibrator):
+        keeps_accuracy = True
+
+    with pytest.raises(TypeError, match=r"abstract method.*per_sample"):
+        Forgetful()
+    with pytest.raises(InputError, match=r"lacks .*per_sample"):
+        driftcal.register_calibrator("forgetful", Forgetful)
+
+
 def test_what_cannot_be_registered_is_refused():
     class Unfinished(driftcal.LogitCalibrator):
         keeps_accuracy = True
