@@ -1,4 +1,4 @@
-"""The command line: every command parses, makes one library call, and prints. Data goes to stdout, messages to stderr."""
+"""The command line. A command parses its options, calls the library, and prints data to stdout, messages to stderr."""
 
 from driftcal.cli.app import app, main
 

@@ -37,8 +37,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(__version__)
         raise typer.Exit
 
@@ -77,12 +77,12 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console entry point: a driftcal error is one line on stderr."""
     register_plugins()
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    command_line = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the run
+        if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not stop the run
             stream.reconfigure(errors="backslashreplace")
     try:
-        app(words, prog_name="driftcal", obj=shlex.join(["driftcal", *words]))
+        app(command_line, prog_name="driftcal", obj=shlex.join(["driftcal", *command_line]))
     except SystemExit as end:
         if end.code == INTERRUPTED:
             print(
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 file=sys.stderr,
             )
         raise
-    except BrokenPipeError:  # the reader, e.g. `head`, has closed the pipe
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         with contextlib.suppress(OSError):
             sys.stdout.close()
         sys.exit(1)

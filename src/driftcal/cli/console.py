@@ -1,4 +1,4 @@
-"""What commands print: data on stdout, messages and progress on stderr. File names cannot control the terminal."""
+"""Printing data on stdout, and messages and progress on stderr. File names cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from driftcal.core.text import printable as printable
 
 #: A run that takes fewer seconds has no progress bar.
 BAR_AFTER = 2.0
-#: Seconds between lines of progress where stderr is not a terminal.
+#: Seconds between lines of progress if stderr is not a terminal.
 LINE_EVERY = 15.0
 
 
 def wrapped(text: object, stream: Any) -> str:
-    """Text broken between words where `stream` is a terminal; elsewhere one line."""
+    """Text broken between words if `stream` is a terminal; otherwise one line."""
     line = printable(text)
     return "\n".join(textwrap.wrap(line, max(40, shutil.get_terminal_size().columns))) if stream.isatty() else line
 
 
 def plain_numbers(value: Any) -> Any:
-    """The same value with what JSON cannot hold (NaN, infinity) as null."""
+    """The same value with None for NaN and infinity, which JSON cannot hold."""
     if isinstance(value, dict):
         return {str(key): plain_numbers(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -40,14 +40,14 @@ def plain_numbers(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Sentences:
-    """Text that may be broken between words; any other text, such as a path, stays in one piece."""
+    """Text that may be broken between words. Other text, such as a path, stays on one line."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Console:
-    """The output of a command: `as_json` prints data as JSON, `quiet` leaves only data and errors."""
+    """The output of a command: `as_json` prints data as JSON, `quiet` prints only data and errors."""
 
     as_json: bool = False
     quiet: bool = False
@@ -109,7 +109,7 @@ class Progress:
             self._timer.start()
 
     def __call__(self, current: str, n_inputs: int) -> None:
-        """Count `n_inputs` more inputs of what is being computed."""
+        """Count `n_inputs` more inputs; `current` is the name of what is being computed."""
         self.done += n_inputs
         self.current = current
         self.n_inputs = max(self.n_inputs, self.done)
@@ -118,9 +118,9 @@ class Progress:
         elif self._lines and time.monotonic() - self._last_line > LINE_EVERY:
             self._last_line = time.monotonic()
             rate = self.done / (self._last_line - self._begun)
-            left = (self.n_inputs - self.done) / rate
+            seconds_left = (self.n_inputs - self.done) / rate
             print(
-                f"{self.title}: {self.done:,} of {self.n_inputs:,} inputs, {rate:,.0f}/s, about {duration(left)} left",
+                f"{self.title}: {self.done:,} of {self.n_inputs:,} inputs, {rate:,.0f}/s, about {duration(seconds_left)} left",
                 file=sys.stderr,
                 flush=True,
             )
@@ -144,9 +144,9 @@ class Progress:
             )
             bar.start()
             self._bar = bar
-        threading.Thread(target=self._keep_rate, daemon=True).start()
+        threading.Thread(target=self._update_rate, daemon=True).start()
 
-    def _keep_rate(self) -> None:
+    def _update_rate(self) -> None:
         while not self._closed:
             seconds = time.monotonic() - self._begun
             self._bar.update(self._task, rate=f"{self.done / seconds:,.0f}/s" if self.done else "")
@@ -162,23 +162,23 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words.
+    """Seconds as text.
 
     >>> duration(0.2), duration(75), duration(4000)
     ('under a second', '1 min 15 s', '1 h 7 min')
     """
-    whole = round(seconds)
-    if whole < 1:
+    rounded = round(seconds)
+    if rounded < 1:
         return "under a second"
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {round(whole % 3600 / 60)} min"
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60} s"
+    return f"{rounded // 3600} h {round(rounded % 3600 / 60)} min"
 
 
 def _rich_console(stream: Any) -> Any:
-    """Names are printed as they are: no markup, no highlighting, no emoji codes."""
+    """A console that prints names unchanged: without markup, highlighting and emoji codes."""
     from rich.console import Console
 
     width = None if stream.isatty() else 120

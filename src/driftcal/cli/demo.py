@@ -23,7 +23,7 @@ def demo(
     ] = "digits",
     model: Annotated[
         str | None,
-        typer.Option(help="Your model: a file or package.module:factory.", show_default="trained on the spot"),
+        typer.Option(help="Your model: a file or package.module:factory.", show_default="a small trained network"),
     ] = None,
     n_samples: Annotated[
         int | None, typer.Option(min=1, help="Only this many validation and test samples.", show_default="all")
@@ -38,14 +38,14 @@ def demo(
 ) -> None:
     """Run the whole pipeline on real data and write a report.
 
-    Takes scikit-learn's handwritten digits, trains a small network on them, tunes every calibrator on clean and on
-    perturbed validation data (-P, Algorithm 1), tests them under nine affine shifts, and prints the ECE of each in
-    domain and under shift, beside temperature scaling. The last line is the path of the report.
+    The demo trains a small network on scikit-learn's handwritten digits. It tunes every calibrator on clean and on
+    perturbed validation data (-P, Algorithm 1) and tests them under nine affine shifts. It prints the ECE of each in
+    domain and under shift, and its ratio to temperature scaling. The last line is the path of the report.
 
     \b
       driftcal demo
     \b
-    The same on CIFAR-10 with a network of yours; the test images are halved:
+    On CIFAR-10 with your network; half of the test images are for validation:
       driftcal demo --data cifar10=DIR --model nets:resnet20 \\
         --weights resnet20.safetensors \\
         --mean 0.4914,0.4822,0.4465 --std 0.2023,0.1994,0.2010

@@ -36,7 +36,9 @@ def evaluate(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(help="Results by group as well: class, or the array of the .npz file that names them (site, …)."),
+        typer.Option(
+            help="Also results by group: class, or an array of the .npz file with the group of each sample (site, …)."
+        ),
     ] = None,
     window_size: options.WindowSize = 100,
     n_bins: options.Bins = 15,
@@ -59,9 +61,9 @@ def evaluate(
 ) -> None:
     """Measure a calibrated model in domain and under shift.
 
-    Every shift of the suite at every level, none of them used for tuning, with all metrics and their intervals, beside the
-    uncalibrated model and plain temperature scaling. Results go to OUTPUT/results.json, the model's logits to OUTPUT/cache: run
-    the same command again after an interruption. Preprocessing is taken from the calibrator file.
+    All metrics and their intervals are computed for every shift and level of the suite. The uncalibrated model and
+    plain temperature scaling are evaluated as well. Results are written to OUTPUT/results.json, the model's logits to
+    OUTPUT/cache. After an interruption, run the same command again. Preprocessing is taken from the calibrator file.
 
     \b
       driftcal evaluate model.onnx cal.safetensors test.npz --suite affine -o run
@@ -85,23 +87,28 @@ def evaluate(
     console = Console(as_json, quiet)
     if bool(compare) != (validation is not None):
         raise typer.BadParameter("--compare and --validation go together: methods are tuned on the data of tune.")
-    names_groups = group not in (None, "class", "group") and test.endswith(".npz")
-    opened = open_with_data(
-        calibrator, model, test, force=force, model_options=model_options, **({"group": group} if names_groups else {})
+    group_is_array = group not in (None, "class", "group") and test.endswith(".npz")
+    model_with_data = open_with_data(
+        calibrator,
+        model,
+        test,
+        force=force,
+        model_options=model_options,
+        **({"group": group} if group_is_array else {}),
     )
-    calibrated, source = opened.calibrated, opened.source
+    calibrated, source = model_with_data.calibrated, model_with_data.source
     tuning_data = None if validation is None else validation_source(calibrated, validation)
-    folder = cache or str(output / "cache")
+    cache_folder = cache or str(output / "cache")
     plan = plan_evaluation(
         calibrated, source, suite=suite, validation=tuning_data, random_state=random_state,
-        run=driftcal.Run(cache=folder), timed=dry_run,
+        run=driftcal.Run(cache=cache_folder), timed=dry_run,
     )  # fmt: skip
     if dry_run:
         path = output / "results.json"
         console.output({**plan.to_dict(), "results": str(path)}, *plan_lines(plan), f"would write {path}")
         return
     with options.engine_of(engine_options) as engine, console.progress("evaluate", plan.n_inputs) as bar:
-        run = driftcal.Run(folder, engine, bar)
+        run = driftcal.Run(cache_folder, engine, bar)
         candidates = None
         if tuning_data is not None:
             methods = PAPER_CALIBRATORS if compare == "all" else options.names(compare)

@@ -10,7 +10,7 @@ import typer
 from driftcal.cli import options
 from driftcal.cli.console import Console
 
-#: Inputs of a file that are enough to try a model on.
+#: The most inputs of a file that the model is run on to compare it with the calibrator.
 _MAX_INPUTS = 256
 
 
@@ -24,7 +24,7 @@ def export(
     layers: Annotated[
         str | None,
         typer.Option(
-            help="Layers of this graph, for a calibrator that reads layer features and whose file names none, or others.",
+            help="Layers of this graph, for a calibrator that reads layer features, if its file lists none or others.",
             metavar="A,B,…",
         ),
     ] = None,
@@ -32,13 +32,13 @@ def export(
         str | None,
         typer.Option(
             help="What the model returns: logits, or probabilities after a softmax.",
-            show_default="what the calibrator file says, or logits",
+            show_default="as in the calibrator file, or logits",
         ),
     ] = None,
     inputs: Annotated[
         Path | None,
         typer.Option(
-            help="Inputs to try the model on, as it takes them: a .npy file, or x in a .npz file.",
+            help="Inputs to run the model on, as it takes them: a .npy file, or x in a .npz file.",
             metavar="FILE",
             show_default="random ones of the declared shape",
         ),
@@ -49,9 +49,10 @@ def export(
 ) -> None:
     """Write an ONNX model with its calibrator at the end.
 
-    The new model takes the same input, keeps its outputs and also returns probabilities, label and confidence of the per-sample
-    calibrator, with standard operators only. A calibrator that reads layer features is joined to those layers. The new model is
-    run and compared with the calibrator first: if they differ by more than 1e-6, nothing is written.
+    The new model takes the same input and keeps its outputs. It also returns probabilities, label and confidence of the
+    per-sample calibrator, and uses standard operators only. A calibrator that reads layer features is connected to
+    those layers. The new model is first run and compared with the calibrator. If they differ by more than 1e-6, nothing
+    is written.
 
     \b
       driftcal export model.onnx cal.safetensors -o calibrated.onnx

@@ -21,7 +21,8 @@ def inspect(
 ) -> None:
     """Show what a calibrator file, a run or a cache holds.
 
-    Everything is checked first. Nothing is written, and no code from the file is run. With --dry-run only the kind of file is printed.
+    Everything is checked first. Nothing is written, and no code from the file is run. With --dry-run only the kind of
+    file is printed.
 
     \b
       driftcal inspect cal.safetensors

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from driftcal.monitor.monitor import Monitor
     from driftcal.monitor.window_report import WindowReport
 
+#: Unit of a time -> seconds.
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-# Windows of the table on a terminal; the newest is the last row.
+#: The most windows of the table on a terminal; the newest is the last row.
 _MAX_SHOWN = 15
 
 
@@ -35,7 +36,7 @@ def monitor(
         ),
     ] = None,
     score_type: Annotated[
-        str, typer.Option(help="What the samples are: logits, or probabilities of the uncalibrated model.")
+        str, typer.Option(help="Type of the scores: logits, or probabilities of the uncalibrated model.")
     ] = "logits",
     window_size: Annotated[
         str,
@@ -52,9 +53,9 @@ def monitor(
         ),
     ] = None,
     false_alarm_rate: Annotated[
-        float, typer.Option(help="Share of clean windows that may be called anything but ok.")
+        float, typer.Option(help="Largest share of clean windows with a state other than ok.")
     ] = 0.001,
-    low_confidence: Annotated[float, typer.Option(help="Confidences below this are low.")] = 0.5,
+    low_confidence: Annotated[float, typer.Option(help="A confidence below this is low.")] = 0.5,
     state: Annotated[
         Path | None, typer.Option(help="Keep the state in this file, and continue from it if it exists.")
     ] = None,
@@ -71,14 +72,14 @@ def monitor(
 ) -> None:
     """Monitor a calibrated model: accuracy without labels, drift, and calibration once labels arrive.
 
-    Reads files or a stream of JSON lines such as {"logits": [1.2, 0.3], "time": 1700000000, "id": "a1", "label": 1}.
-    Only the logits (or probabilities) are needed. A later line {"id": "a1", "label": 1} adds a late label. Lines that
-    cannot be read are counted and reported; they never stop the command.
+    The input is files or a stream of JSON lines such as {"logits": [1.2, 0.3], "time": 1700000000, "id": "a1", "label":
+    1}. Only the logits (or probabilities) are required. A later line {"id": "a1", "label": 1} adds a late label. Lines
+    that cannot be read are counted and reported; they never stop the command.
 
     \b
       driftcal monitor cal.safetensors logits.npz --report timeline.html
     \b
-    A live stream with windows of an hour, kept over restarts, for Prometheus:
+    A live stream: windows of an hour, a state file, metrics for Prometheus:
       tail -F predictions.jsonl | driftcal monitor cal.safetensors \\
         --window-size 1h --state monitor.safetensors --prometheus driftcal.prom
     \b
@@ -157,10 +158,14 @@ def _parse_window_size(text: str) -> tuple[float, bool]:
 def _check_settings(context: typer.Context, settings: dict[str, Any], timed: bool, monitored: Monitor) -> None:
     """Refuse options on the command line that differ from the settings of the state that is continued."""
     for name, value in settings.items():
-        source, kept = context.get_parameter_source(name), getattr(monitored.settings, name)
-        counted = name == "window_size" and timed and monitored.timed is False
-        if source is not None and source.name == "COMMANDLINE" and (value != kept or counted):
-            expected = "the default" if kept is None else f"{kept:g} samples" if counted else kept
+        source, state_value = context.get_parameter_source(name), getattr(monitored.settings, name)
+        is_count_in_state = name == "window_size" and timed and monitored.timed is False
+        if source is not None and source.name == "COMMANDLINE" and (value != state_value or is_count_in_state):
+            expected = state_value
+            if state_value is None:
+                expected = "the default"
+            elif is_count_in_state:
+                expected = f"{state_value:g} samples"
             raise typer.BadParameter(
                 f"must be that of the state, {expected}; it is {context.params[name]}. "
                 "Leave it out, or start with another --state.",
@@ -171,17 +176,17 @@ def _check_settings(context: typer.Context, settings: dict[str, Any], timed: boo
 @contextmanager
 def _stop_on_signals() -> Iterator[None]:
     """Inside, SIGTERM and SIGHUP act like Ctrl-C, so that a service that is stopped writes its files."""
-    # if nohup ignores SIGHUP, it stays ignored; only the main thread may install handlers
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     received: list[int] = []
 
     def stop(number: int, _: Any) -> None:
         received.append(number)
-        if len(received) == 1:  # a second signal must not interrupt the writing that the first one began
+        if len(received) == 1:  # a second signal must not interrupt the writing of the files
             raise KeyboardInterrupt
 
     previous = {}
-    if threading.current_thread() is threading.main_thread():
+    if threading.current_thread() is threading.main_thread():  # other threads may not install handlers
+        # a signal that is ignored, as SIGHUP under nohup, stays ignored
         handled = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
         previous = {number: signal.signal(number, stop) for number in handled}
     try:
@@ -193,7 +198,7 @@ def _stop_on_signals() -> Iterator[None]:
 
 @contextmanager
 def _window_printer(console: Console, silent: bool) -> Iterator[Any]:
-    """How windows are printed: as JSON lines, as a table that is redrawn on a terminal, or as a line each."""
+    """A function that prints a window: as a JSON line, in a table that is redrawn on a terminal, or as a text line."""
     if silent:
         yield lambda window: None
     elif console.as_json:

@@ -93,7 +93,7 @@ def _model_options(
         bool, typer.Option("--trust", help="Open a TorchScript file, which can run code while it is loaded.")
     ] = False,
 ) -> dict[str, Any]:
-    """Options of `driftcal.open_model`, without those that were left out."""
+    """Options of `driftcal.open_model`, only those that were set."""
     options: dict[str, Any] = {
         "outputs": outputs, "weights": weights, "batch_size": batch_size, "threads": threads,
         "device": None if device == "auto" else device, "trust": trust or None,
@@ -132,7 +132,7 @@ def _engine_options(
 
 
 def _with(shared_options: Callable[..., Any], name: str, command: Callable[..., None]) -> Callable[..., None]:
-    """Add shared options to a command; it gets them together as `name`. In its help they come after its own."""
+    """Add shared options to a command, which gets them as one argument `name`. In its help they come last."""
     shared = inspect.signature(shared_options, eval_str=True).parameters
     parameters = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != name]
 
@@ -156,7 +156,7 @@ with_engine_options = functools.partial(_with, _engine_options, "engine_options"
 
 @contextmanager
 def engine_of(engine_options: dict[str, Any]) -> Iterator[Engine]:
-    """The engine of a command, closed after it: a cluster that was started for it is stopped."""
+    """The engine of a command. It is closed afterwards, which stops a cluster that was started for it."""
     from driftcal.engines import open_engine
 
     engine = open_engine(**engine_options)

@@ -23,8 +23,8 @@ paper = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
     help="""Run the paper's experiments: one command for each table and figure.
 
-    Each command writes tables (CSV, LaTeX, Markdown) beside the paper's own numbers, and the figure. The model's logits are
-    cached and shared: after an interruption, run the same command again.
+    Each command writes the figure, and tables (CSV, LaTeX, Markdown) that include the published numbers. All commands share
+    the cache of the models' logits. After an interruption, run the same command again.
 
     \b
     On bundled data, in about a minute:
@@ -43,7 +43,7 @@ def _command(experiment: str, title: str) -> Callable[..., None]:
             list[str] | None,
             typer.Option(
                 metavar="NAME=DIR",
-                help="digits, cifar10=DIR or imagenet=DIR; beside them cifar10-c=DIR, imagenet-c=DIR, objectnet=DIR. Repeatable.",
+                help="digits, cifar10=DIR or imagenet=DIR; also cifar10-c=DIR, imagenet-c=DIR, objectnet=DIR. Repeatable.",
                 show_default="digits",
             ),
         ] = None,
@@ -52,7 +52,7 @@ def _command(experiment: str, title: str) -> Callable[..., None]:
             typer.Option(
                 metavar="A,B=FILE,…",
                 help="Networks by name (resnet20, vgg19, …), with a weights file, or as a whole model (mine=net.onnx).",
-                show_default="all whose weights are found",
+                show_default="all with weights",
             ),
         ] = None,
         weights: Annotated[
@@ -72,7 +72,7 @@ def _command(experiment: str, title: str) -> Callable[..., None]:
         ] = False,
         images: Annotated[
             int | None,
-            typer.Option(min=20, help="Take only so many validation and so many test images.", show_default="all"),
+            typer.Option(min=20, help="Only this many validation images, and as many test images.", show_default="all"),
         ] = None,
         output: Annotated[Path, typer.Option("--output", "-o", help="Folder for tables and figures.")] = Path(
             "runs/paper"

@@ -23,7 +23,7 @@ def train(
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(help="Train for about so many minutes instead; the number of steps is fixed beforehand."),
+        typer.Option(help="Train for about this many minutes instead; the number of steps is fixed at the start."),
     ] = None,
     bfloat16: Annotated[
         bool,
@@ -36,8 +36,8 @@ def train(
 ) -> None:
     """Train one of the paper's CIFAR-10 networks; after an interruption the same command continues.
 
-    45,000 images are for training and 5,000 for calibration. Images are rotated by up to 15°, moved by up to a tenth, and
-    mirrored; learning rates follow one cycle. An interrupted training ends with the same weights as one that was not.
+    45,000 images are for training and 5,000 for calibration. Images are rotated by up to 15°, moved by up to a tenth of
+    their size, and mirrored. The learning rate follows one cycle. An interruption does not change the final weights.
 
     \b
       driftcal paper train mobilenetv2 --data cifar10=data/cifar10 --epochs 10

@@ -38,11 +38,11 @@ def plan(
     *,
     model_options: dict[str, Any],
 ) -> None:
-    """Estimate time and cost on any number of workers, and from which number on more help little.
+    """Estimate time and cost on any number of workers, and the largest useful number of workers.
 
-    A few batches are run to measure the model, the shifts and a pass of a fit. The rest is estimated: tasks are shared evenly,
-    storage is shared by all workers, one process merges statistics. docs/scale.md has the formula and compares it with
-    measurements. With --dry-run nothing is run, and only the work is counted.
+    A few batches are run to measure the speed of the model, of the shifts and of a fit. The rest is estimated: workers
+    have equal shares of the tasks, all workers share the storage, and one process merges statistics. docs/scale.md has
+    the formula and compares it with measurements. With --dry-run nothing is run, and only the work is counted.
 
     \b
     Tuning with ten levels of noise:
@@ -67,8 +67,8 @@ def plan(
             f"must be whole numbers from 1, such as 1,8,64; it is {workers!r}.", param_hint="--workers"
         )
     source = open_source(data).labelled()
-    opened = open_model(model, **{"threads": 1, **model_options})  # a worker has one processor unless it asks for more
-    collector = Collector(opened, source, random_state=random_state)
+    opened_model = open_model(model, **{"threads": 1, **model_options})  # by default a worker has one processor
+    collector = Collector(opened_model, source, random_state=random_state)
     if suite is None:
         shift = tuning_shift("gaussian", source)
         conditions = [(shift, 0.0), *((shift, 0.01 * level) for level in range(1, n_levels))]
@@ -77,8 +77,8 @@ def plan(
     work = Workload(
         n_samples or len(source),
         len({collector.key(shift, level).digest for shift, level in conditions}),
-        opened.n_classes,
-        opened.batch_size,
+        opened_model.n_classes,
+        opened_model.batch_size,
         int(suite is None) if fits is None else fits,
     )
     counted = {

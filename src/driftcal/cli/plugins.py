@@ -1,4 +1,4 @@
-"""Calibrators of other installed packages, known to every command."""
+"""Calibrators of other installed packages, which every command can use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 
 
 def register_plugins() -> None:
-    """Register the calibrators that installed packages declare. Without any, nothing slow is imported."""
+    """Register the calibrators of installed packages. Without any, slow imports are avoided."""
     if entry_points(group="driftcal.calibrators"):
         from driftcal.calibrators import register_entry_points
 

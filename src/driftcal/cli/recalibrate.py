@@ -38,7 +38,7 @@ def recalibrate(
             "--with",
             help="Labelled samples of the old fit, in the same form.",
             metavar="OLD_DATA",
-            show_default="the calibrator's own probabilities",
+            show_default="the probabilities of the calibrator",
         ),
     ] = None,
     model: Annotated[
@@ -55,9 +55,10 @@ def recalibrate(
 ) -> None:
     """Refit a calibrator with new labels, and check on held-out samples that it is no worse.
 
-    New and old are blended by weight, the old calibrator is kept, and both are compared on new samples that the refit was not
-    fitted on (5-fold cross-validation). If Brier score or log-likelihood get worse there, or ECE or accuracy certainly do, nothing
-    is written and the exit code is 1. With --dry-run the comparison is made and nothing is written.
+    New and old samples are weighted, and the old calibrator is kept. Both calibrators are compared on the new samples
+    by 5-fold cross-validation. If the Brier score or the log-likelihood gets worse, or the ECE or the accuracy
+    significantly so, nothing is written and the exit code is 1. With --dry-run both are compared and nothing is
+    written.
 
     \b
     Logits and labels from production:
@@ -72,16 +73,16 @@ def recalibrate(
     from driftcal.pipeline.recalibrate import next_name, recalibrate_file
     from driftcal.pipeline.recalibrate import recalibrate as refit
 
-    def labelled(path: str) -> Any:
+    def read_logits(path: str) -> Any:
         if model is None:
             return read_labelled(path)
         return collect_labelled(path, calibrator, model, force=force, **model_options)
 
     console = Console(as_json, quiet)
-    new, before = labelled(data), None if old is None else labelled(old)
+    new, old_samples = read_logits(data), None if old is None else read_logits(old)
     settings: dict[str, Any] = {
         "weight": weight, "groups": new.groups, "n_bins": n_bins, "random_state": random_state,
-        "old": None if before is None else (before.logits, before.labels),
+        "old": None if old_samples is None else (old_samples.logits, old_samples.labels),
     }  # fmt: skip
     if dry_run:
         result = refit(calibrator, new.logits, new.labels, **settings)

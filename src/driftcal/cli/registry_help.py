@@ -1,4 +1,4 @@
-"""Help texts that list what the registries hold, filled in when help is printed: importing them takes a second."""
+"""Help texts with lists from registries, filled in when help is printed: importing the registries takes a second."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typer.core import TyperCommand
 
 
 class RegistryHelpCommand(TyperCommand):
-    """A command whose help may say ``{methods}``, ``{tuning_shifts}``, ``{suites}``, ``{estimators}`` or ``{formats}``."""
+    """A command whose help may hold names of lists, such as ``{methods}`` (see `_lists`)."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Fill in the lists, then print the options."""

@@ -34,7 +34,7 @@ def report(
 ) -> None:
     """Turn results into an HTML report, tables or figures.
 
-    The HTML report is one file that needs no network. Nothing is measured again: the same results give the same report.
+    The HTML report is one file that needs no network. The same results always give the same report.
 
     \b
       driftcal report run -o report.html

@@ -16,7 +16,7 @@ def shifts(
         Path | None,
         typer.Option(help="Draw all shifts × levels for this image instead of listing them.", metavar="IMAGE"),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the contact sheet goes.")] = Path("shifts.png"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file of the contact sheet.")] = Path("shifts.png"),
     suite: Annotated[str | None, typer.Option(help="Only this suite: {suites}.")] = None,
     random_state: options.RandomState = 0,
     as_json: options.Json = False,
@@ -33,17 +33,17 @@ def shifts(
       driftcal shifts --contact-sheet photo.png -o shifts.png
     """
     from driftcal import shifts
-    from driftcal.report.contact_sheet import save_contact_sheet
+    from driftcal.report.contact_sheet import VARIANCES, save_contact_sheet
     from driftcal.shifts import catalogue
 
     console = Console(as_json, quiet)
-    chosen = list(shifts.get_suite(suite).shifts) if suite else shifts.image_shifts()
+    drawn = list(shifts.get_suite(suite).shifts) if suite else shifts.image_shifts()
     if contact_sheet is None:
-        listed = {shift.name: shift for shift in chosen} if suite else shifts.SHIFTS
+        listed = {shift.name: shift for shift in drawn} if suite else shifts.SHIFTS
         console.output(catalogue.catalogue(listed), *catalogue.catalogue_text(listed).splitlines())
     else:
-        path = output if dry_run else save_contact_sheet(contact_sheet, output, chosen, seed=random_state)
-        cells = sum(10 if shift.levels is None else len(shift.levels) for shift in chosen)
+        path = output if dry_run else save_contact_sheet(contact_sheet, output, drawn, seed=random_state)
+        n_images = sum(len(VARIANCES if shift.levels is None else shift.levels) for shift in drawn)
         verb = "would draw" if dry_run else "drew"
-        console.message(f"{verb} {len(chosen)} shifts, {cells} images")
+        console.message(f"{verb} {len(drawn)} shifts, {n_images} images")
         console.output({"contact_sheet": str(path)}, str(path))

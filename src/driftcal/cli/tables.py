@@ -1,4 +1,4 @@
-"""Tables and lines of the commands for a terminal. `report.table` writes them: names are text, never markup."""
+"""Tables and lines of text that the commands print on a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from driftcal.report.table import Table, Value, to_terminal
 
 
 def summary_table(results: Results) -> Any:
-    """A row per calibrator: ECE in domain and under shift, its ratios to temperature scaling and the best -P, accuracy."""
+    """A row per calibrator: ECE in domain and under shift, its ratios to baselines, and accuracy."""
     return to_terminal(headline_table(results))
 
 

@@ -41,7 +41,7 @@ def tune(
         bool, typer.Option(help="auto: only calibrators that never change the predicted class.")
     ] = True,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="auto: by how much the in-domain ECE may exceed that of temperature scaling.")
+        float, typer.Option(min=0, help="auto: how much the in-domain ECE may exceed that of temperature scaling.")
     ] = 0.005,
     clean_weight: Annotated[
         float | None,
@@ -76,8 +76,9 @@ def tune(
 ) -> None:
     """Calibrate a model in domain and under shift.
 
-    The validation data are perturbed with noise at levels that step the accuracy evenly down to chance (Tomani et al. 2021,
-    Algorithm 1), and calibrators are fitted on clean and perturbed samples. The model itself is not changed.
+    The validation data are perturbed with noise at several levels, so that the accuracy falls in equal steps down to
+    chance (Tomani et al. 2021, Algorithm 1). Calibrators are fitted on clean and perturbed samples. The model is not
+    changed.
 
     \b
     Let driftcal choose and explain:
@@ -96,7 +97,7 @@ def tune(
 
     console = Console(as_json, quiet)
     class_names = options.names(classes) or None
-    opened = driftcal.open_model(model, class_names=class_names, **model_options)
+    opened_model = driftcal.open_model(model, class_names=class_names, **model_options)
     source_options = {} if class_names is None else {"class_names": class_names}
     source = driftcal.open_source(validation, **source_options)
     if categorical:
@@ -105,7 +106,9 @@ def tune(
     if layers or reference:
         training = driftcal.open_source(reference) if reference else None
         features = driftcal.LayerFeatures(options.names(layers), training)
-    chosen: Any = driftcal.Selection(keep_accuracy=keep_accuracy, tolerance=tolerance) if method == "auto" else method
+    method_or_selection: Any = (
+        driftcal.Selection(keep_accuracy=keep_accuracy, tolerance=tolerance) if method == "auto" else method
+    )
     settings: dict[str, Any] = {
         "shift": None if shift == "none" else shift,
         "n_levels": n_levels,
@@ -113,7 +116,7 @@ def tune(
         "features": features,
     }
     if dry_run:
-        plan = plan_tuning(opened, source, run=driftcal.Run(cache=cache), **settings)
+        plan = plan_tuning(opened_model, source, run=driftcal.Run(cache=cache), **settings)
         console.output({**plan.to_dict(), "calibrator": str(output)}, *plan_lines(plan), f"would write {output}")
         return
     with (
@@ -122,7 +125,9 @@ def tune(
         console.plain_warnings(),
     ):
         run = driftcal.Run(cache, engine, bar)
-        calibrated = driftcal.tune(opened, source, method=chosen, clean_weight=clean_weight, run=run, **settings)
+        calibrated = driftcal.tune(
+            opened_model, source, method=method_or_selection, clean_weight=clean_weight, run=run, **settings
+        )
     path = calibrated.save(output)
     if calibrated.perturbation is not None:
         console.show(levels_table(calibrated.perturbation))
