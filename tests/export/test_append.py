@@ -1,4 +1,4 @@
-"""A user's ONNX model with a calibrator at the end: same input, new outputs, the calibrator's probabilities on its own logits."""
+"""A user's ONNX model with a calibrator at the end: same input, new outputs, the calibrator's probabilities."""
 
 from pathlib import Path
 
@@ -113,15 +113,15 @@ def test_names_that_are_taken_are_not_used_again(tmp_path):
 
 
 def test_weights_beside_the_model_move_into_the_new_file(tmp_path):
-    (tmp_path / "there").mkdir()
-    path = linear(tmp_path / "there" / "net.onnx", save_as_external_data=True, location="net.bin", size_threshold=0)
-    assert (tmp_path / "there" / "net.bin").is_file()
+    (tmp_path / "model").mkdir()
+    path = linear(tmp_path / "model" / "net.onnx", save_as_external_data=True, location="net.bin", size_threshold=0)
+    assert (tmp_path / "model" / "net.bin").is_file()
     append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx")
     x = np.ones((3, 6), np.float32)
     np.testing.assert_array_equal(
         run(tmp_path / "out.onnx", x)["logits"], run(linear(tmp_path / "whole.onnx"), x)["logits"]
     )
-    (tmp_path / "there" / "net.bin").unlink()
+    (tmp_path / "model" / "net.bin").unlink()
     with pytest.raises(ModelError):
         append_to_onnx(path, fitted("ts", 5), tmp_path / "lost.onnx")
 
@@ -185,7 +185,7 @@ def test_probabilities_are_not_read_as_logits(tmp_path):
     np.testing.assert_allclose(run(tmp_path / "out.onnx", x)["probabilities"], expected, atol=1e-6)
 
 
-def test_a_fixed_batch_and_given_inputs(tmp_path):
+def test_a_fixed_batch_and_the_users_inputs(tmp_path):
     path = write_model(tmp_path / "net.onnx", [("Identity", ["x"], ["logits"])], [3, 5], [3, 5])
     export = append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx", inputs=probes(5, 2, 20)[-3:])
     declared = {item.name: item.type.tensor_type.shape.dim[0].dim_value for item in export.model.graph.output}
@@ -194,16 +194,16 @@ def test_a_fixed_batch_and_given_inputs(tmp_path):
         append_to_onnx(path, fitted("ts", 5), tmp_path / "no.onnx", inputs=np.zeros((4, 5)))
 
 
-def test_inputs_are_asked_for_where_they_cannot_be_made_up(tmp_path):
+def test_inputs_that_cannot_be_generated_are_requested(tmp_path):
     weights = {"w": np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)}
-    for shape, words in ((["n", "f"], r"inputs of shape \(8, 224\)"), (None, "declare the shape")):
+    for shape, message in ((["n", "f"], r"inputs of shape \(8, 224\)"), (None, "declare the shape")):
         path = write_model(tmp_path / "net.onnx", [("MatMul", ["x", "w"], ["logits"])], shape, ["n", 5], weights)
-        with pytest.raises(ModelError, match=f"{words}.*--inputs FILE"):
+        with pytest.raises(ModelError, match=f"{message}.*--inputs FILE"):
             append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx")
         append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx", inputs=np.ones((3, 6)))
-    for wrong in (np.array([["a"]]), np.ones((0, 6))):
+    for inputs in (np.array([["a"]]), np.ones((0, 6))):
         with pytest.raises(InputError, match="samples of numbers"):
-            append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx", inputs=wrong)
+            append_to_onnx(path, fitted("ts", 5), tmp_path / "out.onnx", inputs=inputs)
 
 
 def test_another_kind_of_file_is_refused_by_name(tmp_path):

@@ -1,4 +1,4 @@
-"""Calibrators that read layer features: the same probabilities as torch module, as ONNX model, and joined to a model's layers."""
+"""Calibrators that read layer features: equal probabilities as torch module, as ONNX model, and appended to one."""
 
 import numpy as np
 import pytest
@@ -244,7 +244,7 @@ def conv_net(path):
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory):
     """A convolutional net, images, and a calibrator that reads its layers, in a file."""
-    folder, rng = tmp_path_factory.mktemp("inside"), np.random.default_rng(0)
+    folder, rng = tmp_path_factory.mktemp("tuned"), np.random.default_rng(0)
     path = conv_net(folder / "net.onnx")
     x = rng.random((500, 8, 8, 3), np.float32)
     logits = driftcal.open_model(path).logits(x)

@@ -1,4 +1,4 @@
-"""What the latency benchmark says of a bound follows from its figures."""
+"""The verdict of the latency benchmark on a bound follows from its figures."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every calibrator has an export map; windowed calibrators are exported in their per-sample form or adapted to a window."""
+"""Every calibrator has an export map; windowed ones are exported in their per-sample form or adapted to a window."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every calibrator with few and many classes gives the same numbers as a torch module, an ONNX model and the end of one."""
+"""Every calibrator, with few and many classes: equal probabilities as torch module, as ONNX model, and appended to one."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,8 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 
-#: Forms that so few samples of 1,000 classes do not give by default: a matrix instead of its diagonal, curves with three numbers.
+#: Forms that few samples of 1,000 classes do not give by default: a matrix instead of its diagonal, curves with three
+#: numbers.
 LARGER = [("dirichlet", 1000, {"penalty": 0.1}), ("beta", 1000, {"tied_below": 1})]
 
 
@@ -95,7 +96,7 @@ def test_flat_steep_and_falling_sigmoids_and_samples_without_mass(slopes, interc
     calibrator = make_calibrator("ps").fit(probes(3, 100, 20), np.arange(120) % 3)
     calibrator.slopes_, calibrator.intercepts_ = np.array(slopes), np.array(intercepts)
     logits = probes(3, 1_000, 1_000)
-    # leads at which sums of falling and rising curves go from 1e-200 to what underflows
+    # leads at which sums of falling and rising curves go from 1e-200 to 0
     logits = np.concatenate(
         [logits, np.linspace(0, 3_000, 4_000)[:, None] * [[0, 1, 0]], np.eye(3)[np.arange(300) % 3] * 1_400]
     )

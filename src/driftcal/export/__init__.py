@@ -1,8 +1,8 @@
-"""Calibrators for deployment: as torch modules, as ONNX graphs, at the end of a user's own ONNX model.
+"""Calibrators for deployment: as torch modules, as ONNX graphs, at the end of a user's ONNX model.
 
-The folders onnx/ and torch/ have the same files, one per family of calibrators: `scaling`, `one_vs_rest`, `isotonic_and_bins`,
-`top_class_spline`, `samplewise`. `ExportMap` and the maps it is made of are what a calibrator of your own returns from
-`export_map`. Frameworks are imported when a function that needs one is called.
+The folders onnx/ and torch/ have the same files, one per family of calibrators: `scaling`, `one_vs_rest`,
+`isotonic_and_bins`, `top_class_spline`, `samplewise`. A calibrator of your own returns an `ExportMap` from
+`export_map`. A framework is imported when a function that needs it is called.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The export map of a calibrator, or the reason why it has none."""
+"""The export map of a calibrator, or an error that says why there is none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def export_map_of(calibrator: Calibrator) -> ExportMap:
     if isinstance(calibrator, WindowedCalibrator):
         raise InputError(
             f"an exported calibrator maps each sample alone; {name} follows a window. Export calibrator.per_sample(), or "
-            "calibrator.adapt(window) for data like a window of logits."
+            "calibrator.adapt(window) for data like those of a window of logits."
         )
     check_takes_logits(calibrator, "an exported calibrator")
     export_map = calibrator.export_map()

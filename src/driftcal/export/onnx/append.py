@@ -1,4 +1,4 @@
-"""A user's ONNX classifier with its calibrator at the end: one file that outputs calibrated probabilities."""
+"""A user's ONNX classifier with a calibrator at the end: one file that outputs calibrated probabilities."""
 
 from __future__ import annotations
 
@@ -51,12 +51,13 @@ def append_to_onnx(
 ) -> OnnxExport:
     """Write the ONNX model to `output` with its calibrator at the end.
 
-    The model keeps its input and its outputs and also outputs `probabilities` (float64), `label` (the column) and `confidence`;
-    where it has values of these names already, the new ones are called ``calibrated_…``. The calibration runs in float64 whatever
-    the type of the model. Weights in a file beside the model move into the new file, up to protobuf's 2 GB.
+    The model keeps its input and its outputs. It also outputs `probabilities` (float64), `label` (the column) and
+    `confidence`; if it has values of these names already, the new ones are called ``calibrated_…``. The calibration
+    runs in float64 for any type of the model. Weights in a file beside the model move into the new file, up to
+    protobuf's 2 GB.
 
-    At the end the new model runs on `inputs` and is compared with the calibrator on the logits (and features) of that run. If they
-    differ by more than 1e-6, nothing is written.
+    At the end the new model runs on `inputs` and is compared with the calibrator on the logits (and features) of that
+    run. If they differ by more than 1e-6, nothing is written.
 
     Parameters
     ----------
@@ -67,15 +68,15 @@ def append_to_onnx(
     output
         The file to write.
     layers
-        Names of the graph's values that the calibrator reads features of. Needed where its file does not say them, or, with
-        `force`, where this graph has other names for them.
+        Names of the graph's values from which the calibrator reads features. Needed if its file does not name them, or,
+        with `force`, if this graph has other names for them.
     force
         Also accept a calibrator whose file names another model, or none.
     inputs
-        Inputs to compare on, as the model takes them. None: random ones.
+        Inputs for the comparison, as the model takes them. None: random ones.
     outputs
-        What the model ends in: "logits", or "probabilities" after a softmax or sigmoid. None: what the calibrator's file says,
-        else logits. A model whose outputs look otherwise is refused.
+        The outputs of the model: "logits", or "probabilities" after a softmax or sigmoid. None: those in the
+        calibrator's file, otherwise logits. A model whose outputs look like the other kind is refused.
     """
     source = Path(model_path)
     _check_files(source, calibrator, output)
@@ -88,38 +89,41 @@ def append_to_onnx(
         check_same_model(model, recorded, calibrator if isinstance(calibrator, str | os.PathLike) else "the calibrator")
 
     proto = read_model(source)
-    names_of_layers = choose_layers(tuned.calibrator, export_map, layers, tuned.layers, proto, force)
-    session = open_session(with_more_outputs(proto, names_of_layers))
+    layer_names = choose_layers(tuned.calibrator, export_map, layers, tuned.layers, proto, force)
+    session = open_session(with_more_outputs(proto, layer_names))
     declared, logits_name = session.get_inputs()[0], output_name(proto.graph.output)
     examples = probe_inputs(declared, options.get("preprocessing") or {}) if inputs is None else inputs
     feed = {declared.name: as_input_type(examples, declared.type)}
-    raw, *values = run_session(session, [logits_name, *names_of_layers], feed)
+    raw, *values = run_session(session, [logits_name, *layer_names], feed)
     if force or not recorded:  # otherwise the tuning has checked more samples
         check_outputs(model, raw, is_declared=outputs is not None)
     check_columns(model, raw, tuned.calibrator)
-    pooled_layers(model, export_map, names_of_layers, values)
+    pooled_layers(model, export_map, layer_names, values)  # refuses other widths before the graph is changed
 
-    layer_values = dict(zip(names_of_layers, values, strict=True))
-    names = _append(proto, export_map, model, (logits_name, raw), layer_values)
+    layer_values = dict(zip(layer_names, values, strict=True))
+    new_names = _append(proto, export_map, model, (logits_name, raw), layer_values)
     write_metadata(proto, tuned.calibrator, tuned.cross_validated_ece)
-    check_size(proto, source)  # a calibrator may bring many numbers
-    # the values of the layers are read in the same run: another run may round differently
-    new_session = open_session(with_more_outputs(proto, names_of_layers))
-    new_raw, *new_values = run_session(new_session, [logits_name, *names, *names_of_layers], feed)
+    check_size(proto, source)  # a calibrator may add many numbers
+    # the values of the layers are read in the same run, because another run may round differently
+    new_session = open_session(with_more_outputs(proto, layer_names))
+    new_raw, probabilities, label, confidence, *new_values = run_session(
+        new_session, [logits_name, *new_names, *layer_names], feed
+    )
     _check_unchanged("logits", new_raw, raw)
-    logits, features = logits_of(model, new_raw), pooled_layers(model, export_map, names_of_layers, new_values[3:])
-    alone = to_onnx(tuned.calibrator)
-    difference = max(verify(tuned.calibrator, logits, new_values[:3], features), alone.difference)
+    logits, features = logits_of(model, new_raw), pooled_layers(model, export_map, layer_names, new_values)
+    difference = verify(tuned.calibrator, logits, (probabilities, label, confidence), features)
+    calibrator_alone = to_onnx(tuned.calibrator)
     content = proto.SerializeToString()
-    if names_of_layers:  # the file itself does not output its layers
-        probabilities = run_session(open_session(content), [names[0]], feed)[0]
-        _check_unchanged("probabilities", probabilities, new_values[0])
+    if layer_names:  # the file itself does not output its layers
+        probabilities_name, _, _ = new_names
+        of_file = run_session(open_session(content), [probabilities_name], feed)[0]
+        _check_unchanged("probabilities", of_file, probabilities)
     return OnnxExport(
         proto,
-        difference,
-        len(logits) + alone.n_samples,
-        alone.calibrator,
-        names,
+        max(difference, calibrator_alone.difference),
+        len(logits) + calibrator_alone.n_samples,
+        calibrator_alone.calibrator,
+        new_names,
         write_atomic(output, content),
         tuned.cross_validated_ece,
     )
@@ -127,7 +131,7 @@ def append_to_onnx(
 
 @dataclass(frozen=True, eq=False)
 class _Tuned:
-    """A calibrator, the metadata of the model it was tuned on (None: not known), the layers it reads, and its figures."""
+    """A calibrator, the metadata of the model it was tuned on (None: unknown), the layers it reads, and its ECE."""
 
     calibrator: Calibrator
     model: Mapping[str, Any] | None = None
@@ -136,34 +140,31 @@ class _Tuned:
 
 
 def _load(calibrator: Any, force: bool) -> _Tuned:
+    """The calibrator of a file, of a calibrated model, or in memory."""
     if isinstance(calibrator, CalibratedModel):
         model_metadata = dict(calibrator.model_metadata) or calibrator.model.metadata()
-        figures = _figures(calibrator.metadata)
-        return _Tuned(calibrator.calibrator, model_metadata, calibrator.layers, figures)
+        return _Tuned(calibrator.calibrator, model_metadata, calibrator.layers, _recorded_ece(calibrator.metadata))
     if not isinstance(calibrator, str | os.PathLike):
-        return _Tuned(calibrator)  # in memory: the caller knows the model it belongs to
+        return _Tuned(calibrator)  # in memory: the model is not recorded
     file = load_file(calibrator)
     recorded = file.metadata.get("model")
     if recorded is None and not force:
         raise ArtefactError(
-            f"{calibrator} must say which model it was tuned on; it is a calibrator alone. Save a CalibratedModel, or pass force=True (--force)."
+            f"{calibrator} must record which model it was tuned on; it is a calibrator alone. Save a CalibratedModel, or pass force=True (--force)."
         )
-    return _Tuned(file.calibrator, recorded, file.metadata.get("layers", ()), _figures(file.metadata))
+    return _Tuned(file.calibrator, recorded, file.metadata.get("layers", ()), _recorded_ece(file.metadata))
 
 
-def _figures(metadata: Mapping[str, Any]) -> Mapping[str, float] | None:
+def _recorded_ece(metadata: Mapping[str, Any]) -> Mapping[str, float] | None:
     """The cross-validated ECE of the per-sample calibrator, if a file or a model has it."""
-    figures = metadata.get("cross_validated_ece")
-    keys = ("in_domain", "under_shift")
-    return (
-        {key: float(figures[key]) for key in keys}
-        if isinstance(figures, Mapping) and set(keys) <= set(figures)
-        else None
-    )
+    ece, conditions = metadata.get("cross_validated_ece"), ("in_domain", "under_shift")
+    if not isinstance(ece, Mapping) or not set(conditions) <= set(ece):
+        return None
+    return {condition: float(ece[condition]) for condition in conditions}
 
 
 def _check_files(model: Path, calibrator: Any, output: str | os.PathLike[str]) -> None:
-    """Refuse what is no ONNX model, and an output that would replace an input."""
+    """Refuse a file that is no ONNX model, and an output that would replace an input."""
     as_target(output)
     target = Path(output).resolve()
     if target == model.resolve():
@@ -184,24 +185,20 @@ def _append(
     logits: tuple[str, Array],
     layers: Mapping[str, Array],
 ) -> tuple[str, str, str]:
-    """Add the calibration to `proto`; the names of the new outputs.
+    """Add the calibration to `proto`; returns the names of the new outputs.
 
     `logits` and `layers` are names of values in the graph, with examples of the values.
     """
     logits_name, raw = logits
-    taken = set(names_in(proto.graph))
+    used = set(names_in(proto.graph))
     prefix = "driftcal/"
-    while any(name.startswith(prefix) for name in taken):
+    while any(name.startswith(prefix) for name in used):
         prefix = f"driftcal_{prefix}"
-    chosen = []
-    for name in OUTPUTS:
-        while name in taken:
-            name = f"calibrated_{name}"
-        chosen.append(name)
-    names = (chosen[0], chosen[1], chosen[2])
+    probabilities, label, confidence = (_unused_name(name, used) for name in OUTPUTS)
+    names = (probabilities, label, confidence)
     nodes = Nodes(prefix, opset_of(proto))
     channels_first = model.preprocessing.channels_first
-    # as driftcal.pooled_features; calibrators divide by the length once more
+    # as driftcal.pooled_features; calibrators divide by the length a second time
     features = [add_unit(nodes, [add_means(nodes, *layer, channels_first)]) for layer in layers.items()]
     add_calibration(nodes, export_map, add_logits(nodes, logits_name, raw, model.outputs), names, features)
     graph = proto.graph
@@ -211,10 +208,16 @@ def _append(
     return names
 
 
-def _check_unchanged(what: str, now: Array, before: Array) -> None:
-    """Refuse a graph that computes something else than before, by more than rounding."""
-    size = float(np.abs(before, where=np.isfinite(before), out=np.zeros(before.shape)).max(initial=0))
-    if not np.allclose(now, before, atol=1e-3 * size):
+def _unused_name(name: str, used: set[str]) -> str:
+    while name in used:
+        name = f"calibrated_{name}"
+    return name
+
+
+def _check_unchanged(name: str, values: Array, expected: Array) -> None:
+    """Refuse a graph whose values differ from the expected ones by more than rounding."""
+    size = float(np.abs(expected, where=np.isfinite(expected), out=np.zeros(expected.shape)).max(initial=0))
+    if not np.allclose(values, expected, atol=1e-3 * size):
         raise ModelError(
-            f"the model's {what} changed when the calibrator was appended. Nothing was written. Please report it."
+            f"the model's {name} changed when the calibrator was appended. Nothing was written. Please report it."
         )

@@ -1,4 +1,4 @@
-"""The layers of a user's ONNX model that an appended calibrator reads: which, how wide, and their pooled values."""
+"""The layers of a user's ONNX model that an appended calibrator reads: their names, widths and pooled values."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ def choose_layers(
             f"layers must be those that the calibrator was tuned on, {', '.join(recorded)}; they are {', '.join(layers)}. "
             "Leave them out, or pass force=True (--force) if this graph is the same model with other names."
         )
-    chosen = tuple(recorded if layers is None else layers)
-    if len(chosen) != n_layers:
+    layer_names = tuple(recorded if layers is None else layers)
+    if len(layer_names) != n_layers:
         raise InputError(
-            f"layers must name the {n_layers} values of the ONNX graph that {name} reads, in the order of its fit; there are {len(chosen)} names. "
+            f"layers must name the {n_layers} values of the ONNX graph that {name} reads, in the order of its fit; there are {len(layer_names)} names. "
             "Save the CalibratedModel that driftcal.tune(..., features=...) gives, or pass layers=[...], some of driftcal.open_model(path).layers."
         )
     values = [value for node in proto.graph.node for value in node.output if value]
-    for layer in chosen:
+    for layer in layer_names:
         if layer not in values:
-            near = difflib.get_close_matches(layer, values, n=3, cutoff=0.3) or values[-3:]
+            nearest = difflib.get_close_matches(layer, values, n=3, cutoff=0.3) or values[-3:]
             raise ModelError(
                 f"layers must be values of the ONNX graph; {layer!r}, which {name} reads, is not among its {len(values)} "
-                f"(near: {', '.join(near)}). Tune on this very file, or pass force=True (--force) and layers=[...] (--layers) with its names for them."
+                f"(nearest: {', '.join(nearest)}). Tune on this file, or pass force=True (--force) and layers=[...] (--layers) with their names in it."
             )
-    return chosen
+    return layer_names
 
 
 def pooled_layers(model: Model, export_map: ExportMap, layers: Sequence[str], values: Sequence[Array]) -> list[Array]:
-    """The features that driftcal pools from the values of layers; layers of other widths than in the fit are refused."""
-    features = [pooled(part, model.preprocessing.channels_first) for part in values]
-    for layer, part, width in zip(layers, features, export_map.layer_widths, strict=True):
-        if part.shape[1] != width:
+    """The features that driftcal pools from the values of layers; other widths than in the fit are refused."""
+    features = [pooled(layer_values, model.preprocessing.channels_first) for layer_values in values]
+    for layer, of_layer, width in zip(layers, features, export_map.layer_widths, strict=True):
+        if of_layer.shape[1] != width:
             raise ModelError(
-                f"layer {layer!r} must have the width it had in the fit, {width}; it has {part.shape[1]}. "
+                f"layer {layer!r} must have the width it had in the fit, {width}; it has {of_layer.shape[1]}. "
                 "Name the layers of the fit in their order, or tune again."
             )
     return features

@@ -1,4 +1,4 @@
-"""The calibration as ONNX nodes: scores, then perhaps a table look-up, then masking and normalisation, label and confidence."""
+"""The whole calibration as ONNX nodes: scores, an optional table look-up, masking, normalisation, label, confidence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from driftcal.export.onnx.samplewise import add_sample_scaling
 from driftcal.export.onnx.scaling import add_blend, add_matrix, add_softmax, add_vector_scaling
 from driftcal.export.onnx.top_class_spline import add_top_curve
 
-#: The outputs of a calibrated model beside its own.
+#: The outputs that a calibration adds to a model.
 OUTPUTS = ("probabilities", "label", "confidence")
 
 
@@ -41,33 +41,36 @@ def add_calibration(
     outputs: tuple[str, str, str] = OUTPUTS,
     features: Sequence[str] = (),
 ) -> None:
-    """Add the nodes from float64 (n, classes) `logits` to probabilities, label and confidence, named by `outputs`.
+    """Add the nodes from float64 (n, C) `logits` to probabilities (n, C), label (n,) and confidence (n,).
 
-    A calibrator that reads layer features needs float64 (n, F) `features` of each layer.
+    `logits` and `features` are names of tensors in the graph, `outputs` are the names of the new tensors. A calibrator
+    that reads layer features needs float64 (n, F) `features` of each layer.
     """
+    probabilities, label, confidence = outputs
     unit_features = add_unit(nodes, features) if features else ""
-    last_step, name = export_map.last_step, outputs[0]
-    last_name = name if last_step == "nothing" else None
-    scores_name = last_name if export_map.table is None else None
+    last_step = export_map.last_step
+    # the last of the steps that a map has gets the name of the probabilities
+    values_name = probabilities if last_step == "nothing" else None
+    scores_name = values_name if export_map.table is None else None
     values = _add_scores(nodes, export_map.scores, logits, unit_features, scores_name)
     if export_map.table is not None:
         least = LEAST_VALUE if last_step == "normalise" else 0.0
-        values = add_look_up(nodes, export_map.table, values, least, last_name)
+        values = add_look_up(nodes, export_map.table, values, least, values_name)
     if last_step != "nothing":
         masked = is_masked(nodes, logits)
-        values = nodes("Where", masked, number(0), values, name=name if last_step == "mask" else None)
+        values = nodes("Where", masked, number(0), values, name=probabilities if last_step == "mask" else None)
     if last_step == "normalise":
-        # values are at least LEAST_VALUE: it adds nothing to a sample with mass, and one without becomes uniform
-        values = nodes("LpNormalization", values, axis=1, p=1, name=name)
-    nodes("ArgMax", logits if export_map.keeps_accuracy else values, axis=1, keepdims=0, name=outputs[1])
+        # values are at least LEAST_VALUE: too small to change a usual sample, but a sample of zeros becomes uniform
+        values = nodes("LpNormalization", values, axis=1, p=1, name=probabilities)
+    nodes("ArgMax", logits if export_map.keeps_accuracy else values, axis=1, keepdims=0, name=label)
     # a calibrator that keeps the accuracy keeps the largest probability at the same class
-    nodes.reduce("ReduceMax", values, keepdims=0, name=outputs[2])
+    nodes.reduce("ReduceMax", values, keepdims=0, name=confidence)
 
 
 def _add_scores(nodes: Nodes, scores: Scores, z: str, features: str, name: str | None) -> str:
-    """Add the nodes from float64 logits to scores; `name` is theirs where they are the probabilities already.
+    """Add the nodes from float64 logits `z` to scores, both (n, C).
 
-    `features` are the layers side by side, the features of each layer of length 1.
+    `features` is the name of the features of all layers side by side, those of each layer of length 1.
     """
     match scores:
         case Scaled():

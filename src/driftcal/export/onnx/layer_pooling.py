@@ -1,4 +1,4 @@
-"""ONNX nodes from a model's layers to the features that calibrators read: pooled, of length 1, layers side by side."""
+"""ONNX nodes from a model's layers to the features of a calibrator: pooled, of length 1, layers side by side."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from driftcal.types import Array
 def add_means(nodes: Nodes, layer: str, values: Array, channels_first: bool) -> str:
     """float64 (n, F) means over the positions of a layer: `driftcal.pooled_features` before the division by lengths.
 
-    `values` are an example of what the layer gives.
+    `values` are an example of the layer's values.
     """
     axes = pooled_axes(values.ndim, channels_first) if values.ndim > 1 else ()
     if values.dtype == np.float16:
-        # runtimes that compute half precision in float32 skip the rounding to float16 before a cast, but not before this
+        # runtimes that compute float16 in float32 skip the rounding to float16 before a cast, but not before Unsqueeze
         layer, axes = nodes("Unsqueeze", layer, np.array([values.ndim])), (*axes, values.ndim)
     elif values.dtype != np.float32:
         layer = nodes("Cast", layer, to=FLOAT)
@@ -29,9 +29,9 @@ def add_means(nodes: Nodes, layer: str, values: Array, channels_first: bool) -> 
 
 
 def add_unit(nodes: Nodes, layers: Sequence[str]) -> str:
-    """Layers side by side, the features of each layer of length 1, rounded to float32, in which features are kept.
+    """Layers side by side, the features of each layer of length 1, rounded to float32, the type of stored features.
 
-    Features that are all 0 stay.
+    Features that are all 0 stay 0.
     """
     unit = [nodes("LpNormalization", layer, axis=1, p=2) for layer in layers]
     side_by_side = nodes("Concat", *unit, axis=1) if len(unit) > 1 else unit[0]
@@ -39,5 +39,5 @@ def add_unit(nodes: Nodes, layers: Sequence[str]) -> str:
 
 
 def add_split(nodes: Nodes, features: str, widths: Sequence[int]) -> list[str]:
-    """Layers that lie side by side, one by one."""
+    """The layers of features that are side by side, one by one."""
     return [features] if len(widths) == 1 else nodes.several("Split", len(widths), features, np.array(widths), axis=1)

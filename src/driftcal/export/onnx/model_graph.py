@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from driftcal.core.text import first_line
 from driftcal.errors import ModelError, need
 from driftcal.export.onnx.to_onnx import IR_VERSION, OPSET
 
 #: The oldest opset in which all operators of a calibration have their present form.
 _OLDEST_OPSET = 13
-#: The largest protobuf message, and so the largest file without weights beside it.
+#: The largest protobuf message, and therefore the largest file with all weights inside.
 _MAX_BYTES = 2**31 - 1
 
 
@@ -20,10 +21,8 @@ def read_model(path: Path) -> Any:
     onnx = need("onnx", "onnx")
     try:
         proto = onnx.load(path)
-    except Exception as error:  # protobuf, the file system and onnx's own checks all have their classes
-        raise ModelError(
-            f"{str(path)!r} cannot be read with its weights: {str(error).splitlines()[0][:300]}"
-        ) from error
+    except Exception as error:  # protobuf, the file system and onnx have different classes of errors
+        raise ModelError(f"{str(path)!r} cannot be read with its weights: {first_line(error)}") from error
     check_size(proto, path)
     opset = opset_of(proto)
     if not opset:
@@ -31,10 +30,10 @@ def read_model(path: Path) -> Any:
     elif opset < _OLDEST_OPSET:
         try:
             proto = onnx.version_converter.convert_version(proto, OPSET)
-        except Exception as error:  # the converter is native code with exceptions of its own
+        except Exception as error:  # the converter is native code and may raise any error
             raise ModelError(
                 f"{str(path)!r} has opset {opset}; a calibrator needs {_OLDEST_OPSET} or later, and onnx could not convert it: "
-                f"{str(error).splitlines()[0][:200]} Export the model anew with opset {OPSET}."
+                f"{first_line(error)} Export the model again with opset {OPSET}."
             ) from error
     proto.ir_version = max(proto.ir_version, IR_VERSION)
     return proto
@@ -56,8 +55,8 @@ def opset_of(proto: Any) -> int:
 
 def names_in(graph: Any) -> Iterator[str]:
     """Every value and node name in a graph and the graphs inside its nodes."""
-    for listed in (graph.input, graph.output, graph.initializer, graph.value_info):
-        yield from (item.name for item in listed)
+    for values in (graph.input, graph.output, graph.initializer, graph.value_info):
+        yield from (value.name for value in values)
     for node in graph.node:
         yield node.name
         yield from node.input

@@ -1,4 +1,4 @@
-"""What a user's ONNX model outputs for example inputs, and how it becomes logits: in Python, and as nodes of the graph."""
+"""The outputs of a user's ONNX model for example inputs, and their conversion to logits: in Python and as nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators import Calibrator
-from driftcal.core.validation import as_array
+from driftcal.core.text import first_line
+from driftcal.core.validation import NUMBER_KINDS, as_array
 from driftcal.errors import InputError, ModelError
 from driftcal.export.onnx.nodes import DOUBLE, FLOAT, Nodes, number
 from driftcal.models import Model
@@ -16,31 +17,31 @@ from driftcal.models.outputs import SMALLEST_PROBABILITY, check_kind_of_outputs,
 from driftcal.types import AnyArray, Array, Logits
 
 _N_PROBES = 8
-#: The way out where inputs cannot be made up.
+#: The way out if inputs cannot be generated.
 _WAY_OUT = "Pass inputs=... (--inputs FILE), some samples as the model takes them."
 
 
 def probe_inputs(declared: Any, preprocessing: Mapping[str, Any]) -> Array:
-    """Random inputs of the declared shape; free axes become 8 samples, 3 channels, and the preprocessing's size or 224."""
-    shape = [axis if isinstance(axis, int) and axis > 0 else None for axis in declared.shape]
-    if not shape:
+    """Random inputs of the declared shape; free axes become 8 samples, 3 channels, the preprocessing's size or 224."""
+    declared_shape = [axis if isinstance(axis, int) and axis > 0 else None for axis in declared.shape]
+    if not declared_shape:
         raise ModelError(
             f"the model must declare the shape of its input to be tried; {declared.name!r} has none. {_WAY_OUT}"
         )
-    usual: list[int] = [224] * len(shape)
-    if len(shape) == 4:
-        channels_last = shape[3] in (1, 3) and shape[1] not in (1, 3)
+    defaults: list[int] = [224] * len(declared_shape)
+    if len(declared_shape) == 4:
+        channels_last = declared_shape[3] in (1, 3) and declared_shape[1] not in (1, 3)
         size = preprocessing.get("size") or (224, 224)
-        usual = [0, *size, 3] if channels_last else [0, 3, *size]
-    usual[0] = _N_PROBES
-    whole = [axis or fallback for axis, fallback in zip(shape, usual, strict=True)]
-    return np.random.default_rng(0).random(whole, np.float32)
+        defaults = [0, *size, 3] if channels_last else [0, 3, *size]
+    defaults[0] = _N_PROBES
+    shape = [axis or default for axis, default in zip(declared_shape, defaults, strict=True)]
+    return np.random.default_rng(0).random(shape, np.float32)
 
 
 def as_input_type(inputs: AnyArray, declared: str) -> Array:
     """Inputs in the float type that a graph declares."""
     samples, types = as_array(inputs, "inputs"), {"tensor(float16)": np.float16, "tensor(double)": np.float64}
-    if samples.dtype.kind not in "fiub" or not samples.size:
+    if samples.dtype.kind not in NUMBER_KINDS or not samples.size:
         raise InputError(
             f"inputs must be samples of numbers; they are {samples.dtype} of shape {samples.shape}. {_WAY_OUT}"
         )
@@ -48,21 +49,21 @@ def as_input_type(inputs: AnyArray, declared: str) -> Array:
 
 
 def run_session(session: Any, names: list[str], feed: dict[str, Array]) -> list[Array]:
-    """The named values of a graph; what onnxruntime refuses is a ModelError."""
+    """The named values of a graph; an error of onnxruntime becomes a ModelError."""
     try:
         values: list[Array] = session.run(names, feed)
-    except Exception as error:  # onnxruntime raises classes of its own
+    except Exception as error:  # onnxruntime has many classes of errors
         shapes = ", ".join(str(value.shape) for value in feed.values())
         raise ModelError(
-            f"the model cannot be tried on inputs of shape {shapes}: {str(error).splitlines()[0][:300].rstrip('. ')}. {_WAY_OUT}"
+            f"the model cannot be tried on inputs of shape {shapes}: {first_line(error).rstrip('. ')}. {_WAY_OUT}"
         ) from error
     return values
 
 
 def check_outputs(model: Model, raw: Array, *, is_declared: bool) -> None:
-    """Refuse probabilities read as logits, and the other way round.
+    """Refuse probabilities from a model that should output logits, and the reverse.
 
-    A single column may lie in [0, 1] by chance: there the user's word counts, if `is_declared`.
+    A single column may lie in [0, 1] by chance. It is not checked if the user has said what it is (`is_declared`).
     """
     columns = _columns(raw)
     if columns.shape[1] > 1 or not is_declared:
@@ -80,11 +81,12 @@ def check_columns(model: Model, raw: Array, calibrator: Calibrator) -> None:
 
 
 def logits_of(model: Model, raw: Array) -> Logits:
-    """The logits that driftcal reads from what the model outputs."""
+    """The logits that driftcal computes from the raw outputs of the model."""
     return to_logits(_columns(raw), model.outputs, 0)
 
 
 def _columns(raw: Array) -> Array:
+    """Raw outputs as (n, C) or (n, 1)."""
     columns = raw[:, None] if raw.ndim == 1 else raw
     if columns.ndim != 2:
         raise ModelError(
@@ -94,21 +96,21 @@ def _columns(raw: Array) -> Array:
 
 
 def add_logits(nodes: Nodes, name: str, raw: Array, outputs: str) -> str:
-    """Nodes from what the model outputs to float64 (n, classes) logits, step by step as `logits_of`.
+    """Add the nodes from the output `name` of the model to float64 (n, C) logits, with the same steps as `logits_of`.
 
-    `raw` is an example of the value `name`.
+    `raw` is an example of the output.
     """
     is_probabilities = outputs == "probabilities"
     if raw.dtype == np.float64 and not is_probabilities:
         name = nodes("Cast", name, to=FLOAT)
-    wide = nodes("Cast", name, to=DOUBLE)
+    values = nodes("Cast", name, to=DOUBLE)
     if raw.ndim == 1:
-        wide = nodes("Unsqueeze", wide, np.array([1]))
+        values = nodes("Unsqueeze", values, np.array([1]))
     if raw.ndim == 1 or raw.shape[1] == 1:
-        zeros = nodes("Expand", np.zeros(1), nodes("Shape", wide))
-        other = nodes("Sub", np.ones(1), wide) if is_probabilities else zeros
-        wide = nodes("Concat", other, wide, axis=1)
+        zeros = nodes("Expand", np.zeros(1), nodes("Shape", values))
+        class_0 = nodes("Sub", np.ones(1), values) if is_probabilities else zeros
+        values = nodes("Concat", class_0, values, axis=1)
     if not is_probabilities:
-        return wide
-    logs = nodes("Log", nodes("Max", wide, number(SMALLEST_PROBABILITY)))
-    return nodes("Cast", nodes("Cast", logs, to=FLOAT), to=DOUBLE)
+        return values
+    log_probs = nodes("Log", nodes("Max", values, number(SMALLEST_PROBABILITY)))
+    return nodes("Cast", nodes("Cast", log_probs, to=FLOAT), to=DOUBLE)

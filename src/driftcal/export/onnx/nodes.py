@@ -1,4 +1,4 @@
-"""The nodes and constants that ONNX graphs of calibrators are built from."""
+"""The nodes and constants of the ONNX graphs of calibrators."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 from driftcal.errors import need
 from driftcal.types import Array
 
-#: Numbers of the types FLOAT, INT32 and DOUBLE in TensorProto.
+#: The types FLOAT, INT32 and DOUBLE of TensorProto.
 FLOAT, INT32, DOUBLE = 1, 6, 11
 
 
 class Nodes:
-    """Nodes and constants of a graph that grows, for one `opset`; every name starts with `prefix`.
+    """Nodes and constants of a graph that is being built, for one `opset`; every name starts with `prefix`.
 
-    All operators but `reduce` have kept their form since opset 13, so the nodes also fit at the end of an older model.
+    All operators but those of `reduce` have the same form since opset 13, so the nodes also fit at the end of an older
+    model.
     """
 
     def __init__(self, prefix: str, opset: int) -> None:
@@ -45,7 +46,7 @@ class Nodes:
     def reduce(
         self, operator: str, values: str, *, axes: Sequence[int] = (1,), keepdims: int = 1, name: str | None = None
     ) -> str:
-        """Add a reduction of each row other than ReduceSum: opset 18 turned their axes from an attribute to an input."""
+        """Add a reduction other than ReduceSum; its axes are an attribute before opset 18 and an input since then."""
         if self._opset < 18:
             return self(operator, values, axes=list(axes), keepdims=keepdims, name=name)
         return self(operator, values, np.array(axes), keepdims=keepdims, name=name)
@@ -64,13 +65,13 @@ def number(value: float) -> Array:
     return np.array(value, np.float64)
 
 
-def row_sum(nodes: Nodes, values: str) -> str:
-    """The sum of each row, as a column."""
+def sum_over_classes(nodes: Nodes, values: str) -> str:
+    """The sum of each sample of (n, C) values, as (n, 1)."""
     return nodes("ReduceSum", values, np.array([1]), keepdims=1)
 
 
 def is_masked(nodes: Nodes, z: str) -> str:
-    """Which classes are masked. NaN is not, so that a row with NaN stays NaN."""
+    """Which classes are masked, (n, C). NaN is not masked, so that a sample with NaN stays NaN."""
     return nodes("Equal", z, number(-np.inf))
 
 

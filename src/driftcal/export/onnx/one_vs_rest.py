@@ -13,8 +13,8 @@ from driftcal.export.onnx.nodes import Nodes, number
 def add_sigmoids(nodes: Nodes, scores: Sigmoids, z: str) -> str:
     """σ(slope·log-odds + intercept), class by class."""
     log_p, log_rest = _log_probabilities(nodes, z)
-    odds = nodes("Sub", log_p, log_rest)
-    return _sigmoid(nodes, nodes("Add", nodes("Mul", odds, scores.slopes), scores.intercepts))
+    log_odds = nodes("Sub", log_p, log_rest)
+    return _sigmoid(nodes, nodes("Add", nodes("Mul", log_odds, scores.slopes), scores.intercepts))
 
 
 def add_beta_curves(nodes: Nodes, scores: BetaCurves, z: str) -> str:
@@ -27,17 +27,18 @@ def add_beta_curves(nodes: Nodes, scores: BetaCurves, z: str) -> str:
 def _log_probabilities(nodes: Nodes, z: str) -> tuple[str, str]:
     """log p_c and log Σ_{k≠c} p_k without cancellation or underflow, at least MASKED.
 
-    All numbers are finite: onnxruntime's ReduceLogSumExp takes 0 for the maximum of a row that begins with −inf.
+    All numbers are finite, because onnxruntime's ReduceLogSumExp uses 0 as the maximum of a sample that begins with
+    −inf.
     """
     log_p = nodes("Max", nodes("LogSoftmax", z, axis=1), number(MASKED))
     p = nodes("Exp", log_p)
-    # 1 − p loses digits only for a class with most of the probability, and there is one at most: sum the others instead
+    # 1 − p loses digits only for a class with most of the probability. There is at most one: for it, sum the others
     dominates = nodes("Greater", p, number(0.6))
     others = nodes.reduce("ReduceLogSumExp", nodes("Where", dominates, number(MASKED), log_p))
     return log_p, nodes("Where", dominates, others, nodes("Log", nodes("Sub", number(1), p)))
 
 
 def _sigmoid(nodes: Nodes, m: str) -> str:
-    """e^m / (1 + e^m), with all digits in its lower tail down to LEAST_VALUE; the operator Sigmoid loses them there."""
+    """e^m / (1 + e^m), exact in its lower tail down to LEAST_VALUE, where the operator Sigmoid loses digits."""
     e = nodes("Exp", nodes("Clip", m, number(np.log(LEAST_VALUE)), number(-np.log(LEAST_VALUE))))
     return nodes("Div", e, nodes("Add", e, number(1)))

@@ -17,52 +17,52 @@ from driftcal.calibrators.samplewise.neighbours import half_squares
 from driftcal.calibrators.samplewise.network import MAX_LOG_FACTOR
 from driftcal.core.numerics import MASKED
 from driftcal.export.onnx.layer_pooling import add_split
-from driftcal.export.onnx.nodes import DOUBLE, Nodes, affine, number, row_sum
+from driftcal.export.onnx.nodes import DOUBLE, Nodes, affine, number, sum_over_classes
 
 
 def add_sample_scaling(nodes: Nodes, scores: SampleTemperatures, z: str, features: str, name: str | None) -> str:
-    """softmax(z / T) with the T that `scores` gives each sample."""
-    # relative to the top first: a large 1/T would leave no digits for differences
-    top = nodes.reduce("ReduceMax", z)
-    below = nodes("Sub", z, top)
+    """softmax(z / T) with the temperature T of each sample."""
+    # differences from the largest logit first: logits times a large 1/T would lose the digits of the differences
+    top = nodes.reduce("ReduceMax", z)  # (n, 1)
+    relative = nodes("Sub", z, top)  # (n, C), at most 0
     match scores:
         case ScaledByEntropy():
-            scaled = nodes("Div", below, _by_entropy(nodes, scores, z, top, below))
+            scaled = nodes("Div", relative, _by_entropy(nodes, scores, z, top, relative))
         case ScaledByNetwork():
-            scaled = nodes("Mul", below, _by_network(nodes, scores, below, features))
+            scaled = nodes("Mul", relative, _by_network(nodes, scores, relative, features))
         case ScaledByDistance():
             distances = _distances(nodes, scores.neighbours, features)
-            scaled = nodes("Div", below, affine(nodes, distances, scores.slopes[:, None], scores.constant))
+            scaled = nodes("Div", relative, affine(nodes, distances, scores.slopes[:, None], scores.constant))
         case ScaledByRegression():
             minus_log_t = affine(nodes, features, -scores.slopes[:, None], -scores.constant)
             clipped = nodes("Clip", minus_log_t, number(-scores.high), number(-scores.low))
-            scaled = nodes("Mul", below, nodes("Exp", clipped))
+            scaled = nodes("Mul", relative, nodes("Exp", clipped))
     return nodes("Softmax", scaled, axis=1, name=name)
 
 
-def _by_entropy(nodes: Nodes, scores: ScaledByEntropy, z: str, top: str, below: str) -> str:
-    """T of each sample, as a column: softplus(slope·log H + intercept).
+def _by_entropy(nodes: Nodes, scores: ScaledByEntropy, z: str, top: str, relative: str) -> str:
+    """T of each sample, (n, 1): softplus(slope·log H + intercept).
 
-    H = log(1 + r) − Σ e^d·d / (1 + r) with d = z − max z and r = Σ e^d over all classes but the top one: sums of one sign each,
-    so that a confident sample keeps all its digits.
+    H = log(1 + r) − Σ e^d·d / (1 + r) with d = z − max z and r = Σ e^d over all classes but the top one. All terms of
+    each sum have the same sign, so a confident sample loses no digits.
     """
-    finite = nodes("Max", below, number(MASKED))  # its product with 0 is 0
+    finite = nodes("Max", relative, number(MASKED))  # finite for masked classes: its product with 0 is 0
     powers = nodes("Exp", finite)
     best = nodes("ArgMax", z, axis=1, keepdims=1)
-    rest = row_sum(nodes, nodes("ScatterElements", powers, best, nodes("Sub", top, top), axis=1))
+    rest = sum_over_classes(nodes, nodes("ScatterElements", powers, best, nodes("Sub", top, top), axis=1))
     total = nodes("Add", rest, number(1))
-    mean = nodes("Div", row_sum(nodes, nodes("Mul", powers, finite)), total)
-    lost = nodes("Sub", rest, nodes("Sub", total, number(1)))  # what rounding took from 1 + r
+    mean = nodes("Div", sum_over_classes(nodes, nodes("Mul", powers, finite)), total)
+    lost = nodes("Sub", rest, nodes("Sub", total, number(1)))  # the digits that 1 + r has lost
     entropy = nodes("Sub", nodes("Add", nodes("Log", total), lost), mean)
     log_entropy = nodes("Log", nodes("Max", entropy, number(np.exp(LEAST_LOG_ENTROPY))))
-    # softplus(a) = log(e^a + e^0); it loses digits only where T is so small that the softmax is 0 or 1
+    # softplus(a) = log(e^a + e^0); it loses digits only if T is so small that the softmax is 0 or 1
     line = affine(nodes, log_entropy, np.array([[scores.slope, 0.0]]), np.array([scores.intercept, 0.0]))
     return nodes("Max", nodes.reduce("ReduceLogSumExp", line), number(np.exp(LEAST_ARGUMENT)))
 
 
-def _by_network(nodes: Nodes, scores: ScaledByNetwork, below: str, features: str) -> str:
-    """1/T of each sample, scale·exp(−g), as a column."""
-    largest, _ = nodes.several("TopK", 2, below, np.array([scores.n_margins + 1]), axis=1)
+def _by_network(nodes: Nodes, scores: ScaledByNetwork, relative: str, features: str) -> str:
+    """1/T of each sample, scale·exp(−g), (n, 1)."""
+    largest, _ = nodes.several("TopK", 2, relative, np.array([scores.n_margins + 1]), axis=1)
     margins = nodes("Slice", largest, np.array([1]), np.array([scores.n_margins + 1]), np.array([1]))
     # log(1 + margin/unit) for margin = −largest
     x = nodes("Log", nodes("Sub", number(1), nodes("Div", margins, number(scores.margin_unit))))
@@ -80,9 +80,9 @@ def _by_network(nodes: Nodes, scores: ScaledByNetwork, below: str, features: str
 def _distances(nodes: Nodes, neighbours: Neighbours, features: str) -> str:
     """The distance to the k-th nearest training sample in each layer, (n, layers)."""
     distances = []
-    layers = add_split(nodes, features, [part.shape[1] for part in neighbours.references])
+    layers = add_split(nodes, features, [reference.shape[1] for reference in neighbours.references])
     for samples, reference in zip(layers, neighbours.references, strict=True):
-        training = nodes("Cast", reference, to=DOUBLE)  # a runtime does that once, and the file is half as large
+        training = nodes("Cast", reference, to=DOUBLE)  # the file is half as large, and a runtime casts only once
         nearness = nodes("Gemm", samples, training, -half_squares(reference), transB=1)
         # ties between neighbours are broken arbitrarily
         _, nearest = nodes.several("TopK", 2, nearness, np.array([neighbours.k]), axis=1)

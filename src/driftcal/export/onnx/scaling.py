@@ -8,7 +8,7 @@ from driftcal.calibrators.export_maps.export_map import Blended, Mixed, ScaledPe
 from driftcal.core.numerics import MASKED
 from driftcal.export.onnx.nodes import Nodes, is_masked, number
 
-#: Times this, all logits that are not masked have the same exponential.
+#: Multiplied by this, all logits that are not masked have the same exponential.
 _FLAT_SCALE = 1e-300
 
 
@@ -18,7 +18,7 @@ def add_softmax(nodes: Nodes, z: str, scale: float, name: str | None = None) -> 
 
 
 def add_blend(nodes: Nodes, blend: Blended, z: str, name: str | None) -> str:
-    """The weighted mean of softmax(scale·z), softmax(z) and the uniform distribution over classes that are not masked."""
+    """The weighted mean of softmax(scale·z), softmax(z) and the uniform distribution over unmasked classes."""
     scales = np.array([blend.scale, 1.0, _FLAT_SCALE]).reshape(3, 1, 1)
     parts = nodes("Softmax", nodes("Mul", z, scales), axis=2)  # (3, n, classes)
     weighted = nodes("Mul", parts, np.array(blend.weights).reshape(3, 1, 1))
@@ -28,7 +28,7 @@ def add_blend(nodes: Nodes, blend: Blended, z: str, name: str | None) -> str:
 def add_vector_scaling(nodes: Nodes, scores: ScaledPerClass, z: str, name: str | None) -> str:
     """softmax(slope·log p + intercept), class by class, with p = softmax(scale·z)"""
     log_p = nodes("LogSoftmax", _scaled(nodes, z, scores.scale), axis=1)
-    # a finite number for masked classes, because a slope may be 0
+    # a finite number for masked classes, because a slope may be 0, and 0·∞ is NaN
     x = nodes("Max", log_p, number(MASKED))
     return _masked_softmax(nodes, nodes("Add", nodes("Mul", x, scores.slopes), scores.intercepts), z, name)
 

@@ -21,13 +21,13 @@ from driftcal.export.onnx.nodes import DOUBLE, FLOAT, Nodes
 from driftcal.export.onnx.verification import TOLERANCE, open_session, probe_features, probe_logits, verify
 from driftcal.io.atomic import write_atomic
 
-#: Opset and file version of a graph of its own: what onnxruntime has read since 2022.
+#: Opset and file version of the graph of a calibrator alone: onnxruntime reads them since 2022.
 OPSET, IR_VERSION = 17, 8
-#: What every export holds: a map of each sample alone. Windowed calibrators run in Python.
+#: The form of every exported calibrator: a map of each sample alone. Windowed calibrators run in Python.
 FORM = "per-sample"
 
 FloatName = Literal["float16", "float32", "float64"]
-_TYPES = {"float16": 10, "float32": FLOAT, "float64": DOUBLE}  # numbers of TensorProto
+_TYPES = {"float16": 10, "float32": FLOAT, "float64": DOUBLE}  # types of TensorProto
 _INT64 = 7
 
 
@@ -35,9 +35,9 @@ _INT64 = 7
 class OnnxExport:
     """An exported graph, and the largest difference from the calibrator's probabilities on `n_samples` probe samples.
 
-    `calibrator` is the short name of the per-sample calibrator that the graph holds, `cross_validated_ece` its ECE in domain
-    and under the simulated shift, where `tune` chose it. `outputs` are the names of probabilities, label and confidence in the
-    graph; `path` is where it was written, if it was.
+    `calibrator` is the short name of the per-sample calibrator in the graph. `cross_validated_ece` is its ECE in domain
+    and under the simulated shift, if `tune` chose it. `outputs` are the names of probabilities, label and confidence in
+    the graph. `path` is the written file, if there is one.
     """
 
     model: Any = field(repr=False)
@@ -49,7 +49,7 @@ class OnnxExport:
     cross_validated_ece: Mapping[str, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """The export as JSON values, without the graph."""
         return {
             "path": None if self.path is None else str(self.path),
             "calibrator": self.calibrator,
@@ -67,10 +67,11 @@ def to_onnx(
 ) -> OnnxExport:
     """`calibrator` as an ONNX model from (n, classes) logits to `probabilities`, `label` and `confidence`.
 
-    The graph computes in float64; `logits` is the type of its input. The label is a column number: the argmax of the logits where
-    the calibrator keeps the accuracy. A calibrator that reads layer features has a second input, `features`: float32 (n, F),
-    layers side by side in the order of the fit, pooled to one vector each; their lengths do not matter. The graph is run on
-    probe samples. If it differs by more than 1e-6 from the calibrator, nothing is written.
+    The graph computes in float64; `logits` is the type of its input. The label is a column number: the argmax of the
+    logits if the calibrator keeps the accuracy, otherwise that of the probabilities. A calibrator that reads layer
+    features has a second input, `features`: float32 (n, F), layers side by side in the order of the fit, pooled to one
+    vector each, of any length. The graph is run on probe samples. If it differs by more than 1e-6 from the calibrator,
+    nothing is written.
 
     >>> from driftcal import TemperatureScaling
     >>> ts = TemperatureScaling().fit([[2.0, 0.0], [0.0, 1.0], [2.0, 1.0]], [0, 1, 1])
@@ -83,14 +84,14 @@ def to_onnx(
         raise InputError(f"logits must be one of {', '.join(_TYPES)}; it is {logits!r}.")
     nodes = Nodes("driftcal/", OPSET)
     info = onnx.helper.make_tensor_value_info
-    wide = nodes("Cast", "logits", to=DOUBLE)
+    float64_logits = nodes("Cast", "logits", to=DOUBLE)
     inputs, layers = [info("logits", _TYPES[logits], ["n", export_map.n_classes])], []
     if export_map.layer_widths:
         inputs.append(info("features", FLOAT, ["n", sum(export_map.layer_widths)]))
         layers = add_split(nodes, nodes("Cast", "features", to=DOUBLE), export_map.layer_widths)
-    add_calibration(nodes, export_map, wide, features=layers)
-    declared = output_infos(OUTPUTS, export_map.n_classes)
-    graph = onnx.helper.make_graph(nodes.nodes, "driftcal", inputs, declared, nodes.initializers)
+    add_calibration(nodes, export_map, float64_logits, features=layers)
+    outputs = output_infos(OUTPUTS, export_map.n_classes)
+    graph = onnx.helper.make_graph(nodes.nodes, "driftcal", inputs, outputs, nodes.initializers)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     write_metadata(model, calibrator)
     onnx.checker.check_model(model)
@@ -115,7 +116,7 @@ def output_infos(names: tuple[str, str, str], n_classes: int, batch: str | int =
 
 
 def write_metadata(model: Any, calibrator: Calibrator, cross_validated_ece: Mapping[str, float] | None = None) -> None:
-    """Write into the model which calibrator it holds, in which form, with which figures, and the class of each column."""
+    """Write the name, form and ECE of the calibrator, and the class of each column, into the metadata of the model."""
     metadata = {
         "driftcal.version": __version__,
         "driftcal.calibrator": name_of(calibrator),

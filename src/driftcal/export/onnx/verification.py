@@ -1,4 +1,4 @@
-"""The check that every export ends with: the graph gives the calibrator's probabilities on probe samples, or no file is written."""
+"""The check at the end of every export: the graph gives the calibrator's probabilities, or no file is written."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ import numpy as np
 
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.export_maps.export_map import ExportMap
+from driftcal.core.text import first_line
 from driftcal.errors import ModelError, need
 from driftcal.types import Array, Logits
 
-#: The largest difference from the calibrator's own probabilities that an exported graph may show.
+#: The largest allowed difference between the probabilities of an exported graph and those of the calibrator.
 TOLERANCE = 1e-6
 
 
 def open_session(content: bytes) -> Any:
-    """An onnxruntime session on the CPU; what it refuses is a ModelError."""
+    """An onnxruntime session on the CPU; an error of onnxruntime becomes a ModelError."""
     runtime = need("onnxruntime", "onnx")
     options = runtime.SessionOptions()
-    # verification is short: threads that wait for more work must not use up a core
+    # verification is short: threads that wait for more work should not occupy a core
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 4  # its warnings are about graph style, its errors come as exceptions anyway
+    options.log_severity_level = 4  # fatal errors only; warnings are about the style of a graph, errors are raised
     try:
         return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime raises classes of its own for every kind of damage
-        raise ModelError(f"onnxruntime cannot open the calibrated model: {str(error).splitlines()[0][:400]}") from error
+    except Exception as error:  # onnxruntime has many classes of errors
+        raise ModelError(f"onnxruntime cannot open the calibrated model: {first_line(error)}") from error
 
 
 def probe_logits(n_classes: int) -> Logits:
     """Fixed float32 logits that cover ordinary and extreme samples.
 
-    Ordinary and confident samples, ties, ±1e4, scores that underflow, masked classes; and one class that leads the others by up
-    to 1.5e4, with the first classes masked or not.
+    There are ordinary and confident samples, ties, ±1e4, scores that underflow and masked classes. In the last samples
+    one class leads the others by up to 1.5e4, with the first classes masked or not.
     """
     rng = np.random.default_rng(0)
     usual = rng.normal(size=(256, n_classes)) * np.repeat([1, 3, 10, 100], 64)[:, None]
@@ -45,7 +46,7 @@ def probe_logits(n_classes: int) -> Logits:
     usual[240:] = np.where(masked, -np.inf, usual[:16])
     usual[0], usual[255] = 0, -np.inf
     usual[255, -1] = 2
-    # one class leads by 1 to 1.5e4: exponentials underflow, also where the row begins with a masked class
+    # one class leads by 1 to 1.5e4: exponentials underflow, also in samples that begin with a masked class
     sizes = np.concatenate([np.geomspace(1, 300, 32), np.geomspace(800, 1.5e4, 32)])
     leads = -sizes[:, None] * np.arange(n_classes)[::-1].clip(0, 2)
     leads[1::4, 0] = -np.inf
@@ -57,7 +58,7 @@ def probe_logits(n_classes: int) -> Logits:
 
 
 def probe_features(export_map: ExportMap, n_samples: int) -> list[Array]:
-    """Fixed features of each layer that a map reads: ordinary, long and short ones, zeros, those of training samples."""
+    """Fixed features of each layer of a map: ordinary, long and short vectors, zeros, and those of training samples."""
     rng, neighbours = np.random.default_rng(0), getattr(export_map.scores, "neighbours", None)
     layers = []
     for k, width in enumerate(export_map.layer_widths):
@@ -73,23 +74,24 @@ def probe_features(export_map: ExportMap, n_samples: int) -> list[Array]:
 
 
 def verify(calibrator: Calibrator, logits: Logits, outputs: Sequence[Array], features: Sequence[Array] = ()) -> float:
-    """The largest difference between the outputs of a graph for `logits` and the calibrator; raises above the tolerance.
+    """The largest difference between the outputs of a graph and those of the calibrator; raises above the tolerance.
 
-    `features` are those of each layer, where the calibrator reads them.
+    `outputs` are probabilities, label and confidence for `logits`. `features` are those of each layer, if the
+    calibrator reads layer features.
     """
     probabilities, label, confidence = outputs
-    extra: dict[str, Any] = {"features": list(features)} if features else {}
-    expected = calibrator.predict_proba(logits, **extra)
+    options: dict[str, Any] = {"features": list(features)} if features else {}
+    expected = calibrator.predict_proba(logits, **options)
     samples = np.arange(len(expected))
     difference = float(np.abs(probabilities - expected).max(initial=0.0))
     difference = max(difference, float(np.abs(confidence - probabilities[samples, label]).max(initial=0.0)))
     if calibrator.keeps_accuracy:
-        wrong_label = calibrator.classes_[label] != calibrator.predict(logits)
-    else:  # two classes may be equally likely up to rounding
-        wrong_label = np.abs(expected[samples, label] - expected.max(axis=1)) > TOLERANCE
-    if not difference <= TOLERANCE or wrong_label.any():
+        label_differs = calibrator.classes_[label] != calibrator.predict(logits)
+    else:  # two classes may be equally probable up to rounding
+        label_differs = np.abs(expected[samples, label] - expected.max(axis=1)) > TOLERANCE
+    if not difference <= TOLERANCE or label_differs.any():
         raise ModelError(
             f"the exported graph must agree with the calibrator to {TOLERANCE:g}; on {len(samples)} probe samples the largest difference "
-            f"is {difference:.3g} and {int(wrong_label.sum())} labels differ. Nothing was written. Please report this calibrator."
+            f"is {difference:.3g} and {int(label_differs.sum())} labels differ. Nothing was written. Please report this calibrator."
         )
     return difference

@@ -1,4 +1,4 @@
-"""What torch calibrators are built with: torch itself, and modules whose numbers are float64 buffers."""
+"""The parent of the torch modules: its numbers are float64 buffers. It also imports torch for the other files."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def scripted(method: F) -> F:
-    """Let TorchScript keep a method that `forward` does not call."""
+    """Make TorchScript compile a method that `forward` does not call."""
     return cast(F, torch.jit.export(method))
 
 
 class Buffers(Module):  # type: ignore[misc]
-    """Numbers that move with ``.to(device)`` but stay float64, also when a whole net is made half precision."""
+    """Numbers that move with ``.to(device)`` but stay float64, also in a network of half precision."""
 
-    def keep(self, **values: Any) -> None:
+    def add_buffers(self, **values: Any) -> None:
         """Register arrays and numbers as buffers; floats as float64, indices as int64."""
         for name, value in values.items():
             self.register_buffer(name, torch.from_numpy(np.array(value)))
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        kept = dict(self._buffers)
+        """Torch's hook for ``.to``, ``.half`` and others: only the device of the buffers changes."""
+        buffers = dict(self._buffers)
         super()._apply(fn, recurse)
-        for name, value in kept.items():
+        for name, value in buffers.items():
             self._buffers[name] = value.to(self._buffers[name].device)
         return self
 
 
-def only_finite(values: Tensor, z: Tensor) -> Tensor:
-    """`values`, with NaN for samples whose logits z have no softmax: those with NaN or +inf, and those of −inf alone."""
+def nan_without_softmax(values: Tensor, z: Tensor) -> Tensor:
+    """`values`, with NaN for samples whose logits z have no softmax: those with NaN or +inf, and those of −inf only."""
     return torch.where(torch.isfinite(z.amax(-1, keepdim=True)), values, float("nan"))

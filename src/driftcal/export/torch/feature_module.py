@@ -5,14 +5,14 @@ from __future__ import annotations
 from driftcal.calibrators.export_maps.export_map import ExportMap
 from driftcal.calibrators.export_maps.sample_temperatures import ScaledByDistance, ScaledByNetwork, ScaledByRegression
 from driftcal.core.numerics import MASKED
-from driftcal.export.torch.buffers import Module, Tensor, only_finite, scripted, torch
+from driftcal.export.torch.buffers import Module, Tensor, nan_without_softmax, scripted, torch
 from driftcal.export.torch.samplewise import DistanceTemperature, NetworkTemperature, RegressionTemperature
 
 
 class TorchFeatureCalibrator(Module):  # type: ignore[misc]
     """A calibrator as a torch module: probabilities of (n, classes) logits and (n, F) features, in float64.
 
-    Features of several layers lie side by side, in the order of the fit, pooled to one vector per sample.
+    Features of several layers are side by side, in the order of the fit, pooled to one vector per sample.
     """
 
     def __init__(self, export_map: ExportMap) -> None:
@@ -39,14 +39,14 @@ class TorchFeatureCalibrator(Module):  # type: ignore[misc]
                 f"they have {logits.shape[-1]} and {features.shape[-1]}"
             )
         z = logits.to(torch.float64)
-        # finite also for masked classes: 0 times that has a gradient
-        below = torch.clamp(z - z.amax(-1, keepdim=True), min=self.masked)
-        logs = torch.log_softmax(below * self.inverse_temperature(z, self.unit(features)), -1)
-        return only_finite(torch.where(z > float("-inf"), logs, float("-inf")), z)
+        # finite for masked classes too: −inf would make their gradient NaN
+        relative = torch.clamp(z - z.amax(-1, keepdim=True), min=self.masked)
+        log_probs = torch.log_softmax(relative * self.inverse_temperature(z, self.unit_features(features)), -1)
+        return nan_without_softmax(torch.where(z > float("-inf"), log_probs, float("-inf")), z)
 
     @scripted
-    def unit(self, features: Tensor) -> Tensor:
-        """The features of each layer scaled to length 1 and rounded to float32, as the reference is."""
+    def unit_features(self, features: Tensor) -> Tensor:
+        """The features of each layer scaled to length 1 and rounded to float32, as those of the training samples."""
         parts = []
         for layer in torch.split(features.to(torch.float64), self.widths, -1):
             length = torch.linalg.vector_norm(layer, dim=-1, keepdim=True)

@@ -1,4 +1,8 @@
-"""The table look-up as a torch module: isotonic regression, histogram binning, and the spline's curve."""
+"""The table look-up as a torch module: isotonic regression, histogram binning, and the curve of the spline.
+
+``calibrators/export_maps/lookup.py`` builds the table and the search. ``to_torch.py`` masks and normalises the values
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +13,22 @@ from driftcal.export.torch.buffers import Buffers, Tensor, torch
 
 
 class TableModule(Buffers):
-    """Values of a table for scores of any shape (…, classes)."""
+    """The values of a table for scores of any shape (…, C); it holds the entries of one class after the other."""
 
     def __init__(self, table: LookupTable) -> None:
         super().__init__()
         search = table.search
-        self.keep(sorted=search.sorted, start=search.start, above=search.above, below=search.below, value=table.value)
+        self.add_buffers(sorted=search.sorted, start=search.start, above=search.above, below=search.below)
         self.has_line, self.unit = table.line is not None, SLOPE_UNIT
         left, slope = table.line or (np.zeros(1),) * 2
-        self.keep(left=left, slope=slope)
+        self.add_buffers(value=table.value, left=left, slope=slope)
 
     def forward(self, scores: Tensor) -> Tensor:
-        """The values."""
-        at = self.start.expand(scores.shape)
+        """The values of the scores, (…, C)."""
+        position = self.start.expand(scores.shape)  # the steps of Search.locate
         for step in range(self.above.shape[0]):
-            at = at + torch.where(self.sorted[at] < scores, self.above[step], self.below[step])
-        values = self.value[at]
+            position = position + torch.where(self.sorted[position] < scores, self.above[step], self.below[step])
+        values = self.value[position]
         if self.has_line:
-            values = values + self.slope[at] * (self.unit * (scores - self.left[at]))
+            values = values + self.slope[position] * (self.unit * (scores - self.left[position]))
         return values

@@ -14,17 +14,19 @@ class _OneVsRest(TopAndOthers):
     """Sigmoids of a function of the log-odds of each class."""
 
     @abstractmethod
-    def argument(self, odds: Tensor) -> Tensor:
-        """What the sigmoids are taken of."""
+    def argument(self, log_odds: Tensor) -> Tensor:
+        """The argument of the sigmoids."""
 
     def forward(self, z: Tensor) -> Tensor:
         best, top, second, powers, total = self.split(z)
-        odds_of_top = torch.minimum((top - second) - torch.log(total), -self.masked)
+        log_odds_of_top = torch.minimum((top - second) - torch.log(total), -self.masked)
         share = torch.exp(second - top)
-        rest = torch.clamp(share * total + 1.0 - share * powers, min=1.0)
-        odds = torch.maximum(z - top, self.masked) - torch.log(rest)
-        m = self.argument(odds.scatter(-1, best, odds_of_top))
-        e = torch.exp(torch.where(m >= 0, -m, m))  # torch.sigmoid is 0 below -709, before e^m is
+        rest = torch.clamp(
+            share * total + 1.0 - share * powers, min=1.0
+        )  # sum of the other classes, relative to the top
+        log_odds = torch.maximum(z - top, self.masked) - torch.log(rest)
+        m = self.argument(log_odds.scatter(-1, best, log_odds_of_top))
+        e = torch.exp(torch.where(m >= 0, -m, m))  # torch.sigmoid is 0 below -709, where e^m is not yet 0
         return torch.where(m >= 0, 1.0 / (1.0 + e), e / (1.0 + e))
 
 
@@ -33,11 +35,11 @@ class SigmoidsModule(_OneVsRest):
 
     def __init__(self, scores: Sigmoids) -> None:
         super().__init__()
-        self.keep(slopes=scores.slopes, intercepts=scores.intercepts, masked=MASKED)
+        self.add_buffers(slopes=scores.slopes, intercepts=scores.intercepts, masked=MASKED)
 
-    def argument(self, odds: Tensor) -> Tensor:
+    def argument(self, log_odds: Tensor) -> Tensor:
         """slope·log-odds + intercept"""
-        return self.slopes * odds + self.intercepts
+        return self.slopes * log_odds + self.intercepts
 
 
 class BetaCurvesModule(_OneVsRest):
@@ -45,9 +47,11 @@ class BetaCurvesModule(_OneVsRest):
 
     def __init__(self, scores: BetaCurves) -> None:
         super().__init__()
-        self.keep(a=scores.a, b=scores.b, c=scores.c, masked=MASKED)
+        self.add_buffers(a=scores.a, b=scores.b, c=scores.c, masked=MASKED)
 
-    def argument(self, odds: Tensor) -> Tensor:
+    def argument(self, log_odds: Tensor) -> Tensor:
         """a·log p − b·log(1 − p) + c, from the log-odds"""
-        small = torch.log1p(torch.exp(-torch.abs(odds)))
-        return self.a * (torch.clamp(odds, max=0.0) - small) + self.b * (torch.clamp(odds, min=0.0) + small) + self.c
+        # log p = min(log-odds, 0) − small, and −log(1 − p) = max(log-odds, 0) + small
+        small = torch.log1p(torch.exp(-torch.abs(log_odds)))
+        log_p, minus_log_rest = torch.clamp(log_odds, max=0.0) - small, torch.clamp(log_odds, min=0.0) + small
+        return self.a * log_p + self.b * minus_log_rest + self.c

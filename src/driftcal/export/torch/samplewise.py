@@ -26,19 +26,19 @@ class _SampleScaling(Buffers):
 
     @abstractmethod
     def inverse_temperature(self, z: Tensor) -> Tensor:
-        """1/T of each sample, as a column."""
+        """1/T of each sample, (…, 1)."""
 
     def forward(self, z: Tensor) -> Tensor:
-        return torch.softmax(self.inverse_temperature(z) * self.below(z), -1)
+        return torch.softmax(self.inverse_temperature(z) * self.relative(z), -1)
 
     @scripted
     def log(self, z: Tensor) -> Tensor:
-        logs = torch.log_softmax(self.inverse_temperature(z) * self.below(z), -1)
-        return torch.where(z > float("-inf"), logs, float("-inf"))
+        log_probs = torch.log_softmax(self.inverse_temperature(z) * self.relative(z), -1)
+        return torch.where(z > float("-inf"), log_probs, float("-inf"))
 
     @scripted
-    def below(self, z: Tensor) -> Tensor:
-        """Logits minus the largest, finite also for masked classes: 0 times that has a gradient."""
+    def relative(self, z: Tensor) -> Tensor:
+        """Logits minus the largest; finite for masked classes too, because −inf would make their gradient NaN."""
         return torch.maximum(z - z.amax(-1, keepdim=True), self.masked)
 
 
@@ -47,13 +47,13 @@ class EntropyModule(_SampleScaling):
 
     def __init__(self, scores: ScaledByEntropy) -> None:
         super().__init__()
-        self.keep(slope=scores.slope, intercept=scores.intercept, masked=MASKED)
-        self.keep(least_entropy=math.exp(LEAST_LOG_ENTROPY), least=LEAST_ARGUMENT)
+        self.add_buffers(slope=scores.slope, intercept=scores.intercept, masked=MASKED)
+        self.add_buffers(least_entropy=math.exp(LEAST_LOG_ENTROPY), least=LEAST_ARGUMENT)
 
     def inverse_temperature(self, z: Tensor) -> Tensor:
-        """1/T of each sample, as a column."""
+        """1/T of each sample, (…, 1)."""
         best = z.argmax(-1, keepdim=True)
-        others = self.below(z).scatter(-1, best, self.masked.expand(best.shape))
+        others = self.relative(z).scatter(-1, best, self.masked.expand(best.shape))
         powers = torch.exp(others)
         rest = powers.sum(-1, keepdim=True)
         entropy = torch.log1p(rest) - (powers * others).sum(-1, keepdim=True) / (1.0 + rest)
@@ -67,22 +67,22 @@ class NetworkModule(_SampleScaling):
 
     def __init__(self, scores: ScaledByNetwork) -> None:
         super().__init__()
-        self.keep(masked=MASKED)
+        self.add_buffers(masked=MASKED)
         self.margins, self.network = _Margins(scores), _Network(scores)
 
     def inverse_temperature(self, z: Tensor) -> Tensor:
-        """1/T of each sample, as a column."""
+        """1/T of each sample, (…, 1)."""
         return self.network(self.margins(z))
 
 
 class _Network(Buffers):
-    """scale·exp(−g), as a column, from all inputs of the network g."""
+    """1/T of each sample, scale·exp(−g), from all inputs of the network g."""
 
     def __init__(self, scores: ScaledByNetwork) -> None:
         super().__init__()
-        self.keep(scale=scores.scale, low=scores.low, high=scores.high, mean=scores.mean, std=scores.std)
+        self.add_buffers(scale=scores.scale, low=scores.low, high=scores.high, mean=scores.mean, std=scores.std)
         (w0, c0), (w1, c1), (w2, c2) = scores.layers
-        self.keep(w0=w0, c0=c0, w1=w1, c1=c1, w2=w2, c2=c2, largest=MAX_LOG_FACTOR)
+        self.add_buffers(w0=w0, c0=c0, w1=w1, c1=c1, w2=w2, c2=c2, largest=MAX_LOG_FACTOR)
 
     def forward(self, x: Tensor) -> Tensor:
         x = (torch.minimum(torch.maximum(x, self.low), self.high) - self.mean) / self.std
@@ -93,11 +93,11 @@ class _Network(Buffers):
 
 
 class _Margins(Buffers):
-    """log(1 + margin/unit) of the largest logits after the first."""
+    """log(1 + margin/unit) of the largest logits; a margin is the difference to the first."""
 
     def __init__(self, scores: ScaledByNetwork) -> None:
         super().__init__()
-        self.keep(unit=scores.margin_unit)
+        self.add_buffers(unit=scores.margin_unit)
         self.top = scores.n_margins + 1
 
     def forward(self, z: Tensor) -> Tensor:
@@ -110,9 +110,11 @@ class _Distances(Buffers):
 
     def __init__(self, neighbours: Neighbours) -> None:
         super().__init__()
-        self.widths, self.k = [part.shape[1] for part in neighbours.references], neighbours.k
-        reference = np.concatenate(neighbours.references, axis=1).astype(np.float64)
-        self.keep(reference=reference, halves=np.stack([half_squares(part) for part in neighbours.references]))
+        self.widths, self.k = [reference.shape[1] for reference in neighbours.references], neighbours.k
+        self.add_buffers(
+            reference=np.concatenate(neighbours.references, axis=1).astype(np.float64),
+            halves=np.stack([half_squares(reference) for reference in neighbours.references]),
+        )
 
     def forward(self, features: Tensor) -> Tensor:
         distances = []
@@ -130,10 +132,10 @@ class DistanceTemperature(Buffers):
     def __init__(self, scores: ScaledByDistance) -> None:
         super().__init__()
         self.distances = _Distances(scores.neighbours)
-        self.keep(slopes=scores.slopes[:, None], constant=scores.constant)
+        self.add_buffers(slopes=scores.slopes[:, None], constant=scores.constant)
 
     def forward(self, z: Tensor, features: Tensor) -> Tensor:
-        """1/T of each sample, as a column."""
+        """1/T of each sample, (…, 1)."""
         return 1.0 / (self.constant + torch.matmul(self.distances(features), self.slopes))
 
 
@@ -146,7 +148,7 @@ class NetworkTemperature(Buffers):
         self.margins, self.network = _Margins(scores), _Network(scores)
 
     def forward(self, z: Tensor, features: Tensor) -> Tensor:
-        """1/T of each sample, as a column."""
+        """1/T of each sample, (…, 1)."""
         return self.network(torch.cat([self.margins(z), self.distances(features)], -1))
 
 
@@ -155,9 +157,9 @@ class RegressionTemperature(Buffers):
 
     def __init__(self, scores: ScaledByRegression) -> None:
         super().__init__()
-        self.keep(slopes=scores.slopes[:, None], constant=scores.constant, low=scores.low, high=scores.high)
+        self.add_buffers(slopes=scores.slopes[:, None], constant=scores.constant, low=scores.low, high=scores.high)
 
     def forward(self, z: Tensor, features: Tensor) -> Tensor:
-        """1/T of each sample, as a column."""
+        """1/T of each sample, (…, 1)."""
         log_t = torch.matmul(features, self.slopes) + self.constant
         return torch.exp(-torch.minimum(torch.maximum(log_t, self.low), self.high))

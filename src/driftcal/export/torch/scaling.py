@@ -14,7 +14,7 @@ class SoftmaxModule(Buffers):
 
     def __init__(self, scale: float) -> None:
         super().__init__()
-        self.keep(scale=scale)
+        self.add_buffers(scale=scale)
 
     def forward(self, z: Tensor) -> Tensor:
         """The probabilities."""
@@ -22,17 +22,17 @@ class SoftmaxModule(Buffers):
 
     @scripted
     def log(self, z: Tensor) -> Tensor:
-        """Their logarithms."""
+        """The log-probabilities."""
         return torch.log_softmax(self.scale * (z - z.amax(-1, keepdim=True)), -1)
 
 
 class BlendModule(Buffers):
-    """The weighted mean of softmax(scale·z), softmax(z) and the uniform distribution over classes that are not masked."""
+    """The weighted mean of softmax(scale·z), softmax(z) and the uniform distribution over unmasked classes."""
 
     def __init__(self, blend: Blended) -> None:
         super().__init__()
         scaled, uncalibrated, uniform = blend.weights
-        self.keep(scale=blend.scale, scaled=scaled, uncalibrated=uncalibrated, uniform=uniform)
+        self.add_buffers(scale=blend.scale, scaled=scaled, uncalibrated=uncalibrated, uniform=uniform)
 
     def forward(self, z: Tensor) -> Tensor:
         """The probabilities."""
@@ -43,16 +43,16 @@ class BlendModule(Buffers):
 
     @scripted
     def log(self, z: Tensor) -> Tensor:
-        """Their logarithms."""
+        """The log-probabilities."""
         return torch.log(self.forward(z))
 
 
 class _LinearModule(Buffers):
-    """The softmax of a linear map of log-probabilities, over the classes that are not masked."""
+    """The softmax of a linear map of log-probabilities, over the unmasked classes."""
 
     @abstractmethod
     def linear(self, z: Tensor) -> Tensor:
-        """What the softmax is taken of; any number for masked classes."""
+        """The argument of the softmax; any number for masked classes."""
 
     def forward(self, z: Tensor) -> Tensor:
         return torch.exp(self.log(z))
@@ -67,7 +67,7 @@ class VectorScalingModule(_LinearModule):
 
     def __init__(self, scores: ScaledPerClass) -> None:
         super().__init__()
-        self.keep(scale=scores.scale, slopes=scores.slopes, intercepts=scores.intercepts, masked=MASKED)
+        self.add_buffers(scale=scores.scale, slopes=scores.slopes, intercepts=scores.intercepts, masked=MASKED)
 
     def linear(self, z: Tensor) -> Tensor:
         """slope·log p + intercept"""
@@ -80,7 +80,7 @@ class MatrixModule(_LinearModule):
 
     def __init__(self, scores: Mixed) -> None:
         super().__init__()
-        self.keep(matrix=scores.matrix, intercepts=scores.intercepts, least=scores.least)
+        self.add_buffers(matrix=scores.matrix, intercepts=scores.intercepts, least=scores.least)
 
     def linear(self, z: Tensor) -> Tensor:
         """log p · matrix + intercept"""

@@ -1,4 +1,4 @@
-"""Calibrators as torch modules: logits in, probabilities out, in float64 whatever comes in."""
+"""Calibrators as torch modules: logits of any float type in, float64 probabilities out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from driftcal.calibrators.export_maps.export_map import (
 from driftcal.calibrators.export_maps.sample_temperatures import ScaledByEntropy, ScaledByNetwork
 from driftcal.calibrators.normalise import LEAST_VALUE, NO_MASS
 from driftcal.export.checked_map import export_map_of
-from driftcal.export.torch.buffers import Module, Tensor, only_finite, scripted, torch
+from driftcal.export.torch.buffers import Module, Tensor, nan_without_softmax, scripted, torch
 from driftcal.export.torch.feature_module import TorchFeatureCalibrator
 from driftcal.export.torch.isotonic_and_bins import TableModule
 from driftcal.export.torch.one_vs_rest import BetaCurvesModule, SigmoidsModule
@@ -29,9 +29,9 @@ from driftcal.export.torch.top_class_spline import TopCurveModule
 
 
 def to_torch(calibrator: Calibrator) -> TorchCalibrator | TorchFeatureCalibrator:
-    """`calibrator` as a torch module: append it to a net, export it, script it, move it to any device.
+    """`calibrator` as a torch module: append it to a network, export it, script it, move it to any device.
 
-    One that reads layer features takes them as its second argument.
+    The module of a calibrator that reads layer features takes them as its second argument.
 
     >>> from driftcal import TemperatureScaling
     >>> ts = TemperatureScaling().fit([[2.0, 0.0], [0.0, 1.0], [2.0, 1.0]], [0, 1, 1])
@@ -45,11 +45,11 @@ def to_torch(calibrator: Calibrator) -> TorchCalibrator | TorchFeatureCalibrator
 class TorchCalibrator(Module):  # type: ignore[misc]
     """A calibrator as a torch module: probabilities of (…, classes) logits, in float64.
 
-    Samples without a finite largest logit get NaN. All numbers are buffers. Gradients flow through all maps but bins, which are
-    flat between their edges.
+    Samples without a finite largest logit get NaN. All numbers are buffers. All maps have gradients but bins, which are
+    constant between their edges.
     """
 
-    __constants__ = ("is_log_exact",)  # so that TorchScript does not look for `log` where there is none
+    __constants__ = ("is_log_exact",)  # a constant, because TorchScript would look for a missing `log` otherwise
 
     def __init__(self, export_map: ExportMap) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class TorchCalibrator(Module):  # type: ignore[misc]
         self.table = torch.nn.Identity() if export_map.table is None else TableModule(export_map.table)
 
     def extra_repr(self) -> str:
-        """What printing the module shows beside its parts."""
+        """The text that torch prints for the module."""
         return f"classes={self.n_classes}"
 
     def forward(self, logits: Tensor) -> Tensor:
@@ -69,11 +69,11 @@ class TorchCalibrator(Module):  # type: ignore[misc]
         if logits.shape[-1] != self.n_classes:
             raise ValueError(f"logits must have {self.n_classes} columns; they have {logits.shape[-1]}")
         z = logits.to(torch.float64)
-        return only_finite(self.finish(self.table(self.scores(z)), z), z)
+        return nan_without_softmax(self.apply_last_step(self.table(self.scores(z)), z), z)
 
     @scripted
-    def finish(self, p: Tensor, z: Tensor) -> Tensor:
-        """The last step: masked classes get 0 and samples sum to 1, where the map says so."""
+    def apply_last_step(self, p: Tensor, z: Tensor) -> Tensor:
+        """The last step of the map: nothing, masked classes get 0, or that and normalisation."""
         if self.last_step == "nothing":
             return p
         unmasked = z > float("-inf")
@@ -89,12 +89,12 @@ class TorchCalibrator(Module):  # type: ignore[misc]
         """Calibrated log-probabilities."""
         if self.is_log_exact:
             z = logits.to(torch.float64)
-            return only_finite(self.scores.log(z), z)
+            return nan_without_softmax(self.scores.log(z), z)
         return torch.log(self.forward(logits))
 
     @scripted
     def predict(self, logits: Tensor) -> Tensor:
-        """The column of the most likely class; that of the largest logit where the calibrator keeps the accuracy."""
+        """The column of the most probable class; that of the largest logit if the calibrator keeps the accuracy."""
         if self.keeps_accuracy:
             return logits.argmax(-1)
         return self.forward(logits).argmax(-1)
@@ -121,4 +121,4 @@ def _scores_module(scores: Scores) -> Any:
             return EntropyModule(scores)
         case ScaledByNetwork():
             return NetworkModule(scores)
-    raise TypeError(f"{type(scores).__name__} needs features beside logits")
+    raise TypeError(f"{type(scores).__name__} needs layer features")
