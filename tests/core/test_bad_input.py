@@ -1,4 +1,4 @@
-"""Bad input raises the documented error. The message names the argument, what it must be, what it is, and the way out."""
+"""Bad input raises the documented error. Its message names the argument, what it must be, what it is, and a way out."""
 
 import numpy as np
 import pandas as pd

@@ -143,6 +143,33 @@ def test_numbers_are_columns_where_no_class_is_a_number():
     assert as_columns([2, 0], 3, 2, classes=["0", "1", "2"])[0].tolist() == [2, 0]
 
 
+NONE, NAMED, NUMBERED = None, ["cat", "dog", "eel"], ["eel", 0, "1"]
+REFUSED = -2
+
+
+@pytest.mark.parametrize(
+    ("label", "no_classes", "names", "numbers"),
+    [
+        (1, 1, 1, 2),
+        (1.0, 1, 1, 2),
+        ("1", 1, 1, 2),
+        ("1.0", REFUSED, REFUSED, 2),
+        ("01", REFUSED, REFUSED, 2),
+        ("cat", REFUSED, 0, REFUSED),
+        ("eel", REFUSED, 2, 0),
+        (True, REFUSED, REFUSED, 2),
+        (7, 7, 7, REFUSED),  # the range is checked when the samples are read
+    ],
+)
+def test_the_table_of_the_module(label, no_classes, names, numbers):
+    for classes, column in ((NONE, no_classes), (NAMED, names), (NUMBERED, numbers)):
+        if column == REFUSED:
+            with pytest.raises(LabelsError):
+                as_columns([label], 3, 1, classes=classes)
+        else:
+            assert as_columns([label], 3, 1, classes=classes)[0].tolist() == [column]
+
+
 def test_one_hot_samples_are_columns_where_classes_are_numbers():
     one_hot = [[0, 1, 0], [0, 0, 1]]
     for classes in (["1", "2", "3"], [10, 20, 30], ["cat", "dog", "eel"]):

@@ -1,4 +1,4 @@
-"""Every calibrator, with few and many classes: equal probabilities as torch module, as ONNX model, and appended to one."""
+"""Every calibrator gives equal probabilities as torch module, as ONNX model and appended to one, for all class counts."""
 
 import numpy as np
 import pytest

@@ -205,7 +205,11 @@ def test_an_onnx_model_may_give_labels_beside_its_scores(tmp_path):
             helper.make_node("Softmax", ["z"], ["probabilities"], axis=1),
             helper.make_node("ArgMax", ["z"], ["label"], axis=1, keepdims=0),
         ]
-        kinds = {"label": (TensorProto.INT64, ["n"]), "probabilities": (TensorProto.FLOAT, ["n", 3]), "z": (TensorProto.FLOAT, ["n", 3])}  # fmt: skip
+        kinds = {
+            "label": (TensorProto.INT64, ["n"]),
+            "probabilities": (TensorProto.FLOAT, ["n", 3]),
+            "z": (TensorProto.FLOAT, ["n", 3]),
+        }
         made = helper.make_graph(
             nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
             [helper.make_tensor_value_info(name, *kinds[name]) for name in outputs],

@@ -3,16 +3,16 @@
 One rule holds for arrays (`as_columns`, `columns_and_names`) and for single labels of a stream (`ClassLookup`). It
 depends on the classes: none declared, names only (``["cat", "dog"]``), or some numbers (``[10, 20]``, ``["1", "2"]``).
 
-=================== ==================== ============================== ===========================
-label               no classes           classes are names              some classes are numbers
-=================== ==================== ============================== ===========================
-whole number 1, 1.0 column 1             column 1                       the class equal to 1
-True, False         column 1, 0 of two   column 1, 0 of two             the class equal to 1, 0
-text "1"            column 1             column 1, see below            the class equal to 1
-text "1.0", "01"    error                error, in a stream column 1    the class equal to 1
-text "cat"          error                the class "cat"                the class "cat"
-one-hot sample      column of its 1      column of its 1                column of its 1
-=================== ==================== ============================== ===========================
+=================== ======================= ============================= ========================
+label               no classes              classes are names             some classes are numbers
+=================== ======================= ============================= ========================
+whole number 1, 1.0 column 1                column 1                      the class equal to 1
+True, False         1, 0 of two classes     1, 0 of two classes           the class equal to 1, 0
+text "1"            column 1                column 1, see below           the class equal to 1
+text "1.0", "01"    error                   error; in a stream column 1   the class equal to 1
+text "cat"          error                   the class "cat"               the class "cat"
+one-hot sample      the column of its 1     the column of its 1           the column of its 1
+=================== ======================= ============================= ========================
 
 A label that matches no class is an error in an array and -1 (`NO_CLASS`) in a stream. `columns_and_names` has no scores
 to compare shapes with, so it refuses one-hot samples.
@@ -331,7 +331,7 @@ def _check_names_differ(labels: Array, classes: list[Any], argument: str) -> Non
     ambiguous = [label for label in labels.tolist() if isinstance(label, str) and names.count(label) > 1]
     if ambiguous:
         raise LabelsError(
-            f"{argument} must tell classes apart that labels name; {ambiguous[0]!r} is the name of several columns. "
+            f"{argument} must have different names for classes that labels name; {ambiguous[0]!r} is the name of several columns. "
             "Pass labels as column numbers, or rename the classes."
         )
 

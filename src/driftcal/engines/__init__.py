@@ -26,14 +26,14 @@ def open_engine(
     Parameters
     ----------
     engine : {"local", "ray"} or Engine
-        This machine, or a Ray cluster. An engine is returned as it is.
+        This machine, or a Ray cluster. An engine is returned unchanged.
     workers : int, optional
-        Number of tasks at once. By default one on this machine, and as many as fit on a cluster.
+        Number of tasks at once. The default is one on this machine, and as many as fit on a cluster.
     address : str, optional
         A running Ray cluster: ``auto`` for the one this machine belongs to, ``ray://host:10001`` for another. ``local``
         starts one on this machine, which ``close()`` stops.
     cpus, gpus : float
-        What each Ray worker asks for.
+        CPUs and GPUs of each Ray worker.
     retry_policy : RetryPolicy, optional
         When tasks are tried again.
 
