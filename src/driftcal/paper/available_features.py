@@ -1,4 +1,4 @@
-"""Which calibrators can read layer features of a network, and the features they are tuned on."""
+"""The calibrators that can read the layer features of a network, and the features that they are tuned on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from driftcal.types import Array
 
 @dataclass(frozen=True)
 class AvailableFeatures:
-    """The layers of a network, features of its training images, the `methods` that can be tuned with them.
+    """The layers of a network, the features of its training images, and the `methods` that can be tuned with them.
 
     `unavailable` maps each other method that needs features to the reason why it cannot be tuned.
     """
@@ -30,7 +30,7 @@ class AvailableFeatures:
 
     @classmethod
     def of(cls, context: ExperimentContext, setup: Setup) -> AvailableFeatures:
-        """Reads the training images, if they are known."""
+        """What is available for a setup; reads the training images if it has them."""
         methods = [name for name, kind in CALIBRATORS.items() if kind.needs_features]
         if not setup.layers:
             reason = f"it is a {setup.model.framework} model and the layers that end its stages are not known"

@@ -1,16 +1,17 @@
 """Names of calibrators: ``ts-ir-p`` in the code, ``TS-IR-P`` in tables and figures.
 
-Suffixes say what a calibrator was tuned on: none, clean samples; -P, perturbed samples (Algorithm 1); -H, held-out
-corruptions. The comparison of all calibrators adds -C, perturbed samples with a higher weight of the clean ones, and -V,
-samples under varied shifts.
+A suffix names the samples that a calibrator was tuned on. No suffix: clean samples. -P: perturbed samples (Algorithm
+1). -H: held-out corruptions. The comparison of all calibrators also has -C, perturbed samples with a higher weight of
+the clean ones, and -V, samples under varied shifts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-#: The five methods of the paper's tables, and the further baselines of its appendix.
+#: The five methods of the paper's tables.
 PAPER_METHODS = ("ts", "ets", "ts-ir", "ir", "irm")
+#: The further baselines of the paper's appendix.
 BASELINE_METHODS = ("ps", "hb", "pbmc")
 _SUFFIXES = ("-P", "-H", "-C", "-V")
 
@@ -39,8 +40,8 @@ def with_suffixes(methods: Iterable[str], *suffixes: str) -> list[str]:
     >>> with_suffixes(["ts", "ir"], "", "-p")
     ['base', 'ts', 'ir', 'ts-p', 'ir-p']
     """
-    listed = list(methods)
-    return ["base", *(f"{method}{suffix}" for suffix in suffixes for method in listed)]
+    method_names = list(methods)
+    return ["base", *(f"{method}{suffix}" for suffix in suffixes for method in method_names)]
 
 
 def headings(names: Iterable[str]) -> dict[str, str]:

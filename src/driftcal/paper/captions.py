@@ -1,4 +1,4 @@
-"""Sentences for captions: a figure must be understood without the page around it."""
+"""Sentences for captions, so that a figure can be understood without the page around it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _METHODS = {
     "hb": "histogram binning per class",
     "pbmc": "Platt scaling, then binning, per class",
 }
-#: Metric -> what it means.
+#: Metric -> its meaning.
 METRIC_CAPTIONS = {
     "ece": "ECE, the expected calibration error, is the mean absolute difference between confidence and accuracy over bins of confidence.",
     "debiased_ece": "The debiased ECE subtracts what chance adds to squared errors of 15 bins with equally many samples.",
@@ -25,7 +25,7 @@ METRIC_CAPTIONS = {
     "brier": "The Brier score is the squared distance between the probabilities and the true class, summed over the classes.",
 }
 ECE_CAPTION = METRIC_CAPTIONS["ece"]
-#: How bars and lines show what a calibrator was tuned on.
+#: The meaning of hatches, lines and markers.
 BARS_CAPTION = "Hatched: tuned on clean images; filled: tuned on noise (-P)"
 LINES_CAPTION = "Dashed and hollow: tuned on clean images; solid and filled: tuned on noise (-P)."
 INTERVALS_CAPTION = "thin lines: 95 % intervals over images"
@@ -33,7 +33,7 @@ _AFFINE = "rot: rotation, shift: translation, zoom: enlargement; x is the vertic
 
 
 def method_legend(names: Iterable[str]) -> str:
-    """What the abbreviations of these calibrators mean, each method once.
+    """The meaning of the abbreviations of these calibrators, each method once.
 
     >>> print(method_legend(["base", "ts", "ir", "ts-p", "ir-p"]))
     Base: uncalibrated; TS: temperature scaling; IR: isotonic regression per class.
@@ -43,5 +43,5 @@ def method_legend(names: Iterable[str]) -> str:
 
 
 def shift_legend(suite: str) -> str:
-    """What the names of a suite's shifts mean, after a space; "" if the names say it."""
+    """The meaning of the names of a suite's shifts, after a space; "" if the names are clear."""
     return f" {_AFFINE}" if suite == "affine" else ""

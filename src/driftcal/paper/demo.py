@@ -27,7 +27,7 @@ from driftcal.shifts import get_suite
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo computed and wrote."""
+    """The results of the demo, the calibrated model, and the path of the report."""
 
     results: Results
     calibrated: CalibratedModel
@@ -36,7 +36,7 @@ class DemoResult:
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """A model with validation and test data, to be planned or run."""
+    """A model with validation and test data."""
 
     model: Model
     validation: Source
@@ -58,15 +58,15 @@ class Demo:
         n_bins: int = 15,
         model_options: Mapping[str, Any] | None = None,
     ) -> Demo:
-        """Open scikit-learn's digits with a network that is trained on the spot, or the user's model and data.
+        """Train a network on scikit-learn's digits, or open the user's model and data.
 
         Parameters
         ----------
-        folder : where report, results and calibrator are written.
-        data : ``digits``, or data for `model`. The first half of a random permutation (seed 0) is for validation, the second
-            for testing.
-        model : the user's model, None for the digits' network.
-        n_samples : take only the first `n_samples` of the validation and of the test data, None for all.
+        folder : folder of the report, the results and the calibrator.
+        data : ``digits``, or data for `model`. The first half of a random permutation (seed 0) is for validation, the
+            second half for testing.
+        model : the user's model; None for a network that is trained on the digits.
+        n_samples : take only the first `n_samples` of the validation and of the test data; None for all.
         seed : seed of all noise.
         n_bins : bins of the ECE.
         model_options : options of :func:`driftcal.open_model`.
@@ -78,32 +78,32 @@ class Demo:
                     f"data {data!r} need a model; there is none. Give a file or package.module:factory; only the digits bring one."
                 )
             train, validation, test = split_digits(source)
-            opened = open_digits_network(train).model
+            opened_model = open_digits_network(train).model
             title = "driftcal demo: handwritten digits"
         else:
             validation, test = source.split(len(source) // 2, random_state=0)[:2]
-            opened = open_model(model, **(model_options or {}))
-            title = f"driftcal demo: {opened.name} on {source.name}"
+            opened_model = open_model(model, **(model_options or {}))
+            title = f"driftcal demo: {opened_model.name} on {source.name}"
         validation, test = (first_samples(part, n_samples) for part in (validation, test))
-        return cls(opened, validation, test, Path(folder), seed, n_bins, title)
+        return cls(opened_model, validation, test, Path(folder), seed, n_bins, title)
 
     @property
     def _cache(self) -> Path:
         return self.folder / "cache"
 
     def plan(self, *, measure_time: bool = True) -> Plan:
-        """The fewest and the most passes it can take in an empty folder."""
+        """The fewest and the most passes of the demo in an empty folder."""
         run = Run(cache=str(self._cache))
         tuning = plan_tuning(self.model, self.validation, random_state=self.seed, run=run, timed=measure_time)
-        conditions = 1 + sum(1 for _, level in get_suite("affine") if level)
-        part = Part(self.test.name, len(self.test), conditions, conditions)
+        n_conditions = 1 + sum(1 for _, level in get_suite("affine") if level)
+        part = Part(self.test.name, len(self.test), n_conditions, n_conditions)
         seconds_per_input = tuning.seconds / max(1, tuning.n_inputs)
-        seconds = tuning.seconds + seconds_per_input * conditions * len(self.test)
-        at_most = None if tuning.at_most is None else tuning.at_most + conditions
+        seconds = tuning.seconds + seconds_per_input * n_conditions * len(self.test)
+        at_most = None if tuning.at_most is None else tuning.at_most + n_conditions
         return Plan([*tuning.parts, part], seconds, at_most)
 
     def run(self, *, on_progress: OnProgress | None = None, metadata: Mapping[str, Any] | None = None) -> DemoResult:
-        """Tune, compare, save and report. Logits stay in the folder, so a second run is quick."""
+        """Tune, compare, save and report. Logits are kept in the folder, so a second run is fast."""
         run = Run(cache=self._cache, progress=on_progress)
         calibrated = tune(self.model, self.validation, random_state=self.seed, run=run)
         calibrated.save(self.folder / "calibrator.safetensors")

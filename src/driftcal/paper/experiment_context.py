@@ -1,4 +1,4 @@
-"""What experiments share: logits, perturbation levels, tuned calibrators, evaluations. Each is computed once."""
+"""Logits, perturbation levels, tuned calibrators and evaluations that experiments share. Each is computed once."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from driftcal.types import Labels, Logits
 
 T = TypeVar("T")
 
-#: Suffix of a calibrator -> what it was tuned on.
+#: Suffix of a calibrator -> the samples that it was tuned on.
 _TUNED_ON = {"": CLEAN_SAMPLES, "-p": "gaussian", "-h": "h-tuning"}
 
 
 def capped(method: str, t_max: float | None) -> Calibrator:
-    """An unfitted calibrator, with the cap on its temperature where it has one."""
+    """An unfitted calibrator, with the cap `t_max` if it takes one."""
     calibrator = make_calibrator(method)
     return calibrator.set_params(t_max=t_max) if "t_max" in calibrator.get_params() else calibrator
 
 
 @dataclass(eq=False)
 class ExperimentContext:
-    """Setups and settings of a run, and what was computed for them so far."""
+    """Setups and settings of a run, and all that was computed for them."""
 
     setups: Sequence[Setup]
     settings: PaperSettings = OURS
@@ -80,12 +80,11 @@ class ExperimentContext:
 
     def perturbed(self, setup: Setup, settings: PaperSettings | None = None) -> PerturbedLogits:
         """The perturbation levels of Algorithm 1 on the validation images, and the logits of each, clean ones first."""
-        chosen = settings or self.settings
-        noise = chosen.noise(setup.data)
-
+        used_settings = settings or self.settings
+        noise, n_levels = used_settings.noise(setup.data), used_settings.n_levels
         return self._once(
-            ("levels", id(setup.validation), id(setup.model), noise.clip, chosen.n_levels),
-            lambda: perturb(self.collector(setup, setup.validation), noise, n_levels=chosen.n_levels),
+            ("levels", id(setup.validation), id(setup.model), noise.clip, n_levels),
+            lambda: perturb(self.collector(setup, setup.validation), noise, n_levels=n_levels),
         )
 
     def tuning_samples(self, setup: Setup, suffix: str, settings: PaperSettings | None = None) -> tuple[Logits, Labels]:
@@ -108,10 +107,10 @@ class ExperimentContext:
         settings: PaperSettings | None = None,
     ) -> list[Candidate]:
         """The uncalibrated model, then every method with every suffix."""
-        chosen = settings or self.settings
+        used_settings = settings or self.settings
         return [
             uncalibrated(self.collector(setup, setup.validation).n_classes),
-            *(self._candidate(setup, method, suffix, chosen) for suffix in suffixes for method in methods),
+            *(self._candidate(setup, method, suffix, used_settings) for suffix in suffixes for method in methods),
         ]
 
     def _candidate(self, setup: Setup, method: str, suffix: str, settings: PaperSettings) -> Candidate:
@@ -121,7 +120,7 @@ class ExperimentContext:
             warnings = [fit.warning] if fit.warning else []
             return Candidate(f"{method}{suffix}", method, fit.calibrator, _TUNED_ON[suffix], warnings)
 
-        # clipping matters for noise only, and the number of bins does not matter
+        # a fit does not depend on the number of bins, and on clipping only if it is tuned on noise
         clip = settings.clip_noise or suffix != "-p"
         return self._once(
             ("fit", id(setup.validation), id(setup.model), method, suffix, settings.t_max, clip), candidate
@@ -134,20 +133,20 @@ class ExperimentContext:
         suffixes: Sequence[str] = ("", "-p"),
         settings: PaperSettings | None = None,
     ) -> SuiteResults:
-        """The calibrators on every shift and level of the suite; results that hold them all are used again."""
-        chosen = settings or self.settings
+        """The calibrators on every shift and level of the suite; earlier results that hold all of them are reused."""
+        used_settings = settings or self.settings
         names = {"base", *(f"{method}{suffix}" for method in methods for suffix in suffixes)}
-        earlier: list[SuiteResults] = self._once(("suite results", id(setup), chosen), list)
+        earlier: list[SuiteResults] = self._once(("suite results", id(setup), used_settings), list)
         for results in earlier:
             if names <= set(results.calibrators):
                 return results
         results = evaluate_suite(
             self.collector(setup, setup.test),
-            self.candidates(setup, methods, suffixes, chosen),
+            self.candidates(setup, methods, suffixes, used_settings),
             setup.shifts,
             suite=setup.suite,
-            n_bins=chosen.n_bins,
-            n_resamples=chosen.n_resamples,
+            n_bins=used_settings.n_bins,
+            n_resamples=used_settings.n_resamples,
             metadata=setup.metadata(),
         )
         earlier.append(results)

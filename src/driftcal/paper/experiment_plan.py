@@ -1,4 +1,4 @@
-"""The model passes that experiments still need: exact except for the search for levels, which stops when it can."""
+"""The model passes that experiments still need. The number is exact except for the search for levels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from driftcal.data import Source
 from driftcal.paper.experiment_context import ExperimentContext
 from driftcal.paper.experiments import Experiment, Need
 from driftcal.paper.setups.setup import Setup
-from driftcal.pipeline.collecting.collect import CLEAN, Condition
+from driftcal.pipeline.collecting.collect import CLEAN, Condition, table_levels
 from driftcal.pipeline.collecting.run import Run
 from driftcal.pipeline.plan import Part, Plan, plan_tuning, seconds_per_input
 from driftcal.shifts import get_shift, get_suite
@@ -18,18 +18,18 @@ from driftcal.shifts.shift import Shift
 def plan_experiments(
     context: ExperimentContext, experiments: Sequence[Experiment], *, measure_time: bool = True
 ) -> Plan:
-    """The passes through each network on each of its data sets; cached logits cost nothing.
+    """The passes of each network over each of its data sets; cached logits need none.
 
-    Without `measure_time` the model is not run, and the plan says 0 seconds.
+    Without `measure_time` the model is not run, and the plan has 0 seconds.
     """
     needs = {need for experiment in experiments for need in experiment.needs}
     parts: list[Part] = []
     seconds, extra_passes = 0.0, 0.0
-    validated: set[tuple[int, int]] = set()
+    planned: set[tuple[int, int]] = set()  # setups with several suites share their validation data
     for setup in context.setups:
         first_part = len(parts)
-        if (id(setup.model), id(setup.validation)) not in validated:
-            validated.add((id(setup.model), id(setup.validation)))
+        if (id(setup.model), id(setup.validation)) not in planned:
+            planned.add((id(setup.model), id(setup.validation)))
             for levels in _plans_for_levels(context, setup, needs):
                 parts += levels.parts
                 extra_passes += max(0.0, (levels.at_most or 0.0) - levels.passes)
@@ -37,7 +37,7 @@ def plan_experiments(
                 conditions = [(shift, float(level)) for shift, level in get_suite("h-tuning") if level]
                 parts.append(_logits_part(context, setup, setup.validation, conditions))
         suites = setup.all_suites.values() if "all suites" in needs else [setup.shifts]
-        suite = [(shift, float(level)) for shifts in suites for shift in shifts for level in shift.levels or (0,)]
+        suite = [(shift, float(level)) for shifts in suites for shift in shifts for level in table_levels(shift)]
         parts.append(_logits_part(context, setup, setup.test, suite))
         if setup.layers and "features" in needs:
             parts += [_features_at_levels_part(context, setup), _features_part(context, setup, suite)]
@@ -53,8 +53,8 @@ def plan_experiments(
 
 
 def _plans_for_levels(context: ExperimentContext, setup: Setup, needs: set[Need]) -> Iterable[Plan]:
-    settings = context.both_settings if "both settings" in needs else [context.settings]
-    shifts: list[Shift] = [one.noise(setup.data) for one in settings]
+    all_settings = context.both_settings if "both settings" in needs else [context.settings]
+    shifts: list[Shift] = [settings.noise(setup.data) for settings in all_settings]
     for shift in [*shifts, *([get_shift("varied")] if "varied shifts" in needs else [])]:
         yield plan_tuning(
             setup.model, setup.validation, shift=shift, n_levels=context.settings.n_levels,
@@ -69,7 +69,7 @@ def _logits_part(context: ExperimentContext, setup: Setup, source: Source, condi
 
 
 def _features_part(context: ExperimentContext, setup: Setup, conditions: Sequence[Condition]) -> Part:
-    """Features of the test images: another pass per condition, because they are cached apart from the logits."""
+    """Features of the test images: a further pass per condition, because they are cached separately from the logits."""
     collector, cache = context.collector(setup, setup.test), context.cache
     keys = {key.digest: key for key in (collector.features_key(*condition, setup.layers) for condition in conditions)}
     missing = len(keys) if cache is None else sum(key not in cache for key in keys.values())
@@ -77,9 +77,9 @@ def _features_part(context: ExperimentContext, setup: Setup, conditions: Sequenc
 
 
 def _features_at_levels_part(context: ExperimentContext, setup: Setup) -> Part:
-    """Features at the levels of noise and of varied shifts, which are not known yet; both share the clean level."""
+    """Features at the levels of noise and of varied shifts, which a search still has to find; both share level 0."""
     collector, cache = context.collector(setup, setup.validation), context.cache
     n_levels = 2 * context.settings.n_levels - 1
-    done = cache is not None and collector.features_key(*CLEAN, setup.layers) in cache
+    is_cached = cache is not None and collector.features_key(*CLEAN, setup.layers) in cache
     name = f"{setup.label}, {setup.validation.name}, features"
-    return Part(name, len(setup.validation), n_levels, 0.0 if done else float(n_levels))
+    return Part(name, len(setup.validation), n_levels, 0.0 if is_cached else float(n_levels))

@@ -19,7 +19,7 @@ FIGURE_FORMATS = ("png", "pdf")
 
 @dataclass(frozen=True)
 class ExperimentResult:
-    """What one experiment measured. `notes` are sentences below the tables, `metadata` says how to repeat it."""
+    """The result of one experiment. `notes` are sentences below the tables; `metadata` is needed to repeat it."""
 
     experiment: str
     title: str

@@ -1,4 +1,4 @@
-"""Tables and bars of means over the shifts, which several experiments share."""
+"""Tables and bars of means over the shifts, for several experiments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from driftcal.paper.suite_results import METRICS_WITH_INTERVALS, SuiteResults
 from driftcal.pipeline.evaluating.results import ResultRow
 from driftcal.report.table import Value
 
-#: What the suffix means in the tables of the paper.
+#: The meaning of the suffix -P.
 SUFFIX_NOTE = "-P: tuned on the validation images at ten levels of noise; without: on clean ones."
 
 
@@ -48,20 +48,20 @@ def row_with_intervals(rows: Mapping[str, ResultRow], metric: str = "ece") -> di
 
 
 def published_values(setup: Setup, table: str) -> Mapping[str, float]:
-    """The paper's values for a setup; they are for the paper's suites."""
+    """The paper's values for a setup; {} for suites that the paper does not use."""
     return published(table, setup.data, setup.network.name) if setup.uses_paper_suite else {}
 
 
 def published_rows(setup: Setup, table: str, numbers: str) -> list[dict[str, Value]]:
-    """A row with the paper's values, none if it prints none; `numbers` says where they are from."""
+    """A row with the paper's values, or no row; `numbers` is the source of the values."""
     values = published_values(setup, table)
     return [{"network": setup.label, "numbers": numbers, **values}] if values else []
 
 
 def circles_caption(values: Mapping[str, Sequence[float | None]]) -> str:
-    """What circles mean, after a space; "" if there are no published values."""
-    drawn = any(value is not None for series in values.values() for value in series)
-    return " Circles: the figures printed in the paper." if drawn else ""
+    """The meaning of circles, after a space; "" if there are no published values."""
+    has_circles = any(value is not None for series in values.values() for value in series)
+    return " Circles: the figures printed in the paper." if has_circles else ""
 
 
 def mean_bars(
@@ -73,13 +73,13 @@ def mean_bars(
     ----------
     context : the setups.
     table : name of the figure and of the paper's table.
-    metric : what is measured.
-    calibrators : their names.
+    metric : the metric.
+    calibrators : names of the calibrators.
     axis : label of the y axis.
-    title : what follows the metric in the title.
+    title : further text of the title.
     """
     setups = context.setups
-    results = [context.suite_results(setup) for setup in setups]
+    by_setup = [context.suite_results(setup) for setup in setups]
     has_intervals = context.settings.n_resamples > 0 and metric in METRICS_WITH_INTERVALS
     printed = {label(name): [published_values(setup, table).get(name) for setup in setups] for name in calibrators}
     return Bars(
@@ -89,10 +89,10 @@ def mean_bars(
         f"{BARS_CAPTION}{f'; {INTERVALS_CAPTION}' if metric in METRICS_WITH_INTERVALS else ''}."
         f"{circles_caption(printed)} {method_legend(calibrators)} {METRIC_CAPTIONS[metric]} {context.settings.caption()}.",
         [setup.label for setup in setups],
-        {label(name): [one.mean(name, metric) for one in results] for name in calibrators},
+        {label(name): [results.mean(name, metric) for results in by_setup] for name in calibrators},
         axis,
         intervals={
-            label(name): [one.interval(name, metric) if has_intervals else None for one in results]
+            label(name): [results.interval(name, metric) if has_intervals else None for results in by_setup]
             for name in calibrators
         },
         published=printed,
@@ -109,8 +109,8 @@ def shift_bars(
     context : the settings and results.
     setup : the network.
     name : name of the figure.
-    metric : what is measured.
-    calibrators : their names.
+    metric : the metric.
+    calibrators : names of the calibrators.
     axis : label of the y axis.
     """
     results = context.suite_results(setup)

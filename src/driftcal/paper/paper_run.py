@@ -32,7 +32,7 @@ class WrittenResult:
 
 @dataclass(frozen=True, eq=False)
 class PaperRun:
-    """Experiments on opened networks and data. `skipped` says which experiments are impossible with them, and why."""
+    """Experiments on opened networks and data. `skipped` has a sentence for each experiment that lacks data."""
 
     context: ExperimentContext
     experiments: Sequence[Experiment]
@@ -59,12 +59,12 @@ class PaperRun:
 
         Parameters
         ----------
-        experiment : its name, or ``all`` for every experiment that the data allow.
+        experiment : name of the experiment, or ``all`` for every experiment that the data allow.
         options : data, networks and weights.
-        settings : driftcal's or the published ones.
+        settings : driftcal's or the published settings.
         output : folder of tables and figures.
-        cache : folder of logits, None for ``cache`` in the output folder.
-        command : the command line, recorded beside results.
+        cache : folder of logits; None for ``cache`` in the output folder.
+        command : the command line, which is recorded with the results.
         dry_run : do not create the cache if it does not exist.
         """
         folder = Path(output)
@@ -73,11 +73,11 @@ class PaperRun:
         experiments, skipped = select_experiments(experiment, setups)
         if not experiments:
             raise InputError(f"{' '.join(skipped)}.")
-        opened = None if dry_run and not (cache_folder / "logits").is_dir() else LogitCache(cache_folder)
-        return cls(ExperimentContext(setups, settings, opened), experiments, folder, tuple(skipped), command)
+        logit_cache = None if dry_run and not (cache_folder / "logits").is_dir() else LogitCache(cache_folder)
+        return cls(ExperimentContext(setups, settings, logit_cache), experiments, folder, tuple(skipped), command)
 
     def plan(self, *, measure_time: bool = True) -> Plan:
-        """What is still to be computed."""
+        """The passes that are still to be computed."""
         return plan_experiments(self.context, self.experiments, measure_time=measure_time)
 
     def run(
@@ -86,7 +86,7 @@ class PaperRun:
         on_progress: OnProgress | None = None,
         on_written: Callable[[WrittenResult], None] | None = None,
     ) -> list[WrittenResult]:
-        """Run the experiments one after the other and write each result as soon as it is there."""
+        """Run the experiments one after the other; each result is written at once."""
         self.context.on_progress = on_progress
         written = []
         for experiment in self.experiments:

@@ -13,9 +13,9 @@ class PaperSettings:
 
     Parameters
     ----------
-    name : how tables call these settings.
+    name : name of these settings in tables.
     n_bins : bins of the ECE.
-    t_max : upper bound of temperatures, None for none.
+    t_max : upper bound of temperatures; None for no bound.
     clip_noise : whether the tuning noise is clipped to [0, 1] on all data; on ImageNet it always is.
     n_levels : perturbation levels of Algorithm 1, the clean one included.
     seed : seed of all noise and random shifts.
@@ -35,7 +35,7 @@ class PaperSettings:
         return Gaussian(clip=self.clip_noise or data == "imagenet")
 
     def caption(self) -> str:
-        """The settings in words.
+        """The settings as text.
 
         >>> print(OURS.caption())
         ECE with 15 bins, temperatures exact, tuning noise clipped to [0, 1]
@@ -45,7 +45,7 @@ class PaperSettings:
         return f"ECE with {self.n_bins} bins, {temperatures}, {noise}"
 
 
-#: driftcal's own choices.
+#: The settings of driftcal.
 OURS = PaperSettings("ours")
-#: Those of the paper's code: T in [0.05, 5] (real networks never reach the lower end), 10 bins, noise not clipped.
+#: The settings of the paper's code: T in [0.05, 5], 10 bins, noise not clipped. No network reaches a T of 0.05.
 AS_PUBLISHED = PaperSettings("as published", n_bins=10, t_max=5.0, clip_noise=False)

@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, from ``published.json`` beside this file."""
+"""The numbers that the paper prints, from ``published.json`` in this folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def published(table: str, data: str, network: str) -> Mapping[str, float]:
 
 
 def where(table: str) -> str:
-    """The place of a table in the paper.
+    """The name of a table or section in the paper.
 
     >>> where("table1")
     'Table 1'
@@ -38,11 +38,11 @@ def where(table: str) -> str:
 
 
 def published_accuracy(data: str) -> Mapping[str, tuple[float, float]]:
-    """The paper's accuracy in domain and at the strongest level, by shift."""
+    """Shift -> the paper's accuracy in domain and at the strongest level."""
     by_shift = _document()["tables"]["accuracy"]["values"].get(data, {})
     return {shift: (float(clean), float(strongest)) for shift, (clean, strongest) in by_shift.items()}
 
 
 def citation() -> str:
-    """The paper's reference."""
+    """The reference of the paper."""
     return str(_document()["source"])

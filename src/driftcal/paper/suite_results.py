@@ -18,7 +18,7 @@ from driftcal.types import Float64
 
 #: Metrics whose means over the shifts have intervals.
 METRICS_WITH_INTERVALS = ("ece", "nll", "brier")
-#: Shifts that means leave out, as the paper does: it resembles the tuning noise.
+#: Shifts that means leave out, as in the paper: Gaussian noise resembles the tuning noise.
 LEFT_OUT = ("gaussian_noise",)
 
 
@@ -33,10 +33,10 @@ class Difference:
 
 @dataclass(frozen=True, eq=False)
 class SuiteResults:
-    """Results of a suite. `replicates` holds the bootstrap replicates of each metric, by calibrator and shift.
+    """Results of a suite. `replicates` maps calibrator, shift and metric to bootstrap replicates.
 
     A replicate is one resample of the images, the same for every calibrator, shift and level. So means and differences
-    have replicates too. `left_out` are shifts that means leave out.
+    have replicates too. `left_out` are the shifts that means leave out.
     """
 
     results: Results
@@ -78,7 +78,7 @@ class SuiteResults:
         return float(np.mean([getattr(row, metric) for row in rows]))
 
     def mean_of_conditions(self, calibrator: str, metric: str = "ece") -> float:
-        """The mean over single conditions, each shift at each level but 0: opposite errors of levels cannot cancel."""
+        """The mean over single conditions, each shift at each level but 0, so that opposite errors do not cancel."""
         rows = [self.row(calibrator, shift, level) for shift in self.shifts() for level in self.levels(shift) if level]
         return float(np.mean([getattr(row, metric) for row in rows]))
 
@@ -124,10 +124,10 @@ def evaluate_suite(
     collector : the model's logits on the test data.
     candidates : the calibrators.
     shifts : the shifts of the suite.
-    suite : its name.
+    suite : name of the suite.
     n_bins : bins of the ECE.
     n_resamples : bootstrap resamples of the images; 0 computes no intervals.
-    metadata : what is recorded beside the results.
+    metadata : plain values that are recorded with the results.
     layers : layers whose features candidates need.
     """
     replicates: dict[str, dict[str, Mapping[str, Float64]]] = {}

@@ -1,6 +1,7 @@
-"""The experiments of the paper: this list, and a file for each table or figure.
+"""The experiments of the paper: a list, and a file for each table or figure.
 
-An experiment is a function ``(ExperimentContext) -> ExperimentResult`` and a line here. It is imported when it runs.
+An experiment is a function ``(ExperimentContext) -> ExperimentResult`` and an entry of the list. Its file is imported
+when it runs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from driftcal.paper.experiment_result import ExperimentResult
     from driftcal.paper.setups.setup import Setup
 
-#: What an experiment may need beside the perturbation levels and the test images under the suite.
+#: What an experiment may need in addition to the perturbation levels and the test images under the suite.
 Need = Literal[
     "both settings", "h-tuning", "objectnet", "out of distribution", "varied shifts", "features", "all suites"
 ]
@@ -34,13 +35,13 @@ class Experiment:
     needs: tuple[Need, ...] = ()
 
     def run(self, context: ExperimentContext) -> ExperimentResult:
-        """Measure it."""
+        """Run the experiment."""
         module, function = self.function.split(":")
         result: ExperimentResult = getattr(import_module(f"{__name__}.{module}"), function)(context)
         return result
 
     def missing_data(self, setups: Sequence[Setup]) -> str:
-        """What these setups lack for it, "" for nothing."""
+        """The data that these setups lack for the experiment; "" if they have all."""
         if "objectnet" in self.needs and all(setup.objectnet is None for setup in setups):
             return "needs ObjectNet and a network with ImageNet's outputs: --data imagenet=DIR --data objectnet=DIR"
         return ""
@@ -87,7 +88,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def select_experiments(name: str, setups: Sequence[Setup]) -> tuple[list[Experiment], list[str]]:
-    """The experiment of this name, or for ``all`` every possible one; then a sentence for each impossible one."""
+    """The experiment with this name, or all that are possible for ``all``; and a sentence for each impossible one."""
     if name != "all" and name not in EXPERIMENTS:
         raise UnknownName.of("experiment", name, [*EXPERIMENTS, "all"])
     named = list(EXPERIMENTS.values()) if name == "all" else [EXPERIMENTS[name]]

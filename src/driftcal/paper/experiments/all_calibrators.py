@@ -1,4 +1,4 @@
-"""Not in the paper: every calibrator of driftcal beside the paper's, in domain and under shift."""
+"""Not in the paper: all calibrators of driftcal, compared in domain and under shift."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from driftcal.shifts import get_shift
 
 #: Weight of the clean samples for the suffix -C; chosen on validation images, see docs/research.md.
 CLEAN_WEIGHT = 0.7
-#: The same for calibrators with a temperature per sample under varied shifts, which are milder than noise; None is the weight
-#: of one level.
+#: Method -> weight of the clean samples for the suffix -V, whose varied shifts are milder than noise. None: the clean
+#: samples have the weight of one level.
 VARIED_CLEAN_WEIGHT: dict[str, float | None] = {"hts": 0.3, "pts": 0.3, "dac": 0.3, "md-ts": 0.3, "dac-pts": None}
 
 #: Keys of a row that are averaged over the networks.
@@ -61,7 +61,7 @@ def all_calibrators(context: ExperimentContext) -> ExperimentResult:
     """ECE in domain, ECE, Brier score and NLL under shift of all calibrators on every suite, with paired intervals."""
     by_suite: dict[str, list[dict[str, dict[str, Value]]]] = {}
     network_rows: list[dict[str, Value]] = []
-    front_rows: list[dict[str, Value]] = []
+    pareto_rows: list[dict[str, Value]] = []
     figures, notes = [], list(_NOTES)
     for setup in context.setups:
         features = AvailableFeatures.of(context, setup)
@@ -73,24 +73,24 @@ def all_calibrators(context: ExperimentContext) -> ExperimentResult:
                 n_bins=context.settings.n_bins, n_resamples=context.settings.n_resamples, metadata=setup.metadata(),
                 layers=features.layers,
             )  # fmt: skip
-            place = {"network": setup.label, "suite": suite}
+            setup_and_suite = {"network": setup.label, "suite": suite}
             rows = _rows(results)
             by_suite.setdefault(suite, []).append(rows)
-            network_rows += [{**place, **row} for row in rows.values()]
+            network_rows += [{**setup_and_suite, **row} for row in rows.values()]
             points = {name: (results.clean(name).ece, results.mean(name)) for name in results.calibrators}
-            front = _pareto_front(points)
-            front_rows.append({**place, "front": ", ".join(map(label, front))})
-            figures.append(_figure(setup, suite, points, front))
+            pareto_front = _pareto_front(points)
+            pareto_rows.append({**setup_and_suite, "front": ", ".join(map(label, pareto_front))})
+            figures.append(_figure(setup, suite, points, pareto_front))
     mean_rows = [{"suite": suite, **row} for suite, networks in by_suite.items() for row in _mean_rows(networks)]
     title, settings = "All calibrators in domain and under shift", context.settings.caption()
-    place_columns = {"network": "Network", "suite": "Suite"}
+    setup_columns = {"network": "Network", "suite": "Suite"}
     return ExperimentResult(
         "beyond", "All calibrators of driftcal",
         [
             Table("beyond", f"{title}, mean over the networks; {settings}", {"suite": "Suite", **_COLUMNS}, mean_rows),
-            Table("beyond-networks", f"{title}, each network; {settings}", place_columns | _COLUMNS, network_rows, intervals=True),
+            Table("beyond-networks", f"{title}, each network; {settings}", setup_columns | _COLUMNS, network_rows, intervals=True),
             Table("beyond-front", "Pareto front: no other calibrator is better in domain and under shift",
-                  place_columns | {"front": "On the Pareto front"}, front_rows),
+                  setup_columns | {"front": "On the Pareto front"}, pareto_rows),
         ],
         figures, notes,
     )  # fmt: skip
@@ -105,7 +105,7 @@ def _unavailable_notes(setup: Setup, features: AvailableFeatures) -> list[str]:
 
 
 def _candidates(context: ExperimentContext, setup: Setup, features: AvailableFeatures) -> list[Candidate]:
-    """The paper's calibrators with both tunings; the others on noise, with more weight of clean samples, on varied shifts."""
+    """The paper's calibrators tuned on clean samples and on noise, and all calibrators with the other tunings."""
     collector = context.collector(setup, setup.validation)
     noise, varied = context.settings.noise(setup.data), get_shift("varied")
     on_noise = context.perturbed(setup)
@@ -116,10 +116,10 @@ def _candidates(context: ExperimentContext, setup: Setup, features: AvailableFea
         varied_features = features.at_levels(context, setup, varied, on_varied.record or {})
 
     def fit(method: str, suffix: str = "-p", clean_weight: float | None = None) -> Candidate:
-        perturbed, collected = (on_varied, varied_features) if suffix == "-v" else (on_noise, noise_features)
+        perturbed, level_features = (on_varied, varied_features) if suffix == "-v" else (on_noise, noise_features)
         fitted = fit_on_levels(
             capped(method, context.settings.t_max), perturbed, collector.labels, clean_weight=clean_weight,
-            features=collected.for_method(method),
+            features=level_features.for_method(method),
         )  # fmt: skip
         tuned_on = {"-v": "varied", "-c": f"gaussian, clean {CLEAN_WEIGHT:g}"}.get(suffix, "gaussian")
         window_size = WINDOW_SIZE if CALIBRATORS[method].needs_window else None
@@ -145,7 +145,7 @@ def _candidates(context: ExperimentContext, setup: Setup, features: AvailableFea
 
 
 def _needs(kind: type[Calibrator]) -> str:
-    """What a calibrator needs beside the logits of one sample."""
+    """What a calibrator needs in addition to the logits of one sample."""
     if kind.needs_window:
         return f"window of {WINDOW_SIZE}"
     if not kind.needs_features:
@@ -211,21 +211,21 @@ def _mean_rows(networks: Sequence[dict[str, dict[str, Value]]]) -> list[dict[str
 
 
 def _pareto_front(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """The calibrators that no other beats in domain and under shift at once, by ECE in domain.
+    """The calibrators for which no other is better both in domain and under shift, ordered by ECE in domain.
 
     >>> _pareto_front({"a": (0.1, 0.3), "b": (0.2, 0.2), "c": (0.3, 0.25)})
     ['a', 'b']
     """
     lowest = np.inf
-    front = []
+    pareto_front = []
     for name, (_, under_shift) in sorted(points.items(), key=lambda item: item[1]):
         if under_shift < lowest:
-            front.append(name)
+            pareto_front.append(name)
             lowest = under_shift
-    return front
+    return pareto_front
 
 
-def _figure(setup: Setup, suite: str, points: Mapping[str, tuple[float, float]], front: Sequence[str]) -> Points:
+def _figure(setup: Setup, suite: str, points: Mapping[str, tuple[float, float]], pareto_front: Sequence[str]) -> Points:
     return Points(
         f"beyond-{setup.name}-{suite}",
         f"{setup.label}, {suite}: ECE in domain against ECE under shift",
@@ -236,5 +236,5 @@ def _figure(setup: Setup, suite: str, points: Mapping[str, tuple[float, float]],
         {label(name): point for name, point in points.items()},
         "ECE in domain (clean images)",
         f"mean ECE under shift ({suite} suite)",
-        pareto_front=[label(name) for name in front],
+        pareto_front=[label(name) for name in pareto_front],
     )

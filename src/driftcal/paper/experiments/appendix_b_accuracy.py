@@ -1,4 +1,4 @@
-"""Appendix B.2: accuracy in domain and at the strongest level, and what calibrators change."""
+"""Appendix B.2: accuracy in domain and at the strongest level, and its change by calibrators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHANGING = with_suffixes(("ir", "ts-ir"), "", "-p")[1:]
 
 
 def accuracy(context: ExperimentContext) -> ExperimentResult:
-    """Accuracy of the uncalibrated model under each shift, and its change by calibrators that may change predictions."""
+    """The accuracy of the uncalibrated model under each shift, and its change by calibrators."""
     table = _accuracy_table(context)
     notes = [f"paper: {where('accuracy')}; it does not name the network."] if "paper_clean" in table.columns else []
     return ExperimentResult("accuracy", "Accuracy", [table, _change_table(context)], [_figure(context)], notes)

@@ -101,7 +101,7 @@ def delta_ece(context: ExperimentContext) -> ExperimentResult:
 def _mean_of_metric(
     context: ExperimentContext, name: str, metric: str, columns: Sequence[str], title: str, figure: Bars
 ) -> ExperimentResult:
-    """A table of means over the shifts beside the paper's numbers."""
+    """A table of means over the shifts, with the paper's numbers."""
     rows: list[dict[str, Value]] = []
     for setup in context.setups:
         means = mean_row(context.suite_results(setup), columns, metric)

@@ -21,6 +21,7 @@ from driftcal.pipeline.tuning.fit import fit_or_uncalibrated
 from driftcal.report.table import Table, Value
 from driftcal.types import Labels, Logits
 
+#: Numbers of validation images.
 _SIZES = (50, 100, 250, 500, 1000, 2500, 5000, 10000, 25000)
 #: Random subsets of validation images of each size.
 _N_SUBSETS = 3
@@ -32,16 +33,16 @@ _BySize = dict[int, dict[str, dict[str, list[float]]]]
 
 @dataclass(frozen=True)
 class _Subset:
-    """A random subset of the validation images; number 0 of size 0 stands for the uncalibrated model."""
+    """A random subset of the validation images; size 0 and number 0 mean the uncalibrated model."""
 
     size: int
     number: int
 
 
 def validation_size(context: ExperimentContext) -> ExperimentResult:
-    """Mean ECE and accuracy with calibrators that are tuned on fewer images.
+    """Mean ECE and accuracy of calibrators that are tuned on fewer images.
 
-    The perturbation levels are those of all validation images: only the samples that calibrators are tuned on become fewer.
+    The perturbation levels are those of all validation images; only calibrators are tuned on fewer images.
     """
     rows: list[dict[str, Value]] = []
     figures = []
@@ -74,7 +75,10 @@ def _figure(setup: Setup, by_size: _BySize) -> Lines:
         Panel(
             f"{quantity} under shift",
             list(by_size),
-            {label(name): [float(np.mean(one[name][metric])) for one in by_size.values()] for name in PAPER_COLUMNS},
+            {
+                label(name): [float(np.mean(values[name][metric])) for values in by_size.values()]
+                for name in PAPER_COLUMNS
+            },
             "validation images",
             f"{quantity} under shift",
             logarithmic=True,
@@ -97,7 +101,7 @@ def _measure_by_size(context: ExperimentContext, setup: Setup) -> _BySize:
     logits = [np.asarray(level) for level in context.perturbed(setup).by_level]
     n = len(labels)
     calibrators: dict[tuple[_Subset, str], Calibrator] = {}
-    for size in [*(s for s in _SIZES if s < n / 1.5), n]:
+    for size in [*(s for s in _SIZES if s < n / 1.5), n]:  # sizes close to all images add little
         for number in range(_N_SUBSETS if size < n else 1):
             chosen = np.random.default_rng([context.settings.seed, number]).permutation(n)[:size]
             for name in PAPER_COLUMNS[1:]:
@@ -127,7 +131,7 @@ def _fit(context: ExperimentContext, name: str, levels: Sequence[Logits], labels
 def _measure(
     context: ExperimentContext, setup: Setup, calibrators: Mapping[tuple[_Subset, str], Calibrator]
 ) -> dict[tuple[_Subset, str], dict[str, float]]:
-    """Mean ECE and accuracy over the shifts. Each condition is read once, and the statistics of its levels add."""
+    """Mean ECE and accuracy over the shifts. Each condition is read once; the statistics of the levels are added."""
     collector = context.collector(setup, setup.test)
 
     def statistics(calibrator: Calibrator, logits: Logits) -> Statistics:
@@ -147,6 +151,6 @@ def _measure(
         for key in calibrators:
             by_shift[key].append(pooled[key])
     return {
-        key: {metric: float(np.mean([getattr(one, metric) for one in values])) for metric in _METRICS}
-        for key, values in by_shift.items()
+        key: {metric: float(np.mean([getattr(statistics, metric) for statistics in pooled])) for metric in _METRICS}
+        for key, pooled in by_shift.items()
     }

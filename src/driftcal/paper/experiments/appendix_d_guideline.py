@@ -1,4 +1,4 @@
-"""Appendix D: which calibrator to choose, the paper's advice beside these numbers."""
+"""Appendix D: which calibrator to choose, by the paper's guidelines and by these numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CALIBRATORS = with_suffixes((*PAPER_METHODS, *BASELINE_METHODS), "", "-p")
 
 @dataclass(frozen=True)
 class _Situation:
-    """A situation of the paper's guidelines, what it advises, and the ECE that decides it here."""
+    """A situation of the paper's guidelines, the paper's advice, and the ECE that is compared here."""
 
     description: str
     advice: str
@@ -42,16 +42,14 @@ def guideline(context: ExperimentContext) -> ExperimentResult:
     figures = []
     for setup in context.setups:
         results = context.suite_results(setup)
-        keeps = {info.name: info.keeps_accuracy for info in results.results.calibrators}
+        keeps_accuracy = {info.name: info.keeps_accuracy for info in results.results.calibrators}
         errors = {name: _errors(results, name) for name in _CALIBRATORS}
         for name in _CALIBRATORS:
-            keeps_text = "yes" if keeps[name] else "no"
-            calibrator_rows.append(
-                {"network": setup.label, "calibrator": label(name), "keeps": keeps_text, **errors[name]}
-            )
+            keeps = "yes" if keeps_accuracy[name] else "no"
+            calibrator_rows.append({"network": setup.label, "calibrator": label(name), "keeps": keeps, **errors[name]})
         for situation in _SITUATIONS:
             key = situation.decided_by
-            allowed = [name for name in _CALIBRATORS if keeps[name] or not situation.keeps_accuracy]
+            allowed = [name for name in _CALIBRATORS if keeps_accuracy[name] or not situation.keeps_accuracy]
             best = min(allowed, key=lambda name: errors[name][key])
             advice_rows.append(
                 {
@@ -114,7 +112,7 @@ def _figure(setup: Setup, errors: dict[str, dict[str, float]]) -> Points:
         f"{setup.label}: ECE in domain against ECE under shift",
         "Each point is a calibrator; the lower left corner is best. Hollow: tuned on clean images; filled: tuned on noise "
         f"(-P). {method_legend(_CALIBRATORS)} {ECE_CAPTION}",
-        {label(name): (one["in_domain"], one["under_shift"]) for name, one in errors.items()},
+        {label(name): (ece["in_domain"], ece["under_shift"]) for name, ece in errors.items()},
         "ECE in domain",
         "mean ECE under shift",
     )

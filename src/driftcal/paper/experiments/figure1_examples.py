@@ -10,17 +10,19 @@ from driftcal.paper.experiment_context import ExperimentContext
 from driftcal.paper.experiment_result import ExperimentResult
 from driftcal.paper.figures.figure_data import Picture, Pictures
 from driftcal.paper.setups.setup import Setup
+from driftcal.pipeline.collecting.collect import table_levels
 from driftcal.report.table import Table, Value
 from driftcal.shifts.shift import Shift
 from driftcal.types import Indices
 
+#: Images per network.
 _N_IMAGES = 3
-#: Shifts that occur in practice; the suite's first shift if it has none of them.
+#: Shifts that occur in practice. If a suite has none of them, its first shift is used.
 _PREFERRED_SHIFTS = ("rot_right", "fog")
 
 
 def examples(context: ExperimentContext) -> ExperimentResult:
-    """Images, one per class, that are classified correctly while clean and incorrectly under a shift."""
+    """Images, one per class, that are classified correctly without and incorrectly with a shift."""
     rows: list[dict[str, Value]] = []
     figures = []
     for setup in context.setups:
@@ -68,13 +70,14 @@ def shift_label(shift: Shift, level: float) -> str:
 
 
 def _chosen_shift(setup: Setup) -> tuple[Shift, int]:
+    """A shift and the level at two thirds of its levels."""
     shift = next((s for s in setup.shifts if s.name in _PREFERRED_SHIFTS), setup.shifts[0])
-    levels = shift.levels or (0,)
+    levels = table_levels(shift)
     return shift, levels[len(levels) * 2 // 3]
 
 
 def _choose_images(context: ExperimentContext, setup: Setup, shift: Shift, level: int) -> Indices:
-    """Positions in the test set; other images follow if there are too few such images."""
+    """Positions in the test set of images that become incorrect, then of other images if these are too few."""
     collector = context.collector(setup, setup.test)
     labels = collector.labels
     clean, shifted = (collector.logits(shift, k).argmax(axis=1) for k in (0, level))

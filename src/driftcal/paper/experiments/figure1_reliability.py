@@ -16,7 +16,7 @@ from driftcal.types import Float64
 
 #: Bins with a smaller share of all samples are not drawn.
 _MIN_SHARE = 0.001
-#: Confidence from which on a prediction counts as confident: an edge of 10 and of 15 bins.
+#: Predictions with a higher confidence are confident. It is an edge of 10 and of 15 bins.
 _CONFIDENT = 0.8
 
 

@@ -1,4 +1,4 @@
-"""Figure 5: ECE on ObjectNet's classes that the network knows."""
+"""Figure 5: ECE on the classes of ObjectNet that the network has."""
 
 from __future__ import annotations
 
@@ -43,9 +43,11 @@ def known_classes(context: ExperimentContext) -> ExperimentResult:
         "Photographs of known objects from unusual angles and on unusual backgrounds; lower is better. "
         f"{BARS_CAPTION}; {INTERVALS_CAPTION}. {method_legend(PAPER_COLUMNS)} {ECE_CAPTION} {context.settings.caption()}.",
         [setup.label for setup in setups],
-        {label(name): [one.ece for one in values] for name, values in evaluations.items()},
+        {label(name): [evaluation.ece for evaluation in values] for name, values in evaluations.items()},
         "ECE",
-        intervals={label(name): [_interval(one) for one in values] for name, values in evaluations.items()},
+        intervals={
+            label(name): [_interval(evaluation) for evaluation in values] for name, values in evaluations.items()
+        },
     )
     return ExperimentResult("objectnet", "ObjectNet", [table], [figure])
 

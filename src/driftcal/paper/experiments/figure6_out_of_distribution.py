@@ -18,6 +18,7 @@ from driftcal.pipeline.evaluating.candidate import Candidate
 from driftcal.report.table import Table, Value
 from driftcal.types import Float64, Logits
 
+#: Bins of the histograms.
 _N_BINS = 20
 _STRONGEST = "strongest level of every shift"
 #: Key of a quantity -> its name in the table.
@@ -30,7 +31,7 @@ _QUANTITIES = {
 
 
 def out_of_distribution(context: ExperimentContext) -> ExperimentResult:
-    """Confidence and entropy at the strongest level of every shift and on data of no class; AUROC against clean data."""
+    """Confidence and entropy at the strongest level of every shift and on data of no class, and AUROC to clean data."""
     rows: list[dict[str, Value]] = []
     figures = []
     for setup in context.setups:
@@ -43,7 +44,9 @@ def out_of_distribution(context: ExperimentContext) -> ExperimentResult:
             for key, quantity in _QUANTITIES.items():
                 by_calibrator = {name: values[name][key] for name in PAPER_COLUMNS}
                 rows.append({"network": setup.label, "data": data, "quantity": quantity, **by_calibrator})
-            figures.append(_figure(setup, data, {name: one.confidence for name, one in scores.items()}))
+            figures.append(
+                _figure(setup, data, {name: of_candidate.confidence for name, of_candidate in scores.items()})
+            )
     table = Table(
         "ood",
         "Confidence on out-of-distribution data",
@@ -65,7 +68,7 @@ def _logits_by_data(context: ExperimentContext, setup: Setup) -> dict[str, Logit
 
 
 def _scores(candidate: Candidate, logits: Logits) -> SampleScores:
-    """Confidence and entropy of each sample; its labels are not used."""
+    """Confidence and entropy of each sample, which need no labels."""
     no_labels = np.zeros(len(logits), np.int64)
     return SampleScores.of_probabilities(no_labels, candidate.calibrator.predict_proba(logits))
 

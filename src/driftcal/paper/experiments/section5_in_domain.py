@@ -12,12 +12,12 @@ from driftcal.report.table import Table, Value
 
 
 def in_domain(context: ExperimentContext) -> ExperimentResult:
-    """ECE on clean test images, beside the null ECE."""
-    results = [context.suite_results(setup) for setup in context.setups]
+    """ECE on clean test images, and the null ECE."""
+    by_setup = [context.suite_results(setup) for setup in context.setups]
     rows: list[dict[str, Value]] = []
-    for setup, one in zip(context.setups, results, strict=True):
-        cells = row_with_intervals({name: one.clean(name) for name in PAPER_COLUMNS})
-        rows.append({"network": setup.label, **cells, "null_ece": one.clean("base").null_ece})
+    for setup, results in zip(context.setups, by_setup, strict=True):
+        cells = row_with_intervals({name: results.clean(name) for name in PAPER_COLUMNS})
+        rows.append({"network": setup.label, **cells, "null_ece": results.clean("base").null_ece})
     table = Table(
         "in-domain",
         "ECE in domain, on clean images",
@@ -31,9 +31,11 @@ def in_domain(context: ExperimentContext) -> ExperimentResult:
         "The cost of tuning on noise if nothing shifts: ECE on clean test images, lower is better. "
         f"{BARS_CAPTION}; {INTERVALS_CAPTION}. {method_legend(PAPER_COLUMNS)} {ECE_CAPTION} {context.settings.caption()}.",
         [setup.label for setup in context.setups],
-        {label(name): [one.clean(name).ece for one in results] for name in PAPER_COLUMNS},
+        {label(name): [results.clean(name).ece for results in by_setup] for name in PAPER_COLUMNS},
         "ECE in domain",
-        intervals={label(name): [interval_of(one.clean(name), "ece") for one in results] for name in PAPER_COLUMNS},
+        intervals={
+            label(name): [interval_of(results.clean(name), "ece") for results in by_setup] for name in PAPER_COLUMNS
+        },
     )
     note = (
         "The null ECE is the expected ECE of a perfectly calibrated model with the same confidences on as many images."

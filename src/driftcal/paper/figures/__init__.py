@@ -1,1 +1,1 @@
-"""The figures of experiments: what they show (`figure_data`), and how it is drawn."""
+"""The figures of experiments: their data (`figure_data`), and the functions that draw them."""

@@ -1,4 +1,4 @@
-"""The style of a calibrator in figures: colour and marker by method, line and fill by what it was tuned on."""
+"""The style of a calibrator in figures: colour and marker by method, line and fill by its suffix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from driftcal.report.plot_style import DASHED, method_style
 
 #: Labels of all methods, the paper's first.
 METHODS = tuple(label(name) for name in CALIBRATORS if name != "base")
-#: Suffix -> line.
+#: Suffix -> line style of matplotlib.
 _LINES: dict[str, Any] = {"": DASHED, "P": "-", "H": (0, (6, 1.5, 1, 1.5)), "C": (0, (8, 1)), "V": (0, (2, 1))}
 
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawn
 
-#: More bars continue in another row of the figure.
+#: The most bars in one row of the figure; further bars are drawn in another row.
 _MAX_BARS = 110
+#: Pixels per inch of PNG files.
 _DPI = 150
 
 
@@ -29,9 +30,9 @@ def figure_bytes(figure: Figure, formats: Sequence[str]) -> list[bytes]:
     files = []
     with plot_style():
         drawn = DRAWERS[type(figure)](figure)
-        drawn.set_dpi(_DPI)  # the size of text depends on it a little
+        drawn.set_dpi(_DPI)  # the layout depends on it a little
         drawn.draw_without_rendering()
-        drawn.set_layout_engine(None)  # with the engine "none" every file would be drawn twice
+        drawn.set_layout_engine(None)  # the layout of all formats is computed once; "none" would draw twice
         for ending in formats:
             out = io.BytesIO()
             no_date = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(ending)  # the same bytes each time
@@ -75,7 +76,7 @@ def _draw_legend(drawn: Drawn, handles: Mapping[str, Any]) -> None:
 
 
 def _draw_groups(ax: Axes, figure: Bars, groups: range) -> dict[str, Any]:
-    """Draw some groups of bars; returns what the legend shows."""
+    """Draw some groups of bars; return the handles of the legend."""
     handles: dict[str, Any] = {}
     thickness = 0.84 / len(figure.series)
     for k, (label, values) in enumerate(figure.series.items()):
@@ -172,26 +173,28 @@ def _draw_pictures(figure: Pictures) -> Drawn:
     return drawn
 
 
-def _draw_picture(left: Axes, right: Axes, picture: Picture) -> None:
-    """The image on the left, a bar with the confidence of each calibrator on the right; grey if it is incorrect."""
+def _draw_picture(image_axes: Axes, bar_axes: Axes, picture: Picture) -> None:
+    """Draw the image on the left, and bars of the confidence on the right; incorrect predictions are grey."""
     image = np.clip(picture.image, 0, 1)
-    left.imshow(image[..., 0] if image.shape[-1] == 1 else image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    left.set_axis_off()
-    left.set_title(f"{picture.true_class}, {picture.heading}", fontsize=7)
+    image_axes.imshow(
+        image[..., 0] if image.shape[-1] == 1 else image, cmap="gray", vmin=0, vmax=1, interpolation="nearest"
+    )
+    image_axes.set_axis_off()
+    image_axes.set_title(f"{picture.true_class}, {picture.heading}", fontsize=7)
     for position, (label, (predicted, confidence)) in enumerate(picture.predictions.items()):
         correct = predicted == picture.true_class
-        right.barh(position, confidence, 0.75, color=calibrator_style(label)["color"] if correct else "#C9C9C9")
+        bar_axes.barh(position, confidence, 0.75, color=calibrator_style(label)["color"] if correct else "#C9C9C9")
         text = f"{confidence:.2f}" if correct else f"{confidence:.2f}: {predicted}"
-        right.text(min(confidence + 0.02, 1.02), position, text, va="center", fontsize=5.5, color=TEXT_COLOUR)
-    right.set_yticks(range(len(picture.predictions)), list(picture.predictions), fontsize=5.5)
-    right.set(xlim=(0, 1.45), ylim=(len(picture.predictions) - 0.4, -0.6), xticks=[0, 0.5, 1])
-    right.tick_params(axis="x", labelsize=5.5)
-    right.set_xlabel("confidence", fontsize=6)
-    right.grid(axis="y", visible=False)
+        bar_axes.text(min(confidence + 0.02, 1.02), position, text, va="center", fontsize=5.5, color=TEXT_COLOUR)
+    bar_axes.set_yticks(range(len(picture.predictions)), list(picture.predictions), fontsize=5.5)
+    bar_axes.set(xlim=(0, 1.45), ylim=(len(picture.predictions) - 0.4, -0.6), xticks=[0, 0.5, 1])
+    bar_axes.tick_params(axis="x", labelsize=5.5)
+    bar_axes.set_xlabel("confidence", fontsize=6)
+    bar_axes.grid(axis="y", visible=False)
 
 
 def _two_lines(name: str) -> str:
-    """A group's name broken at its first space: names of networks are long."""
+    """The name of a group, broken at its first space, because names of networks are long."""
     return name.replace(" ", "\n", 1)
 
 

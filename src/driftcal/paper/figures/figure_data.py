@@ -1,4 +1,4 @@
-"""What the figures of experiments show, as plain values."""
+"""The data of the figures of experiments, as plain values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from driftcal.types import Array
 
-#: (low, high) per group, None if there is none.
+#: Label of a calibrator -> (low, high) per group, None if there is none.
 Intervals = Mapping[str, Sequence[tuple[float, float] | None]]
 
 
@@ -19,7 +19,7 @@ class Bars:
     ----------
     name : file name without ending.
     title : what the figure shows.
-    caption : sentences below it.
+    caption : sentences below the figure.
     groups : names of the groups.
     series : label of a calibrator -> one value per group, None if there is none.
     axis : label of the y axis.
@@ -90,7 +90,7 @@ class Histograms:
 
 @dataclass(frozen=True)
 class Points:
-    """A point per calibrator: two of its numbers against each other. A line joins the `pareto_front`."""
+    """A point (x, y) per calibrator. A line joins the `pareto_front`."""
 
     name: str
     title: str
@@ -103,7 +103,7 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """An image, its true class, and what each calibrator predicts: label -> (class, confidence)."""
+    """An image, its true class, and the predictions of the calibrators: label -> (class, confidence)."""
 
     image: Array
     heading: str
@@ -113,7 +113,7 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Rows of images with the confidence of every calibrator beside each."""
+    """Rows of images, each with the confidence of every calibrator."""
 
     name: str
     title: str

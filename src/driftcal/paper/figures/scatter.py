@@ -1,4 +1,4 @@
-"""Draws calibrators as points: two of their numbers against each other, and the Pareto front."""
+"""Draws a point per calibrator, and the Pareto front."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FILLS: dict[str, tuple[Any, str]] = {
     "C": ("left", "-C: noise, clean\nimages weigh more"),
     "V": ("top", "-V: varied shifts"),
 }
-#: Offsets of a name from its marker in points (1/72 inch), the nearest first; below 0 it ends left of the marker.
+#: Offsets of a name from its marker in points (1/72 inch), the nearest first. With x below 0 the name is on the left.
 _OFFSETS = (
     (6, -3), (6, 5), (6, -11), (-6, -3), (-6, 5), (-6, -11), (6, 13), (6, -19), (-6, 13), (-6, -19), (6, 21), (6, -27), (-6, 21),
     (-6, -27), (30, 13), (30, -19), (30, 21), (30, -27), (6, 33), (6, -39), (30, 33), (30, -39),
@@ -31,7 +31,7 @@ Box = tuple[float, float, float, float]
 
 
 def draw_points(figure: Points) -> Drawn:
-    """A marker per calibrator. The Pareto front is joined and its names are beside the markers; the legend has all."""
+    """Draw a marker per calibrator. The Pareto front has a line and names; the legend lists all calibrators."""
     drawn, ax = new_figure(7.2, 5.6)
     if figure.pareto_front:
         xs, ys = zip(*(figure.points[label] for label in figure.pareto_front), strict=True)
@@ -78,7 +78,7 @@ def _draw_legend(drawn: Drawn, figure: Points) -> None:
 
 
 def _draw_names(drawn: Drawn, ax: Axes, figure: Points) -> None:
-    """Names beside the points of the Pareto front, away from other names and markers if there is room."""
+    """Draw names next to the points of the Pareto front, where they do not overlap others if there is room."""
     scale = drawn.dpi / 72
     markers = [ax.transData.transform(point) / scale for point in figure.points.values()]
     left_edge = ax.bbox.x0 / scale  # names do not cover the numbers of the axis
@@ -88,17 +88,20 @@ def _draw_names(drawn: Drawn, ax: Axes, figure: Points) -> None:
         width, height = 0.62 * _FONT_SIZE * len(label), 1.1 * _FONT_SIZE
         boxes = [(x + dx - (width if dx < 0 else 0), y + dy, width, height) for dx, dy in _OFFSETS]
         free = [k for k, box in enumerate(boxes) if box[0] > left_edge and not any(_overlap(box, t) for t in taken)]
-        chosen = free[0] if free else len(_OFFSETS) - 1
-        taken.append(boxes[chosen])
-        dx, dy = _OFFSETS[chosen]
-        far = abs(dy + 3) > 8 or abs(dx) > 6  # then a thin line joins the name and its marker
+        position = free[0] if free else len(_OFFSETS) - 1
+        taken.append(boxes[position])
+        dx, dy = _OFFSETS[position]
+        is_far = abs(dy + 3) > 8 or abs(dx) > 6  # then a thin line joins the name and its marker
         ax.annotate(
             label, figure.points[label], xytext=(dx, dy), textcoords="offset points", fontsize=_FONT_SIZE,
             ha="right" if dx < 0 else "left",
-            arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": GREY, "shrinkA": 0, "shrinkB": 2} if far else None,
+            arrowprops={"arrowstyle": "-", "linewidth": 0.4, "color": GREY, "shrinkA": 0, "shrinkB": 2} if is_far else None,
         )  # fmt: skip
 
 
-def _overlap(one: Box, other: Box) -> bool:
-    apart = one[0] + one[2] < other[0] or other[0] + other[2] < one[0]
-    return not (apart or one[1] + one[3] < other[1] or other[1] + other[3] < one[1])
+def _overlap(first: Box, second: Box) -> bool:
+    left_1, bottom_1, width_1, height_1 = first
+    left_2, bottom_2, width_2, height_2 = second
+    is_beside = left_1 + width_1 < left_2 or left_2 + width_2 < left_1
+    is_above_or_below = bottom_1 + height_1 < bottom_2 or bottom_2 + height_2 < bottom_1
+    return not (is_beside or is_above_or_below)

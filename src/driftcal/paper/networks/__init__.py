@@ -1,8 +1,9 @@
-"""The paper's networks. `make_network` builds the CIFAR-10 networks as torch modules; `registry` opens any network by name.
+"""The paper's networks. `make_network` builds CIFAR-10 networks as torch modules; `registry` opens any network by name.
 
-The CIFAR-10 networks have the strides, widths, padding and biases of ``keras.applications`` at 32×32 pixels, then global
-average pooling and one linear layer. They are torch modules because these train faster on a CPU than Keras' (channels-last
-layout, cheaper convolutions on very small feature maps, see `torch_layers`): ``benchmarks/speed/network_training.py``.
+The CIFAR-10 networks have the strides, widths, padding and biases of ``keras.applications`` at 32×32 pixels, then
+global average pooling and one linear layer. As torch modules they train faster on a CPU than in Keras: they use
+channels-last memory and faster convolutions on very small feature maps (`torch_layers`).
+``benchmarks/speed/network_training.py`` measures it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ CIFAR10_NETWORKS = {
     "vgg19": "vgg:VGG19",
 }
 
-#: Mean and standard deviation of CIFAR-10's training pixels, the preprocessing of all of them.
+#: Mean and standard deviation of CIFAR-10's training pixels: the preprocessing of all these networks.
 CIFAR10_MEAN, CIFAR10_STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
 

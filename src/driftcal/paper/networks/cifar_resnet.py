@@ -11,7 +11,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class _ResidualBlock(nn.Module):
-    """Two 3×3 convolutions with a parameter-free shortcut (He et al. 2016, option A): subsample, pad channels with zeros."""
+    """Two 3×3 convolutions with a parameter-free shortcut, padded with zeros (He et al. 2016, option A)."""
 
     def __init__(self, channels: int, out: int, stride: int) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class _ResidualBlock(nn.Module):
         self._stride, self._pad = stride, (out - channels) // 2
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The block of feature maps."""
+        """The output of the block."""
         inner = self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x)))))
         if self._stride > 1:
             x = functional.pad(x[:, :, :: self._stride, :: self._stride], (0, 0, 0, 0, self._pad, self._pad))

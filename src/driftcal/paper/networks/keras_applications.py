@@ -1,4 +1,4 @@
-"""The paper's ImageNet networks: ``keras.applications`` with their own input size and preprocessing."""
+"""The paper's ImageNet networks: ``keras.applications``, each with its input size and preprocessing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from driftcal.errors import ModelError, UnknownName
 from driftcal.models import Model, open_model
 from driftcal.models.keras import import_keras
 
-#: The networks' own ``preprocess_input`` as driftcal's preprocessing of images in [0, 1].
+#: ``preprocess_input`` of the networks as driftcal's preprocessing of images in [0, 1].
 CAFFE = {"channels": "BGR", "scale": 255.0, "mean": (103.939, 116.779, 123.68)}
 _SYMMETRIC = {"scale": 2.0, "mean": (1.0, 1.0, 1.0)}
 _TORCH = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-_BYTES = {"scale": 255.0}  # the network rescales and normalises itself
+_BYTES = {"scale": 255.0}  # such a network normalises its input itself
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ APPLICATIONS = {
 
 
 def application(name: str) -> Application:
-    """The application of this name."""
+    """The application with this name."""
     if name not in APPLICATIONS:
         raise UnknownName.of("ImageNet network", name, APPLICATIONS)
     return APPLICATIONS[name]
@@ -52,19 +52,19 @@ def open_application(
 ) -> Model:
     """Open a network: images in [0, 1] of any size -> 1,000 logits.
 
-    Keras downloads the ImageNet weights that are not in its cache, and checks their checksum. A path names a ``.weights.h5``
-    or ``.h5`` file. ``random`` is for tests.
+    Keras downloads ImageNet weights that are not in its cache, and verifies their checksum. A path is that of a
+    ``.weights.h5`` or ``.h5`` file. ``random`` is for tests.
     """
-    chosen = application(name)
-    make = getattr(import_keras().applications, chosen.function)
+    settings = application(name)
+    make = getattr(import_keras().applications, settings.function)
     if weights == "imagenet":
         network = _download(make, name)
     else:
         network = make(weights=None, classifier_activation=None)
         if isinstance(weights, Path):
             _load(network, name, weights)
-    preprocessing = {**chosen.preprocessing, "size": (chosen.size, chosen.size)}
-    return open_model(network, preprocessing=preprocessing, name=label or chosen.function)
+    preprocessing = {**settings.preprocessing, "size": (settings.size, settings.size)}
+    return open_model(network, preprocessing=preprocessing, name=label or settings.function)
 
 
 def _download(make: Any, name: str) -> Any:
@@ -81,6 +81,6 @@ def _download(make: Any, name: str) -> Any:
 def _load(network: Any, name: str, weights: Path) -> None:
     try:
         network.load_weights(weights)
-    except Exception as error:  # a missing, foreign or broken file, each with an exception of its own
+    except Exception as error:  # a missing, foreign or broken file; each raises another exception
         reason = " ".join(str(error).split())[:300]
         raise ModelError(f"weights {str(weights)!r} do not fit {name}: {reason}") from error

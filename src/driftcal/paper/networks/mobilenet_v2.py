@@ -20,12 +20,12 @@ _BLOCKS = (
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:
-    # Keras' momentum of 0.999 averages over 1,000 batches, too many for a training of ten epochs; torch's default is 10
+    # torch's default averages over 10 batches; Keras' 1,000 batches are too many for a training of ten epochs
     return nn.BatchNorm2d(channels, eps=1e-3)
 
 
 class _InvertedResidual(nn.Module):
-    """1×1 expansion, 3×3 depthwise, 1×1 projection; the input is added where the shapes agree."""
+    """1×1 expansion, 3×3 depthwise convolution, 1×1 projection; the input is added if the shapes agree."""
 
     def __init__(self, channels: int, out: int, stride: int, expansion: int) -> None:
         super().__init__()

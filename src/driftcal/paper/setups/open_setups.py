@@ -20,23 +20,23 @@ from driftcal.paper.setups.small_objectnet import open_small_objectnet
 from driftcal.shifts import get_suite
 from driftcal.shifts.shift import Shift
 
-#: What ``--data`` may name: data sets with networks, then data that belong to one of them.
+#: The names for ``--data``: data sets with networks, then data that belong to one of them.
 DATA = ("digits", "cifar10", "imagenet", "cifar10-c", "imagenet-c", "objectnet")
-#: Training images that calibrators compare inputs with.
+#: The number of training images that calibrators compare inputs with.
 _N_TRAINING = 3_000
 
 
 @dataclass(frozen=True)
 class SetupOptions:
-    """What to open.
+    """The networks and data to open.
 
     Parameters
     ----------
     data : names of data sets with their folders.
-    networks : names of networks, () for all whose weights are found.
+    networks : names of networks; () for all with weights in the folder.
     weights : folder of weights.
-    n_images : take only the first `n_images` validation and test images, None for all.
-    scratch : folder for data that are made on the way.
+    n_images : take only the first `n_images` validation and test images; None for all.
+    scratch : folder for data that are generated.
     """
 
     data: Mapping[str, str]
@@ -61,7 +61,7 @@ def open_setups(options: SetupOptions) -> list[Setup]:
 
 
 def first_samples(source: Source, n_samples: int | None) -> Source:
-    """The first samples of a source, all of them for None."""
+    """The first samples of a source; all of them for None."""
     if n_samples is None or n_samples >= len(source):
         return source
     return source.subset(np.arange(n_samples), selection={"first": n_samples})
@@ -69,12 +69,12 @@ def first_samples(source: Source, n_samples: int | None) -> Source:
 
 def _digits(options: SetupOptions) -> list[Setup]:
     train, validation, test = split_digits(digits())
-    known_and_unknown = open_small_objectnet(test, options.scratch / "small-objectnet")
+    small_objectnet = open_small_objectnet(test, options.scratch / "small-objectnet")
     validation, test = (first_samples(part, options.n_images) for part in (validation, test))
     ood = {"pixels permuted": permuted_pixels(test)}
     shifts = get_suite("affine").shifts
     return [
-        Setup(open_digits_network(train), "digits", validation, test, "affine", shifts, known_and_unknown, ood),
+        Setup(open_digits_network(train), "digits", validation, test, "affine", shifts, small_objectnet, ood),
     ]
 
 
@@ -115,11 +115,11 @@ def _imagenet(options: SetupOptions) -> list[Setup]:
         shifts: Sequence[Shift] = get_suite("imagenet-c").shifts
         if "imagenet-c" in options.data:
             shifts = imagenet_c_on_disk(options.data["imagenet-c"], network.image_size)
-        known_and_unknown, ood = None, {"pixels permuted": permuted_pixels(test)}
+        objectnet_images, ood = None, {"pixels permuted": permuted_pixels(test)}
         if "objectnet" in options.data:
-            known_and_unknown = objectnet(options.data["objectnet"], size=network.image_size)
-            ood = {"ObjectNet, other classes": known_and_unknown.unlabelled()}
-        setups.append(Setup(network, "imagenet", validation, test, "imagenet-c", shifts, known_and_unknown, ood))
+            objectnet_images = objectnet(options.data["objectnet"], size=network.image_size)
+            ood = {"ObjectNet, other classes": objectnet_images.unlabelled()}
+        setups.append(Setup(network, "imagenet", validation, test, "imagenet-c", shifts, objectnet_images, ood))
     return setups
 
 

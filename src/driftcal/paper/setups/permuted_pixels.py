@@ -12,7 +12,7 @@ from driftcal.types import Array, Indices
 
 
 def permuted_pixels(source: Source) -> Source:
-    """The images with their pixels in one random order: they belong to no class, their histograms stay the same.
+    """The images with their pixels in one random order, so that they belong to no class but have the same histograms.
 
     >>> from driftcal.data import digits
     >>> permuted = permuted_pixels(digits())

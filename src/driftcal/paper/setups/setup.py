@@ -1,4 +1,4 @@
-"""One network with the data it is tuned and tested on, and the shifts it is tested under."""
+"""A network with its validation and test data, and the shifts of the test."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Setup:
     ----------
     network : the network.
     data : name of the data set, a key of `DATA_LABELS`.
-    validation : what calibrators are tuned on.
-    test : what they are tested on.
+    validation : data for tuning calibrators.
+    test : data for testing them.
     suite : name of the suite.
-    shifts : its shifts.
-    objectnet : ObjectNet, with classes that the network knows and others.
+    shifts : shifts of the suite.
+    objectnet : ObjectNet, with classes of the network and others.
     ood : name -> data that belong to no class of the network.
-    training : reads some of the network's training images, None if they are not known.
+    training : function that reads some of the network's training images; None if there are none.
     """
 
     network: Network
@@ -52,7 +52,7 @@ class Setup:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The layers that calibrators may read, () if they are not known."""
+        """The layers that calibrators may read; () if there are none."""
         return self.network.layers
 
     @property
@@ -73,14 +73,14 @@ class Setup:
 
     @property
     def all_suites(self) -> dict[str, Sequence[Shift]]:
-        """The suite, and the simulated corruptions beside the affine suite of CIFAR-10."""
+        """The suite; for CIFAR-10 with affine shifts also the simulated corruptions."""
         suites: dict[str, Sequence[Shift]] = {self.suite: self.shifts}
         if self.suite == "affine" and self.data == "cifar10":
             suites["cifar10-c"] = get_suite("cifar10-c").shifts
         return suites
 
     def metadata(self) -> dict[str, Any]:
-        """What is recorded beside results."""
+        """Plain values that are recorded with the results."""
         return {
             "network": self.network.name, "data": self.data, "suite": self.suite, "model": self.model.metadata(),
             "validation": self.validation.metadata(), "test": self.test.metadata(),

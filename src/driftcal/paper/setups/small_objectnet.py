@@ -1,4 +1,4 @@
-"""A stand-in for ObjectNet, made from digits: a folder in ObjectNet's published layout."""
+"""A small replacement of ObjectNet made from digits: a folder in ObjectNet's published layout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _KNOWN_CLASSES = {"zero": (0,), "one": (1,), "three or eight": (3, 8), "seven": 
 #: Class -> the digit that is drawn; the network has no such class.
 _UNKNOWN_CLASSES = {"upside-down two": 2, "upside-down four": 4}
 _IMAGES_PER_CLASS = 30
-_SIDE = 32  # pixels, without the border
+#: Pixels of the side, without the border.
+_SIDE = 32
 
 
 def open_small_objectnet(source: Source, folder: Path) -> Source:
@@ -30,8 +31,8 @@ def open_small_objectnet(source: Source, folder: Path) -> Source:
 def write_small_objectnet(source: Source, folder: Path) -> Path:
     """Write images with a red border, mapping files, and classes that the network lacks.
 
-    Known classes are digits that are turned a little and darker; "three or eight" has two correct predictions. Unknown
-    classes are digits upside down.
+    Classes of the network are digits that are rotated a little and darker; "three or eight" has two correct
+    predictions. Other classes are digits upside down.
     """
     from PIL import Image
 
@@ -39,9 +40,9 @@ def write_small_objectnet(source: Source, folder: Path) -> Path:
     if last_written.is_file():
         return folder
     rng = np.random.default_rng(0)
-    turned = {name: (outputs, 25) for name, outputs in _KNOWN_CLASSES.items()}
-    turned |= {name: ((digit,), 180) for name, digit in _UNKNOWN_CLASSES.items()}
-    for name, (outputs, angle) in turned.items():
+    digits_and_angle = {name: (outputs, 25) for name, outputs in _KNOWN_CLASSES.items()}
+    digits_and_angle |= {name: ((digit,), 180) for name, digit in _UNKNOWN_CLASSES.items()}
+    for name, (outputs, angle) in digits_and_angle.items():
         class_folder = folder / "images" / name.replace(" ", "_")
         class_folder.mkdir(parents=True, exist_ok=True)
         positions = np.flatnonzero(np.isin(source.labels, outputs))[:_IMAGES_PER_CLASS]
@@ -55,7 +56,7 @@ def write_small_objectnet(source: Source, folder: Path) -> Path:
             framed = Image.new("RGB", (_SIDE + 4, _SIDE + 4), (255, 0, 0))  # the border that marks ObjectNet's images
             framed.paste(rotated.convert("RGB"), (2, 2))
             framed.save(class_folder / f"{number:03d}.png")
-    _write_mappings(list(turned), last_written)
+    _write_mappings(list(digits_and_angle), last_written)
     return folder
 
 
@@ -72,11 +73,13 @@ def _write_mappings(classes: list[str], last_written: Path) -> None:
     }
     for name, content in contents.items():
         (folder / name).write_text(json.dumps(content), encoding="utf-8")
-    last_written.write_text("\n".join(digits) + "\n", encoding="utf-8")  # it exists only if all other files do
+    last_written.write_text(
+        "\n".join(digits) + "\n", encoding="utf-8"
+    )  # written last, so that it exists only if all other files do
 
 
 def _as_grey(source: Source) -> Source:
-    """Colour images as grey ones."""
+    """The source with grey images."""
 
     def read(indices: Indices) -> Array:
         grey: Array = source.read(indices).mean(axis=3, keepdims=True, dtype=np.float32)

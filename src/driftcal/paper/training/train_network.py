@@ -23,16 +23,16 @@ from driftcal.paper.training.training_settings import SETTINGS, TrainingSettings
 WEIGHTS, CARD, CHECKPOINT = "weights.safetensors", "card.json", "checkpoint.safetensors"
 #: Steps that are timed to turn minutes into steps.
 _TIMED_STEPS = 3
-#: Names of settings in cards and checkpoints of version 0.1, which call the settings "recipe".
+#: Name of a setting in version 0.1 -> current name. There the settings were called "recipe".
 _NAMES_0_1 = {"peak": "peak_learning_rate", "batch": "batch_size", "longest_gradient": "max_gradient_norm"}
 
-#: Called with what is being done and how many more images were processed.
+#: Called with the name of the current epoch and the number of images that were just processed.
 OnProgress = Callable[[str, int], None]
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to train: passes over the images, or minutes, which become steps by timing a few of them first."""
+    """How long to train: passes over the images, or minutes. A few timed steps convert minutes into steps."""
 
     epochs: int | None = None
     minutes: float | None = None
@@ -56,12 +56,12 @@ def train_network(
     seed: int = 0,
     settings: TrainingSettings | None = None,
     save_every: float = 180.0,
-    on_progress: OnProgress = lambda what, n_images: None,
+    on_progress: OnProgress = lambda name, n_images: None,
 ) -> dict[str, Any]:
-    """Train a network on nine tenths of the images; returns its model card.
+    """Train a network on nine tenths of the images; return its model card.
 
-    Called again with the same arguments, it continues from the last checkpoint and ends with the same weights, bit by bit, as
-    without the interruption.
+    After an interruption, a call with the same arguments continues from the last checkpoint. It ends with the same bits
+    as a training without interruption.
 
     Parameters
     ----------
@@ -71,34 +71,35 @@ def train_network(
     output : folder of weights, model card and checkpoint.
     budget : how long to train.
     seed : seed of the split, the initial weights, the batches and the augmentation.
-    settings : optimiser and schedule, None for the network's usual ones.
+    settings : optimiser and schedule; None for those of `SETTINGS`.
     save_every : seconds between checkpoints.
     on_progress : called after each step.
     """
     train, held_out = split_training(images, seed=seed)
-    chosen = settings or SETTINGS.get(name, TrainingSettings())
-    if len(train) < chosen.batch_size:
+    used_settings = settings or SETTINGS.get(name, TrainingSettings())
+    if len(train) < used_settings.batch_size:
         raise InputError(
-            f"a training needs at least one batch of {chosen.batch_size} images; {images.name} has {len(train)}."
+            f"a training needs at least one batch of {used_settings.batch_size} images; {images.name} has {len(train)}."
         )
     network = make_network(name, images.n_classes, seed=seed)
     output.mkdir(parents=True, exist_ok=True)
     plan = {
-        "network": name, "seed": seed, "budget": asdict(budget), "settings": asdict(chosen), "images": images.fingerprint,
+        "network": name, "seed": seed, "budget": asdict(budget), "settings": asdict(used_settings),
+        "images": images.fingerprint,
     }  # fmt: skip
     finished = _finished_card(output, plan)
     if finished is not None:
         return finished
     n_steps = _planned_steps(output, plan)
     checkpoint = output / CHECKPOINT
-    trainer = Trainer(network, train, chosen, seed=seed, n_steps=n_steps or 1)
+    trainer = Trainer(network, train, used_settings, seed=seed, n_steps=n_steps or 1)
     if n_steps is None:
-        trainer.n_steps = steps_for(budget, name, train, chosen, seed=seed)
+        trainer.n_steps = steps_for(budget, name, train, used_settings, seed=seed)
     else:
         trainer.load(checkpoint)
     plan["steps"] = trainer.n_steps
     if trainer.step:
-        on_progress("resumed", trainer.step * chosen.batch_size)
+        on_progress("resumed", trainer.step * used_settings.batch_size)
     _run_steps(trainer, checkpoint, plan, save_every, on_progress)
     card = {
         **plan,
@@ -131,11 +132,11 @@ def _run_steps(
     batch_size = trainer.settings.batch_size
     loss, share_correct = 0.0, 0.0
     while trainer.step < trainer.n_steps:
-        value, n_correct = trainer.advance()
+        batch_loss, n_correct = trainer.advance()
         # averages over about the last hundred batches
-        keep = 0.99 if trainer.step > 1 and loss else 0.0
-        loss = keep * loss + (1 - keep) * value
-        share_correct = keep * share_correct + (1 - keep) * n_correct / batch_size
+        momentum = 0.99 if trainer.step > 1 and loss else 0.0
+        loss = momentum * loss + (1 - momentum) * batch_loss
+        share_correct = momentum * share_correct + (1 - momentum) * n_correct / batch_size
         epoch = (trainer.step - 1) // trainer.steps_per_epoch + 1
         on_progress(f"epoch {epoch} of {n_epochs}, loss {loss:.3f}, accuracy {share_correct:.1%}", batch_size)
         if time.monotonic() - saved >= save_every and trainer.step < trainer.n_steps:
@@ -161,7 +162,7 @@ def _card(trainer: Trainer, train: Source, held_out: Source, test: Source) -> di
 
 
 def _finished_card(output: Path, plan: dict[str, Any]) -> dict[str, Any] | None:
-    """The card of a finished training with this plan, None if there is no card; a card of another plan is an error."""
+    """The card of a finished training with this plan; None if there is no card. A card of another plan is refused."""
     try:
         card: dict[str, Any] = json.loads((output / CARD).read_text())
     except FileNotFoundError:
@@ -173,7 +174,7 @@ def _finished_card(output: Path, plan: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _planned_steps(output: Path, plan: dict[str, Any]) -> int | None:
-    """The number of steps that the checkpoint's training plans, None if there is no checkpoint."""
+    """The number of steps in the plan of the checkpoint; None if there is no checkpoint."""
     file = read_tensors(output / CHECKPOINT)
     if file is None:
         if (output / CHECKPOINT).exists():

@@ -1,4 +1,4 @@
-"""One network in training: steps, and checkpoints from which it resumes with the same weights."""
+"""A network in training: its steps, and checkpoints from which training continues with the same weights."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+#: Images of a batch without gradients.
 _EVALUATION_BATCH = 500
 
 
 class Trainer:
-    """Trains a network. Randomness depends on (seed, step) only, so weights, momenta and step are all of its state."""
+    """Trains a network. Randomness depends on (seed, step) only, so weights, momenta and step are the whole state."""
 
     def __init__(
         self, network: nn.Module, data: Source, settings: TrainingSettings, *, seed: int, n_steps: int
@@ -47,7 +48,7 @@ class Trainer:
         return max(1, len(self.data) // self.settings.batch_size)
 
     def advance(self) -> tuple[float, int]:
-        """One step; returns the loss and the number of correct predictions in the batch."""
+        """Make one step; return the loss and the number of correct predictions of the batch."""
         import torch
         from torch.nn import functional
 
