@@ -117,8 +117,7 @@ class ExperimentContext:
         def candidate() -> Candidate:
             logits, labels = self.tuning_samples(setup, suffix, settings)
             fit = fit_or_uncalibrated(capped(method, settings.t_max), logits, labels)
-            warnings = [fit.warning] if fit.warning else []
-            return Candidate(f"{method}{suffix}", method, fit.calibrator, _TUNED_ON[suffix], warnings)
+            return Candidate(f"{method}{suffix}", method, fit.calibrator, _TUNED_ON[suffix], fit.warnings)
 
         # a fit does not depend on the number of bins, and on clipping only if it is tuned on noise
         clip = settings.clip_noise or suffix != "-p"

@@ -191,7 +191,7 @@ def recalibrate(
 
 @dataclass(frozen=True, eq=False)
 class RecalibratedFile:
-    """The result of a recalibration, the paths of the new and the old calibrator, and what was done in plain sentences."""
+    """The result of a recalibration, the paths of the new and the old calibrator, and an explanation."""
 
     result: Recalibration
     path: Path

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
@@ -75,8 +75,8 @@ def _compare(results: Results, rows: Sequence[ResultRow], group: str | None) -> 
                 ratios=ratios,
                 in_domain_null_ece=clean.null_ece,
                 in_domain_interval=clean.intervals.get("ece"),
-                mean_null_ece=_mean([row.null_ece for row in pooled]),
-                mean_confidence=_mean([row.confidence for row in pooled]),
+                mean_null_ece=fmean(row.null_ece for row in pooled),
+                mean_confidence=fmean(row.confidence for row in pooled),
                 worst_null_ece=worst.null_ece,
                 worst_interval=worst.intervals.get("ece"),
             )
@@ -169,7 +169,3 @@ def main_lines(
         windowed_line(lines),
     )
     return list({line.info.name: line for line in candidates if line is not None}.values())
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from driftcal.pipeline.evaluating.results import CalibratorInfo, Results
@@ -50,6 +51,13 @@ STYLE: dict[Any, Any] = {
     "text.usetex": False,
 }
 
+#: The metadata of a file, without dates, so that the same figure gives the same bytes.
+_METADATA: dict[str, dict[str, Any]] = {
+    "pdf": {"CreationDate": None, "Producer": None, "Creator": "driftcal"},
+    "svg": {"Date": None, "Creator": "driftcal"},
+    "png": {"Software": "driftcal"},
+}
+
 
 @contextmanager
 def plot_style() -> Iterator[None]:
@@ -68,6 +76,18 @@ def new_figure(width: float, height: float, columns: int = 1, **options: Any) ->
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(1, columns, **options)
+
+
+def figure_files(figure: Figure, formats: Sequence[str], *, dpi: int) -> list[bytes]:
+    """The figure as a file of each format. The layout is computed once, and the same figure gives the same bytes."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine(None)  # the engine "none" would draw every file twice
+    files = []
+    for file_format in formats:
+        out = BytesIO()
+        figure.savefig(out, format=file_format, dpi=dpi, metadata=_METADATA[file_format])
+        files.append(out.getvalue())
+    return files
 
 
 def method_style(number: int | None, line: Any, *, filled: bool) -> dict[str, Any]:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from driftcal.errors import UnknownName
 from driftcal.io.atomic import write_atomic
 from driftcal.metrics.reliability import Reliability
 from driftcal.pipeline.evaluating.results import POOLED, ResultRow, Results
 from driftcal.report.comparison import ComparisonLine, compare_calibrators, featured_line, main_lines, uncalibrated_line
-from driftcal.report.plot_style import COLOURS, TEXT_COLOUR, draw_bar, new_figure, plot_style, series_style, shorten
+from driftcal.report.plot_style import (
+    COLOURS,
+    TEXT_COLOUR,
+    draw_bar,
+    figure_files,
+    new_figure,
+    plot_style,
+    series_style,
+    shorten,
+)
 from driftcal.report.reliability_diagram import draw_reliability
 
 if TYPE_CHECKING:
@@ -25,12 +33,8 @@ FIGURE_FORMATS = ("pdf", "svg", "png")
 
 #: The most curves of a panel: more would hide each other.
 _MAX_CURVES = 5
-#: The metadata of a file, without dates, so that the same figure gives the same bytes.
-_METADATA: dict[str, dict[str, Any]] = {
-    "pdf": {"CreationDate": None, "Producer": None, "Creator": "driftcal"},
-    "svg": {"Date": None, "Creator": "driftcal"},
-    "png": {"Software": "driftcal"},
-}
+#: Pixels per inch of PNG files, as journals require.
+_DPI = 300
 
 
 def write_figures(
@@ -54,12 +58,8 @@ def write_figures(
             figure = draw(results, lines) if lines else None
             if figure is None:
                 continue
-            figure.draw_without_rendering()
-            figure.set_layout_engine(None)  # the layout of all formats is computed once; "none" would draw twice
-            for file_format in formats:
-                data = BytesIO()
-                figure.savefig(data, format=file_format, dpi=300, metadata=_METADATA[file_format])
-                written.append(write_atomic(target / f"{name}.{file_format}", data.getvalue()))
+            files = zip(formats, figure_files(figure, formats, dpi=_DPI), strict=True)
+            written += [write_atomic(target / f"{name}.{file_format}", data) for file_format, data in files]
     return written
 
 

@@ -123,8 +123,7 @@ def _candidates(context: ExperimentContext, setup: Setup, features: AvailableFea
         )  # fmt: skip
         tuned_on = {"-v": "varied", "-c": f"gaussian, clean {CLEAN_WEIGHT:g}"}.get(suffix, "gaussian")
         window_size = WINDOW_SIZE if CALIBRATORS[method].needs_window else None
-        warnings = [fitted.warning] if fitted.warning else []
-        return Candidate(f"{method}{suffix}", method, fitted.calibrator, tuned_on, warnings, window_size)
+        return Candidate(f"{method}{suffix}", method, fitted.calibrator, tuned_on, fitted.warnings, window_size)
 
     per_sample = [
         name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from driftcal.paper.calibrator_names import split_label
 from driftcal.paper.figures.calibrator_style import METHODS, calibrator_style
 from driftcal.paper.figures.figure_data import Bars, Figure, Histograms, Lines, Panel, Picture, Pictures, Points
 from driftcal.paper.figures.scatter import draw_points
-from driftcal.report.plot_style import GREY, TEXT_COLOUR, UNCALIBRATED_COLOUR, new_figure, plot_style
+from driftcal.report.plot_style import GREY, TEXT_COLOUR, UNCALIBRATED_COLOUR, figure_files, new_figure, plot_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,18 +26,10 @@ _DPI = 150
 
 def figure_bytes(figure: Figure, formats: Sequence[str]) -> list[bytes]:
     """The figure as a file of each format (png, pdf or svg), drawn once for all of them."""
-    files = []
     with plot_style():
         drawn = DRAWERS[type(figure)](figure)
         drawn.set_dpi(_DPI)  # the layout depends on it a little
-        drawn.draw_without_rendering()
-        drawn.set_layout_engine(None)  # the layout of all formats is computed once; "none" would draw twice
-        for ending in formats:
-            out = io.BytesIO()
-            no_date = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(ending)  # the same bytes each time
-            drawn.savefig(out, format=ending, dpi=_DPI, metadata=no_date)
-            files.append(out.getvalue())
-    return files
+        return figure_files(drawn, formats, dpi=_DPI)
 
 
 def _draw_bars(figure: Bars) -> Drawn:

@@ -85,15 +85,13 @@ def _fit_both(
     candidates = []
     if not windowed:
         clean = fit_on_clean(unfitted, perturbed, source.labels)
-        warnings = [clean.warning] if clean.warning else []
-        candidates.append(Candidate(method, method, clean.calibrator, CLEAN_SAMPLES, warnings))
+        candidates.append(Candidate(method, method, clean.calibrator, CLEAN_SAMPLES, clean.warnings))
     if perturbed.record is not None:
         weight = None if windowed else calibrated.metadata.get("clean_weight")
         tuned = fit_on_levels(unfitted, perturbed, source.labels, clean_weight=weight)
-        warnings = [tuned.warning] if tuned.warning else []
         name, size = (method, window_size) if windowed else (f"{method}-p", None)
         shift = str(perturbed.record["shift"])
-        candidates.append(Candidate(name, method, tuned.calibrator, shift, warnings, size))
+        candidates.append(Candidate(name, method, tuned.calibrator, shift, tuned.warnings, size))
     return candidates
 
 

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from driftcal.errors import ArtefactError, UnknownName, need
@@ -191,14 +191,14 @@ class Results:
         return CalibratorSummary(
             calibrator=name,
             in_domain_ece=clean.ece,
-            mean_ece=_mean(row.ece for row in pooled),
+            mean_ece=fmean(row.ece for row in pooled),
             worst_ece=worst.ece,
             worst_shift=worst.shift,
-            mean_accuracy=_mean(row.accuracy for row in pooled),
-            mean_nll=_mean(row.nll for row in pooled),
-            mean_brier=_mean(row.brier for row in pooled),
+            mean_accuracy=fmean(row.accuracy for row in pooled),
+            mean_nll=fmean(row.nll for row in pooled),
+            mean_brier=fmean(row.brier for row in pooled),
             in_domain_accuracy=clean.accuracy,
-            mean_condition_ece=_mean(row.ece for row in conditions or [clean]),
+            mean_condition_ece=fmean(row.ece for row in conditions or [clean]),
         )
 
     def ratios(self, group: str | None = None) -> list[EceRatios]:
@@ -309,8 +309,3 @@ def _from_version_1(values: Mapping[str, Any]) -> dict[str, Any]:
         "perturbation": values["ladder"],
         "metadata": values["about"],
     }
-
-
-def _mean(values: Iterable[float]) -> float:
-    numbers = list(values)
-    return math.fsum(numbers) / len(numbers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from driftcal.calibrators import Calibrator, make_calibrator
 from driftcal.calibrators.levels import level_weights
-from driftcal.engines.remote_passes import stack
+from driftcal.engines.remote_passes import ConditionLogits, stack
 from driftcal.errors import NoFiniteOptimum
 from driftcal.pipeline.collecting.perturbation import PerturbedLogits
 from driftcal.types import AnyArray, Array, Labels
@@ -19,10 +19,47 @@ from driftcal.types import AnyArray, Array, Labels
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted calibrator, and a warning where the method had no finite optimum and the model stays uncalibrated."""
+    """A fitted calibrator, and a warning if the method had no finite optimum, so that the model stays uncalibrated."""
 
     calibrator: Calibrator
     warning: str = ""
+
+    @property
+    def warnings(self) -> list[str]:
+        """The warning, if there is one."""
+        return [self.warning] if self.warning else []
+
+
+@dataclass(frozen=True, eq=False)
+class StackedLevels:
+    """The samples of several levels together: logits, labels, the level of each sample, and sample weights.
+
+    `labels` is None if `logits` holds them, as logits on workers do.
+    """
+
+    logits: Any
+    labels: Labels | None
+    levels: Array
+    sample_weight: Array | None
+
+
+def stack_levels(
+    by_level: Sequence[ConditionLogits],
+    labels: Labels,
+    *,
+    clean_weight: float | None = None,
+    selected: Array | None = None,
+) -> StackedLevels:
+    """Stack levels, of each only the `selected` samples; the clean level has the share `clean_weight` of all weight."""
+    weights = level_weights(len(by_level), clean_weight)
+    logits, stacked_labels = stack(by_level, labels, selected, weights=weights)
+    n_samples = len(labels) if selected is None else np.count_nonzero(selected)
+    return StackedLevels(
+        logits,
+        stacked_labels,
+        levels=np.repeat(np.arange(len(by_level)), n_samples),
+        sample_weight=None if weights is None or stacked_labels is None else np.repeat(weights, n_samples),
+    )
 
 
 def fit_on_levels(
@@ -34,13 +71,14 @@ def fit_on_levels(
     features: Mapping[str, Any] | None = None,
 ) -> Fit:
     """A copy of `method` fitted on all levels (-P); the clean level has the share `clean_weight` of all weight."""
-    n_levels = len(perturbed.by_level)
-    weights = level_weights(n_levels, clean_weight)
-    logits, stacked_labels = stack(perturbed.by_level, labels, weights=weights)
-    sample_weight = None if weights is None or stacked_labels is None else np.repeat(weights, len(labels))
-    levels = np.repeat(np.arange(n_levels), len(labels))
+    stacked = stack_levels(perturbed.by_level, labels, clean_weight=clean_weight)
     return fit_or_uncalibrated(
-        method, logits, stacked_labels, levels=levels, sample_weight=sample_weight, features=features
+        method,
+        stacked.logits,
+        stacked.labels,
+        levels=stacked.levels,
+        sample_weight=stacked.sample_weight,
+        features=features,
     )
 
 
@@ -60,7 +98,7 @@ def fit_or_uncalibrated(
     sample_weight: Array | None = None,
     features: Mapping[str, Any] | None = None,
 ) -> Fit:
-    """A fitted copy of `method`; the uncalibrated model, with a warning, where there is no finite optimum.
+    """A fitted copy of `method`; the uncalibrated model, with a warning, if there is no finite optimum.
 
     `features` holds the arguments ``features`` and ``reference`` of `fit`, for a method that needs them.
     """

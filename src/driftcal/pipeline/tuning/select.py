@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators import CALIBRATORS, Calibrator, calibrator_class, make_calibrator
-from driftcal.calibrators.levels import level_weights
 from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE
-from driftcal.engines.remote_passes import map_logits, stack
+from driftcal.engines.remote_passes import map_logits
 from driftcal.errors import DidNotConverge, InputError
 from driftcal.metrics.additive_statistics import Statistics
 from driftcal.metrics.sample_scores import SampleScores
@@ -20,6 +19,7 @@ from driftcal.pipeline.collecting.layer_features import CollectedFeatures
 from driftcal.pipeline.collecting.perturbation import PerturbedLogits
 from driftcal.pipeline.evaluating.candidate import Candidate
 from driftcal.pipeline.evaluating.image_bootstrap import ImageBootstrap
+from driftcal.pipeline.tuning.fit import stack_levels
 from driftcal.types import Array, Float64, Labels, Logits
 
 #: The clean weight of a fit on clean samples only.
@@ -326,12 +326,14 @@ def _held_out_scores(
     clean_only = variant.clean_weight == CLEAN_ONLY
     by_level = [perturbed.clean] if clean_only else perturbed.by_level
     used_features = features.clean if clean_only else features
-    weights = None if clean_only else level_weights(len(by_level), variant.clean_weight)
-    logits, kept_labels = stack(by_level, labels, kept, weights=weights)
-    levels = np.repeat(np.arange(len(by_level)), np.count_nonzero(kept))
-    sample_weight = None if weights is None or kept_labels is None else np.repeat(weights, np.count_nonzero(kept))
+    clean_weight = None if clean_only else variant.clean_weight
+    stacked = stack_levels(by_level, labels, clean_weight=clean_weight, selected=kept)
     method.fit(
-        logits, kept_labels, levels=levels, sample_weight=sample_weight, **used_features.for_method(method, kept)
+        stacked.logits,
+        stacked.labels,
+        levels=stacked.levels,
+        sample_weight=stacked.sample_weight,
+        **used_features.for_method(method, kept),
     )
     window_size = WINDOW_SIZE if method.needs_window else None
     candidate = Candidate(variant.method, variant.method, method, window_size=window_size)
