@@ -1,4 +1,4 @@
-"""Calibrators beside scikit-learn, scipy and 50-digit arithmetic; peers through data/calibrators.json (see make_calibrators.py)."""
+"""Calibrators against scikit-learn, scipy, 50-digit arithmetic and the peers of make_calibrators.py."""
 
 import json
 from pathlib import Path
@@ -29,11 +29,11 @@ def problem(n, n_classes, seed=0, scale=3.0, temperature=2.0):
 
 def exact_temperature(logits, y, start):
     """1/beta at the root of the gradient of the likelihood, in 50 digits."""
-    rows = [[mpmath.mpf(float(v)) - mpmath.mpf(float(row.max())) for v in row] for row in logits]
+    differences = [[mpmath.mpf(float(v)) - mpmath.mpf(float(row.max())) for v in row] for row in logits]
 
     def gradient_and_curvature(beta):
         gradient = curvature = mpmath.mpf(0)
-        for row, label in zip(rows, y, strict=True):
+        for row, label in zip(differences, y, strict=True):
             e = [mpmath.exp(beta * d) for d in row]
             s0 = mpmath.fsum(e)
             mean = mpmath.fsum(a * d for a, d in zip(e, row, strict=True)) / s0
@@ -42,7 +42,7 @@ def exact_temperature(logits, y, start):
         return gradient, curvature
 
     beta = 1 / mpmath.mpf(float(start))
-    for _ in range(3):  # Newton doubles the digits: 12 become 24, 48
+    for _ in range(3):  # a Newton step doubles the digits: 12 become 24, 48
         gradient, curvature = gradient_and_curvature(beta)
         beta -= gradient / curvature
     assert abs(gradient / curvature) < mpmath.mpf(10) ** -20 * beta
@@ -53,7 +53,7 @@ def exact_temperature(logits, y, start):
 @pytest.mark.parametrize("temperature", [0.05, 1.0, 7.0, 100.0])
 @pytest.mark.parametrize(("n_classes", "n"), [(2, 40), (10, 30), (1000, 6)])
 def test_temperature_to_twelve_digits(dtype, temperature, n_classes, n):
-    for seed in range(50):  # the first labels that a finite temperature explains
+    for seed in range(50):  # the first labels with a finite best temperature
         logits, y = problem(n, n_classes, seed, scale=3 * temperature, temperature=temperature)
         logits = logits.astype(dtype)
         if n_classes == 1000:
@@ -67,7 +67,7 @@ def test_temperature_to_twelve_digits(dtype, temperature, n_classes, n):
     assert 0.3 * temperature < fitted < 4 * temperature
 
 
-def test_temperature_and_its_map_far_from_the_ordinary():
+def test_temperature_and_probabilities_of_very_large_logits():
     logits, y = problem(40, 5, scale=3e4, temperature=1e4)
     cal = make_calibrator("ts").fit(logits + 1e6, y)
     assert abs(cal.temperature_ / exact_temperature(logits + 1e6, y, cal.temperature_) - 1) < 2e-12
@@ -211,7 +211,7 @@ def test_peers(case):
         else:
             assert temperature == pytest.approx(exact, rel=2e-3)
     lowest = ts.fit_report_.after
-    for temperature in peers["temperature"].values():  # nobody found a better one
+    for temperature in peers["temperature"].values():  # no peer has a lower loss
         assert -log_softmax(logits, 1 / temperature)[np.arange(len(y)), y].mean() >= lowest - 1e-12
     if "platt binning" in peers:
         p = make_calibrator("pbmc", normalise=False).fit(logits, y).predict_proba(logits)

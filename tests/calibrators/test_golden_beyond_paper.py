@@ -49,14 +49,14 @@ def network(pts, logits):
     ordered = np.sort(logits, axis=1)[:, ::-1]
     margins = np.log1p((ordered[:, :1] - ordered[:, 1 : pts.top]) / pts.feature_scale_)
     x = (margins.clip(pts.feature_low_, pts.feature_high_) - pts.feature_mean_) / pts.feature_std_
-    h, one = pts.hidden, np.ones((len(x), 1))
+    h, ones = pts.hidden, np.ones((len(x), 1))
     first, second, last = np.split(pts.network_, [h * (x.shape[1] + 1), h * (x.shape[1] + 1) + h * (h + 1)])
-    x = np.tanh(np.hstack([x, one]) @ first.reshape(h, -1).T)
-    x = np.tanh(np.hstack([x, one]) @ second.reshape(h, -1).T)
-    return np.hstack([x, one]) @ last
+    x = np.tanh(np.hstack([x, ones]) @ first.reshape(h, -1).T)
+    x = np.tanh(np.hstack([x, ones]) @ second.reshape(h, -1).T)
+    return np.hstack([x, ones]) @ last
 
 
-def test_pts_is_the_network_it_says_and_no_nearby_network_is_better(data):
+def test_pts_is_its_formula_and_no_nearby_network_is_better(data):
     logits, y, w = data
     w = w * len(w) / w.sum()
     pts = make_calibrator("pts", hidden=3, top=4, tol=1e-12).fit(logits, y, sample_weight=w)
@@ -66,7 +66,9 @@ def test_pts_is_the_network_it_says_and_no_nearby_network_is_better(data):
     np.testing.assert_allclose(pts.predict_proba(logits), p, atol=1e-12)
     np.testing.assert_allclose(np.exp(pts.predict_log_proba(logits)), p, atol=1e-12)
     trained = pts.network_.copy()
-    start = make_calibrator("pts", hidden=3, top=4, tol=1e6).fit(logits, y, sample_weight=w).network_  # not one step
+    start = (
+        make_calibrator("pts", hidden=3, top=4, tol=1e6).fit(logits, y, sample_weight=w).network_
+    )  # without any step
 
     def loss(weights):
         pts.network_ = weights
@@ -117,10 +119,10 @@ def test_vector_scaling_is_scipys_optimum(name, decay, data):
         assert cal.temperature_ == temperature
 
 
-@pytest.mark.parametrize("few", [20, 1])  # Newton's method, and L-BFGS as for many classes
+@pytest.mark.parametrize("newton_classes", [20, 1])  # Newton's method, and L-BFGS as for many classes
 @pytest.mark.parametrize("penalty", [1e-3, 1.0])
-def test_dirichlet_is_scipys_optimum(penalty, few, data, monkeypatch):
-    monkeypatch.setattr("driftcal.calibrators.scaling.dirichlet.NEWTON_CLASSES", few)
+def test_dirichlet_is_scipys_optimum(penalty, newton_classes, data, monkeypatch):
+    monkeypatch.setattr("driftcal.calibrators.scaling.dirichlet.NEWTON_CLASSES", newton_classes)
     logits, y, w = data
     cal = make_calibrator("dirichlet", penalty=penalty).fit(logits, y, sample_weight=w)
     x = log_softmax(logits, axis=1)
@@ -133,16 +135,16 @@ def test_dirichlet_is_scipys_optimum(penalty, few, data, monkeypatch):
 
     expected = minimize(loss, np.append(np.eye(5).ravel(), np.zeros(5)), method="L-BFGS-B", options={"ftol": 1e-14})
     fitted = np.append(cal.matrix_.ravel(), cal.intercepts_)
-    assert loss(fitted) <= expected.fun + (1e-9 if few > 5 else 1e-7)
+    assert loss(fitted) <= expected.fun + (1e-9 if newton_classes > 5 else 1e-7)
     p = softmax(x @ cal.matrix_.T + cal.intercepts_, axis=1)
     np.testing.assert_allclose(cal.predict_proba(logits), p, atol=1e-12)
     other = softmax(x @ expected.x[:25].reshape(5, 5).T + expected.x[25:], axis=1)
     np.testing.assert_allclose(p, other, atol=2e-3)
 
 
-@pytest.mark.parametrize("few", [20, 1])
-def test_the_default_penalty_of_dirichlet_depends_on_the_number_of_samples(few, data, monkeypatch):
-    monkeypatch.setattr("driftcal.calibrators.scaling.dirichlet.NEWTON_CLASSES", few)
+@pytest.mark.parametrize("newton_classes", [20, 1])
+def test_the_default_penalty_of_dirichlet_depends_on_the_number_of_samples(newton_classes, data, monkeypatch):
+    monkeypatch.setattr("driftcal.calibrators.scaling.dirichlet.NEWTON_CLASSES", newton_classes)
     logits, y, w = data
     cal = make_calibrator("dirichlet").fit(logits, y, sample_weight=w)
     t = make_calibrator("ts").fit(logits, y, sample_weight=w).temperature_
@@ -157,7 +159,7 @@ def test_the_default_penalty_of_dirichlet_depends_on_the_number_of_samples(few, 
 
     expected = minimize(loss, np.append(np.eye(5).ravel(), np.zeros(5)), method="L-BFGS-B", options={"ftol": 1e-14})
     fitted = np.append(cal.matrix_.ravel(), cal.intercepts_)
-    assert loss(fitted) <= expected.fun + (1e-9 if few > 5 else 1e-7)
+    assert loss(fitted) <= expected.fun + (1e-9 if newton_classes > 5 else 1e-7)
     np.testing.assert_allclose(fitted, expected.x, atol=1e-3)
 
 
@@ -222,7 +224,7 @@ def test_beta_is_logistic_regression_on_two_logarithms(data):
         x = np.stack([np.log(p[:, c]), -np.log1p(-p[:, c])], axis=1)
         use = [0, 1]
         model = LogisticRegression(C=1e9, tol=1e-10, max_iter=10_000).fit(x, y == c, sample_weight=w)
-        if (model.coef_ < 0).any():  # as published: drop what is negative, and fit again
+        if (model.coef_ < 0).any():  # as published: drop negative coefficients, and fit again
             use = [int(model.coef_[0, 0] < 0)]
             model = LogisticRegression(C=1e9, tol=1e-10, max_iter=10_000).fit(x[:, use], y == c, sample_weight=w)
         expected = np.zeros(3)

@@ -1,4 +1,4 @@
-"""Every way to hand in the same logits and labels gives the same calibrator; edge cases have defined results."""
+"""The same logits and labels in any container give the same calibrator; edge cases have defined results."""
 
 import numpy as np
 import pandas as pd
@@ -54,7 +54,7 @@ class FakeTensor:
         return self.values
 
 
-WAYS = {
+CONTAINERS = {
     "float16": lambda z, _: z.astype(np.float16),
     "float32": lambda z, _: z.astype(np.float32),
     "big-endian": lambda z, _: z.astype(">f8"),
@@ -74,16 +74,16 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("container_name", CONTAINERS)
 @pytest.mark.parametrize("name", NAMES)
-def test_any_container_and_dtype_gives_the_same_result(name, way, data, tmp_path):
+def test_any_container_and_dtype_gives_the_same_result(name, container_name, data, tmp_path):
     logits, y = data
-    container = WAYS[way](logits, tmp_path)
-    labels = y.reshape(7, 2, 5) if way == "map of samples" else y
+    container = CONTAINERS[container_name](logits, tmp_path)
+    labels = y.reshape(7, 2, 5) if container_name == "map of samples" else y
     expected = make_calibrator(name).fit(logits, y).predict_proba(logits)
     p = make_calibrator(name).fit(container, labels).predict_proba(container)
     assert p.dtype == np.float64
-    assert p.shape == ((7, 2, 5, 5) if way == "map of samples" else expected.shape)
+    assert p.shape == ((7, 2, 5, 5) if container_name == "map of samples" else expected.shape)
     np.testing.assert_allclose(p.reshape(expected.shape), expected, rtol=0, atol=1e-9)
 
 
@@ -92,8 +92,8 @@ def test_any_container_and_dtype_gives_the_same_result(name, way, data, tmp_path
 def test_whole_numbers_are_logits_too(name, dtype, data):
     logits, y = np.round(data[0] * 3) + 60, data[1]
     expected = make_calibrator(name).fit(logits, y).predict_proba(logits)
-    whole = logits.astype(dtype)
-    assert np.array_equal(make_calibrator(name).fit(whole, y).predict_proba(whole), expected)
+    whole_numbers = logits.astype(dtype)
+    assert np.array_equal(make_calibrator(name).fit(whole_numbers, y).predict_proba(whole_numbers), expected)
 
 
 NAMES_OF_CLASSES = ["zebra", "ant", "bee", "cat", "dog"]
@@ -149,10 +149,12 @@ def test_binary_shapes_agree(name):
     score = (rng.normal(size=90) * 3).astype(np.float32)
     y = (score + rng.normal(size=90) * 4 > 0).astype(int)
     two = np.stack([np.full(90, 7.0), score.astype(float) + 7.0], axis=1)
-    one = [make_calibrator(name).fit(z, y, score_type="logits").predict_proba(z) for z in (score, score[:, None])]
-    assert one[0].shape == (90, 2)
-    assert np.array_equal(one[0], one[1])
-    np.testing.assert_allclose(one[0], make_calibrator(name).fit(two, y).predict_proba(two), rtol=0, atol=1e-9)
+    flat, column = (
+        make_calibrator(name).fit(z, y, score_type="logits").predict_proba(z) for z in (score, score[:, None])
+    )
+    assert flat.shape == (90, 2)
+    assert np.array_equal(flat, column)
+    np.testing.assert_allclose(flat, make_calibrator(name).fit(two, y).predict_proba(two), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -180,7 +182,7 @@ def test_scores_with_one_column_need_a_score_type_which_is_kept(name, tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_masked_classes_get_exactly_0_at_fit_and_at_prediction(name, data):
     logits, y = data[0].copy(), data[1]
-    logits[:, 4] = -np.inf  # nobody's class
+    logits[:, 4] = -np.inf  # no label has this class
     logits[np.arange(70), (y + 1) % 4] = np.where(np.arange(70) % 3 == 0, -np.inf, logits[np.arange(70), (y + 1) % 4])
     cal = make_calibrator(name).fit(logits, y)
     p = cal.predict_proba(logits)

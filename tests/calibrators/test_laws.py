@@ -1,4 +1,4 @@
-"""What must hold for every calibrator in the registry, whatever the logits."""
+"""Laws that hold for every calibrator in the registry and any logits."""
 
 import numpy as np
 import pytest
@@ -13,14 +13,13 @@ from driftcal.errors import DidNotConverge, NoFiniteOptimum
 pytestmark = pytest.mark.law
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if not kind.needs_features)
-KEEPERS = [name for name in NAMES if CALIBRATORS[name].keeps_accuracy]
 #: their tuning loss is never higher than that of the uncalibrated model
 NEVER_WORSE = ["beta", "dirichlet", "ets", "hts", "ir", "irm", "ps", "pts", "svs", "ts", "vs"]
 #: without a finite temperature these raise
 NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "level-ts", "level-ec")
 #: their loss is infinite where a true class is masked
 NEED_TRUTH = ("vs", "svs", "dirichlet")
-#: a network's training amplifies the last digit of its sums
+#: training a network amplifies the last digit of its sums
 ROUNDING = {"pts": 1e-6}
 FEW = settings(max_examples=15, deadline=None, derandomize=True)
 
@@ -37,7 +36,7 @@ def problem(seed, n=60, n_classes=4, scale=3.0, *, error_rate=0.3, missing=False
 
 
 @st.composite
-def nasty(draw):
+def difficult_data(draw):
     """Any size of logits up to 1e4, ties, masked classes, missing classes, labels of all kinds, one sample to many."""
     n, n_classes = draw(st.sampled_from([1, 2, 5, 37])), draw(st.sampled_from([2, 3, 4, 7]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -78,11 +77,11 @@ def same_bits(a, b):
 
 @pytest.mark.parametrize("name", NAMES)
 @FEW
-@given(nasty())
+@given(difficult_data())
 def test_any_logits_give_probabilities_or_a_driftcal_error(name, data):
     logits, y, weights = data
     if len(y) > 1 and ((logits >= 0) & (np.abs(logits.sum(axis=1, keepdims=True) - 1) <= 1e-3)).all():
-        return  # rounded logits that are probabilities are refused, and have their own test
+        return  # rounded logits that are probabilities are refused; another test covers them
     try:
         cal = fitted(name, logits, y, sample_weight=weights)
     except DidNotConverge as error:
@@ -94,7 +93,7 @@ def test_any_logits_give_probabilities_or_a_driftcal_error(name, data):
         return
     for z in (logits, problem(1, 5, logits.shape[1], 100.0)[0]):
         p, log_p = cal.predict_proba(z), cal.predict_log_proba(z)
-        assert ((p >= 0) & (p <= 1)).all()  # which NaN is not
+        assert ((p >= 0) & (p <= 1)).all()  # false for NaN
         np.testing.assert_allclose(p.sum(axis=1), 1, rtol=0, atol=1e-13)
         assert (log_p <= 0).all()
         np.testing.assert_allclose(np.exp(log_p), p, rtol=1e-9, atol=1e-300)
@@ -265,11 +264,11 @@ def test_a_second_fit_replaces_the_first_and_a_failed_fit_changes_nothing(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_parameters_and_clones(name):
     cal = fitted(name, *problem(1))
-    fresh = clone(cal)
-    assert fresh.get_params() == cal.get_params()
-    assert not fresh.__sklearn_is_fitted__()
-    assert fresh.set_params(classes=["a", "b", "c", "d"]) is fresh
-    assert fresh.get_params()["classes"] == ["a", "b", "c", "d"]
+    unfitted = clone(cal)
+    assert unfitted.get_params() == cal.get_params()
+    assert not unfitted.__sklearn_is_fitted__()
+    assert unfitted.set_params(classes=["a", "b", "c", "d"]) is unfitted
+    assert unfitted.get_params()["classes"] == ["a", "b", "c", "d"]
     report = cal.fit_report_
     assert report.to_dict().keys() == {"loss", "before", "after", "passes", "seconds", "warnings"}
     assert cal.n_features_in_ == 4

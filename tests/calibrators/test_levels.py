@@ -36,15 +36,15 @@ def test_without_levels_all_samples_are_clean_and_a_level_without_weight_is_left
 
 
 @pytest.mark.parametrize(
-    ("levels", "words"),
+    ("levels", "message"),
     [
         ([0, 1], "one whole number per sample"),
         (np.full(12, 0.5), "one whole number per sample"),
         (np.ones(12, int), "count from 0"),
     ],
 )
-def test_levels_that_cannot_be_used_are_refused(levels, words):
-    with pytest.raises(InputError, match=words):
+def test_levels_that_cannot_be_used_are_refused(levels, message):
+    with pytest.raises(InputError, match=message):
         split_by_level(LabelledLogits(LOGITS, LABELS), levels)
 
 

@@ -1,4 +1,4 @@
-"""A calibrator from outside, as docs/own-calibrator.md writes it, goes through everything that the built-in ones do."""
+"""The calibrator of docs/own-calibrator.md passes all steps that the built-in calibrators pass."""
 
 import os
 import re
@@ -26,7 +26,7 @@ Y = np.where(RNG.random(300) < 0.6, Z.argmax(axis=1), RNG.integers(0, 4, 300))
 
 
 @pytest.fixture
-def own():
+def uniform_mixture():
     names: dict[str, object] = {}
     exec(CODE, names)
     yield names["UniformMixture"]
@@ -38,10 +38,10 @@ def test_the_example_is_about_thirty_lines():
     assert len([line for line in class_body.splitlines() if line.strip()]) <= 30
 
 
-def test_it_is_tuned_saved_loaded_and_exported(own, tmp_path):
+def test_it_is_tuned_saved_loaded_and_exported(uniform_mixture, tmp_path):
     model = driftcal.open_model(lambda x: x, name="identity")
     tuned = driftcal.tune(model, Z.astype(np.float32), Y, method="uniform-mixture", n_levels=3)
-    assert isinstance(tuned.calibrator, own)
+    assert isinstance(tuned.calibrator, uniform_mixture)
     again = driftcal.CalibratedModel.load(tuned.save(tmp_path / "cal.safetensors"), model)
     np.testing.assert_array_equal(again.predict_proba(Z), tuned.predict_proba(Z))
     results = driftcal.evaluate(again, Z.astype(np.float32), Y, n_resamples=0)
@@ -56,17 +56,17 @@ def test_it_is_tuned_saved_loaded_and_exported(own, tmp_path):
     assert chosen.method in ("ts", "uniform-mixture")
 
 
-def test_a_file_of_a_calibrator_that_is_not_registered_is_refused(own, tmp_path):
-    path = own().fit(Z, Y).save(tmp_path / "cal.safetensors")
+def test_a_file_of_a_calibrator_that_is_not_registered_is_refused(uniform_mixture, tmp_path):
+    path = uniform_mixture().fit(Z, Y).save(tmp_path / "cal.safetensors")
     kind = CALIBRATORS.pop("uniform-mixture")
     with pytest.raises(ArtefactError, match=r"'uniform-mixture', which is not known here.*register_calibrator"):
         driftcal.load(path)
     CALIBRATORS["uniform-mixture"] = kind
-    assert driftcal.load(path).weight_ == own().fit(Z, Y).weight_
+    assert driftcal.load(path).weight_ == uniform_mixture().fit(Z, Y).weight_
 
 
 def install(folder, entry_point):
-    """What pip would write for a package that declares a calibrator."""
+    """Write the files that pip would write for a package that declares a calibrator."""
     info = folder / "my_package-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
@@ -80,8 +80,8 @@ def test_the_command_line_sees_an_entry_point(tmp_path):
     env = install(tmp_path, "uniform-mixture = my_package:UniformMixture")
     np.savez(tmp_path / "val.npz", x=(Z / 4).astype(np.float32), y=Y)
 
-    def run(*words):
-        command = [sys.executable, "-m", "driftcal", *words]
+    def run(*arguments):
+        command = [sys.executable, "-m", "driftcal", *arguments]
         return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True).stdout
 
     run("tune", "nets:make", "val.npz", "--method", "uniform-mixture", "--n-levels", "3", "-o", "cal.safetensors")
@@ -98,7 +98,7 @@ def test_a_broken_entry_point_is_named_and_stops_no_command(tmp_path):
     assert re.fullmatch(r"driftcal: warning: the calibrator 'broken' .*no_such_package.*\n", shown.stderr)
 
 
-class Whole(driftcal.TemperatureScaling):
+class Unbroken(driftcal.TemperatureScaling):
     """Not broken: the baseline of the cases below."""
 
 
@@ -111,7 +111,7 @@ class ChangesClass(driftcal.TemperatureScaling):
     _log_proba_into = driftcal.LogitCalibrator._log_proba_into
 
 
-class LooksAround(driftcal.TemperatureScaling):
+class DependsOnBatch(driftcal.TemperatureScaling):
     def _proba_into(self, logits, out):
         driftcal.TemperatureScaling._proba_into(self, logits / (1 + len(logits) / 1000), out)
 
@@ -145,7 +145,7 @@ class DoesNotSumTo1(driftcal.TemperatureScaling):
     ("kind", "law"),
     [
         (ChangesClass, "predicted class"),
-        (LooksAround, "depend on other samples"),
+        (DependsOnBatch, "depend on other samples"),
         (IgnoresWeights, "Whole weights"),
         (ForgetsANumber, "file"),
         (WrongExport, "exported graph must agree"),
@@ -153,7 +153,7 @@ class DoesNotSumTo1(driftcal.TemperatureScaling):
     ],
 )
 def test_a_broken_calibrator_is_found(kind, law):
-    assert len(check_calibrator(Whole)) == 12
+    assert len(check_calibrator(Unbroken)) == 12
     with pytest.raises(AssertionError, match=law):
         check_calibrator(kind)
 
@@ -174,7 +174,7 @@ def test_a_windowed_calibrator_that_lacks_a_method_is_refused_when_it_is_made():
         driftcal.register_calibrator("forgetful", Forgetful)
 
 
-def test_what_cannot_be_registered_is_refused():
+def test_unusable_calibrators_are_not_registered():
     class Unfinished(driftcal.LogitCalibrator):
         keeps_accuracy = True
 
@@ -182,22 +182,22 @@ def test_what_cannot_be_registered_is_refused():
         def __init__(self, power, *, classes=None):
             self.power, self.classes = power, classes
 
-    class Silent(driftcal.LogitCalibrator):
+    class UndeclaredAccuracy(driftcal.LogitCalibrator):
         def _fit(self, data):
             raise NotImplementedError
 
         def _proba_into(self, logits, out):
             raise NotImplementedError
 
-    for name, kind, words in (
-        ("Mine", Whole, "lower-case"),
-        ("auto", Whole, "lower-case"),
-        ("ts", Whole, "is taken by TemperatureScaling"),
+    for name, kind, message in (
+        ("Mine", Unbroken, "lower-case"),
+        ("auto", Unbroken, "lower-case"),
+        ("ts", Unbroken, "is taken by TemperatureScaling"),
         ("mine", Unfinished, "lacks _fit, _proba_into"),
         ("mine", int, "is no such class"),
         ("mine", NeedsArgument, "'power' has none"),
-        ("mine", Silent, "must declare keeps_accuracy"),
+        ("mine", UndeclaredAccuracy, "must declare keeps_accuracy"),
     ):
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             driftcal.register_calibrator(name, kind)
     assert "mine" not in CALIBRATORS

@@ -1,4 +1,4 @@
-"""Artefacts are whole or refused, equal to the bit after a round trip, and never run code."""
+"""A file is intact or refused, is equal to the bit after a round trip, and never runs code."""
 
 import json
 import os
@@ -33,16 +33,16 @@ def parts(path):
     return json.loads(raw[8 : 8 + length]), raw[8 + length :]
 
 
-def forge(path, change_note=lambda note: None, change_arrays=lambda arrays: None):
-    """Alter an artefact and give it a digest that fits: what a careful forger would do."""
-    header, _ = parts(path)
-    note, arrays = json.loads(header["__metadata__"]["driftcal"]), load_file(path)
-    note.pop("digest")
-    change_note(note)
+def forge(path, change_header=lambda header: None, change_arrays=lambda arrays: None):
+    """Alter a file and give it a matching digest, as a careful forger would."""
+    safetensors_header, _ = parts(path)
+    header, arrays = json.loads(safetensors_header["__metadata__"]["driftcal"]), load_file(path)
+    header.pop("digest")
+    change_header(header)
     change_arrays(arrays)
     named = {f"array {k}": v for k, v in arrays.items() if k != "empty"}
-    note["digest"] = fingerprint({"note": note, **named})
-    save_file(arrays, path, {"driftcal": canonical_json(note)})
+    header["digest"] = fingerprint({"note": header, **named})
+    save_file(arrays, path, {"driftcal": canonical_json(header)})
     return path
 
 
@@ -58,9 +58,9 @@ def test_round_trip_is_equal_to_the_bit_and_the_same_bytes_twice(name, tmp_path)
     for function in ("predict_proba", "predict_log_proba", "predict"):
         assert np.array_equal(getattr(back, function)(Z), getattr(cal, function)(Z))
     for attribute in (*cal.fitted, "classes_"):
-        mine, its = np.asarray(getattr(cal, attribute)), np.asarray(getattr(back, attribute))
-        assert mine.dtype == its.dtype
-        assert np.array_equal(mine, its)
+        saved_array, loaded_array = np.asarray(getattr(cal, attribute)), np.asarray(getattr(back, attribute))
+        assert saved_array.dtype == loaded_array.dtype
+        assert np.array_equal(saved_array, loaded_array)
     assert {**cal.fit_report_.to_dict(), "seconds": 0.0} == back.fit_report_.to_dict()
     assert back.save(tmp_path / "three.safetensors", metadata={"model": "resnet"}).read_bytes() == path.read_bytes()
     assert serialization.load_file(path).metadata == {"model": "resnet"}
@@ -110,12 +110,12 @@ def test_a_flipped_bit_anywhere_is_refused(saved, tmp_path):
                 back = driftcal.load(altered)
             except ArtefactError:
                 continue
-            # a flip that changes no meaning, such as a space for another in the header's padding
+            # a flip that changes nothing, for instance in the padding of the header
             assert np.array_equal(back.predict_proba(Z), driftcal.load(saved).predict_proba(Z)), at
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         (b"", "foreign or truncated"),
         (b"PK\x03\x04 a zip file", "foreign or truncated"),
@@ -128,10 +128,10 @@ def test_a_flipped_bit_anywhere_is_refused(saved, tmp_path):
         ((1 << 62).to_bytes(8, "little") + b"{}", "foreign or truncated"),
     ],
 )
-def test_foreign_bytes_are_refused(content, words, tmp_path):
+def test_foreign_bytes_are_refused(content, message, tmp_path):
     path = tmp_path / "foreign.safetensors"
     path.write_bytes(content)
-    with pytest.raises(ArtefactError, match=words):
+    with pytest.raises(ArtefactError, match=message):
         driftcal.load(path)
 
 
@@ -149,31 +149,31 @@ def test_paths_that_hold_no_file(tmp_path):
             driftcal.load(path)
 
 
-NOTES = {
-    "newer version": (lambda n: n.update(version=3), "Update driftcal"),
-    "older version": (lambda n: n.update(version=0), "format version 2 or less"),
-    "version as text": (lambda n: n.update(version="1"), "format version 2 or less"),
-    "version as bool": (lambda n: n.update(version=True), "format version 2 or less"),
-    "other format": (lambda n: n.update(format="driftcal-store"), "driftcal-store"),
-    "unknown calibrator": (lambda n: n.update(calibrator="vector-scaling"), "vector-scaling"),
-    "calibrator as list": (lambda n: n.update(calibrator=["ts"]), "does not fit this version"),
-    "unknown parameter": (lambda n: n["params"].update(power=2), "power"),
-    "params as list": (lambda n: n.update(params=[1]), "does not fit this version"),
-    "no classes": (lambda n: n.pop("classes"), "classes"),
-    "classes as number": (lambda n: n.update(classes=4), "does not fit this version"),
-    "one class": (lambda n: n.update(classes=[0]), "at least 2"),
-    "nested classes": (lambda n: n.update(classes=[[0, 1], [2, 3]]), "classes"),
-    "no report": (lambda n: n.pop("fit_report"), "fit_report"),
-    "report as text": (lambda n: n.update(fit_report="good"), "does not fit this version"),
-    "metadata as list": (lambda n: n.update(metadata=[1]), "metadata as a JSON object"),
-    "a huge loss": (lambda n: n["fit_report"].update(before=10**400), "does not fit this version"),
+HEADERS = {
+    "newer version": (lambda h: h.update(version=3), "Update driftcal"),
+    "older version": (lambda h: h.update(version=0), "format version 2 or less"),
+    "version as text": (lambda h: h.update(version="1"), "format version 2 or less"),
+    "version as bool": (lambda h: h.update(version=True), "format version 2 or less"),
+    "other format": (lambda h: h.update(format="driftcal-store"), "driftcal-store"),
+    "unknown calibrator": (lambda h: h.update(calibrator="vector-scaling"), "vector-scaling"),
+    "calibrator as list": (lambda h: h.update(calibrator=["ts"]), "does not fit this version"),
+    "unknown parameter": (lambda h: h["params"].update(power=2), "power"),
+    "params as list": (lambda h: h.update(params=[1]), "does not fit this version"),
+    "no classes": (lambda h: h.pop("classes"), "classes"),
+    "classes as number": (lambda h: h.update(classes=4), "does not fit this version"),
+    "one class": (lambda h: h.update(classes=[0]), "at least 2"),
+    "nested classes": (lambda h: h.update(classes=[[0, 1], [2, 3]]), "classes"),
+    "no report": (lambda h: h.pop("fit_report"), "fit_report"),
+    "report as text": (lambda h: h.update(fit_report="good"), "does not fit this version"),
+    "metadata as list": (lambda h: h.update(metadata=[1]), "metadata as a JSON object"),
+    "a huge loss": (lambda h: h["fit_report"].update(before=10**400), "does not fit this version"),
 }
 
 
-@pytest.mark.parametrize("case", NOTES)
-def test_a_forged_note_is_refused(case, saved):
-    change, words = NOTES[case]
-    with pytest.raises(ArtefactError, match=words):
+@pytest.mark.parametrize("case", HEADERS)
+def test_a_forged_header_is_refused(case, saved):
+    change, message = HEADERS[case]
+    with pytest.raises(ArtefactError, match=message):
         driftcal.load(forge(saved, change))
 
 
@@ -224,7 +224,7 @@ def test_a_failing_write_leaves_the_old_file(saved, monkeypatch):
     assert os.listdir(saved.parent) == [saved.name]
 
 
-def test_what_cannot_be_kept_is_said_before_anything_is_written(tmp_path):
+def test_metadata_that_cannot_be_stored_are_refused_before_anything_is_written(tmp_path):
     path = tmp_path / "x.safetensors"
     cal = make_calibrator("ts").fit(Z, Y)
     for bad in ({"a": np.nan}, {"a": np.zeros(3)}, {"a": object()}):
@@ -247,7 +247,7 @@ def test_loading_never_unpickles(saved):
 import sys, pickle
 def refuse(*args, **kwargs): raise SystemExit("unpickled")
 import driftcal
-cal = driftcal.load({str(saved)!r})  # compiled code has its own cache: numba is free to read it
+cal = driftcal.load({str(saved)!r})  # numba may unpickle its cache of compiled code
 import numpy
 pickle.load = pickle.loads = pickle.Unpickler = refuse
 again = driftcal.load({str(saved)!r})

@@ -1,4 +1,4 @@
-"""Calibrators are scikit-learn estimators: its own checks where they apply, pipelines, cross-validation."""
+"""Calibrators are scikit-learn estimators: its checks, pipelines and cross-validation."""
 
 import warnings
 
@@ -16,14 +16,14 @@ from driftcal.calibrators import CALIBRATORS, make_calibrator
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if not kind.needs_features)
 
-FEATURES = "hands in features with fewer columns than classes; ours are logits, one column per class"
-WORDS = "refused as it should be, in driftcal's own words: argument, what is wanted, what was found, way out"
+FEATURES = "passes features with fewer columns than classes; calibrators take logits, one column per class"
+MESSAGE = "refused as it should be, but with a message in driftcal's style"
 MEANING = "the check's rule does not hold for logits: "
 #: check of scikit-learn -> why it cannot pass for any calibrator
-EXCUSES = {
+REASONS = {
     "check_estimators_overwrite_params": FEATURES,
     "check_estimators_fit_returns_self": FEATURES,
-    "check_readonly_memmap_input": FEATURES + " (read-only memory maps are tested in test_calibrator_inputs)",
+    "check_readonly_memmap_input": FEATURES + " (read-only memory maps are tested in test_inputs)",
     "check_sample_weights_pandas_series": FEATURES + " (pandas weights are tested below)",
     "check_sample_weights_not_an_array": FEATURES,
     "check_sample_weights_shape": FEATURES,
@@ -31,18 +31,18 @@ EXCUSES = {
     "check_classifier_data_not_an_array": FEATURES,
     "check_classifiers_classes": FEATURES,
     "check_classifiers_train": FEATURES,
-    "check_n_features_in_after_fitting": WORDS,
-    "check_complex_data": WORDS,
-    "check_estimators_empty_data_messages": WORDS,
-    "check_classifiers_regression_target": WORDS,
-    "check_requires_y_none": WORDS,
+    "check_n_features_in_after_fitting": MESSAGE,
+    "check_complex_data": MESSAGE,
+    "check_estimators_empty_data_messages": MESSAGE,
+    "check_classifiers_regression_target": MESSAGE,
+    "check_requires_y_none": MESSAGE,
     "check_fit2d_1feature": MEANING + "one column is the log-odds of a binary problem",
     "check_fit2d_predict1d": MEANING + "one axis is the log-odds of a binary problem",
     "check_supervised_y_2d": MEANING + "a column of labels is accepted without a warning",
     "check_dtype_object": MEANING + "numbers held as Python objects are refused, not converted",
 }
-UNRELATED = "labels are unrelated to the features, so the best temperature is infinite and the fit says so"
-#: further ones for calibrators that need a finite temperature
+UNRELATED = "labels are unrelated to the features, so the best temperature is infinite and the fit raises"
+#: further checks that cannot pass for calibrators that need a finite temperature
 NEED_T = dict.fromkeys(
     [
         "check_dont_overwrite_parameters",
@@ -55,29 +55,29 @@ NEED_T = dict.fromkeys(
     ],
     UNRELATED,
 )
-KEEPER = {
+KEEPS_ACCURACY = {
     "check_classifiers_one_label": MEANING
     + "a calibrator that keeps the accuracy predicts the class of the largest logit"
 }
 
 
-def excuses(name):
-    listed = dict(EXCUSES)
+def reasons_of(name):
+    reasons = dict(REASONS)
     if name in ("ts", "ets", "ts-ir", "hts", "pts", "level-ts", "level-ec"):
-        listed |= NEED_T
+        reasons |= NEED_T
     if CALIBRATORS[name].keeps_accuracy:
-        listed |= KEEPER
-    return listed
+        reasons |= KEEPS_ACCURACY
+    return reasons
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_scikit_learns_own_checks_pass_where_they_apply(name):
+def test_the_checks_of_scikit_learn_pass_where_they_apply(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the checks warn about what they skip
         results = check_estimator(make_calibrator(name), on_skip=None, on_fail=None)
     failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
-    assert {check: str(e) for check, e in failed.items() if check not in excuses(name)} == {}
-    assert set(excuses(name)) - set(failed) == set(), "these checks pass by now: take back the excuse"
+    assert {check: str(e) for check, e in failed.items() if check not in reasons_of(name)} == {}
+    assert set(reasons_of(name)) - set(failed) == set(), "these checks pass now: remove them from the list"
     assert sum(r["status"] == "passed" for r in results) >= 28
 
 
@@ -125,7 +125,7 @@ def test_a_grid_search_over_parameters(data):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_small_print(name, data):
+def test_further_rules_of_scikit_learn(name, data):
     import pandas as pd
 
     _, logits, y = data

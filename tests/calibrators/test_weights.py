@@ -17,10 +17,10 @@ Z[:, 3] -= 12
 Y = (Z[:, :3] / 1.5 + RNG.gumbel(size=(2000, 3))).argmax(axis=1)
 Z[:15, 3] += 24  # a rare class that a line separates from all others
 Y[:15] = 3
-PLAIN = [name for name, kind in CALIBRATORS.items() if not (kind.needs_features or kind.needs_levels)]
+LOGIT_ONLY = [name for name, kind in CALIBRATORS.items() if not (kind.needs_features or kind.needs_levels)]
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", LOGIT_ONLY)
 def test_weights_that_are_shares_count_as_samples(name):
     expected = make_calibrator(name).fit(Z, Y).predict_proba(Z)
     for share in (1 / 2000, 1e-18):
@@ -74,7 +74,7 @@ def test_evaluations_can_be_pickled_and_statistics_add_up():
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "words"),
+    ("options", "error", "message"),
     [
         ({"method": "basis"}, UnknownName, "did you mean 'basic'"),
         ({"groups": [1, 2]}, InputError, "groups must name the image of each sample"),
@@ -82,8 +82,8 @@ def test_evaluations_can_be_pickled_and_statistics_add_up():
         ({"n_resamples": 10.0}, InputError, "n_resamples must be a whole number of at least 2"),
     ],
 )
-def test_options_are_checked_before_they_are_needed(options, error, words):
-    with pytest.raises(error, match=words):
+def test_options_are_checked_before_they_are_needed(options, error, message):
+    with pytest.raises(error, match=message):
         metrics.evaluate(Y, Z, **options)
 
 

@@ -12,7 +12,7 @@ from driftcal.core.numerics import softmax
 
 
 def keep_all(breakpoints, weights, counts):
-    """The plain algorithm: every breakpoint is kept, every score is added exactly."""
+    """The algorithm without pruning: every breakpoint is kept, and every score is added exactly."""
     is_open = np.ones(len(counts), bool)
     is_open[-1] = False
     return Pruned(breakpoints, weights, np.zeros(len(breakpoints)), is_open)

@@ -27,7 +27,7 @@ def test_they_are_those_of_sorted_scores(scores, bins):
 
 
 def test_few_bins_and_many_are_cut_by_the_same_rule():
-    """Weights that all differ a little take the sorting path; it agrees with the other one."""
+    """Weights that differ a little use the path with sorting, which agrees with the other one."""
     rng = np.random.default_rng(0)
     logits, labels = rng.normal(size=(500, 4)), rng.integers(0, 4, 500)
     for name in ("hb", "pbmc"):

@@ -1,4 +1,4 @@
-"""Parameterized temperature scaling with distances beside logits: its formula, its gradient, its optimum, what it refuses."""
+"""Parameterized temperature scaling with distances: its formula, its gradient, its optimum, and refused inputs."""
 
 import numpy as np
 import pytest
@@ -57,16 +57,16 @@ def test_temperatures_are_the_formula():
     a, b = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (features, training))
     distance = np.sort(np.linalg.norm(a[:, None] - b, axis=2), axis=1)[:, 4]
     ordered = np.sort(logits, axis=1)[:, ::-1]
-    gaps = np.log1p((ordered[:, :1] - ordered[:, 1:3]) / cal.margin_scale_)
-    x = (np.column_stack([gaps, distance]) - cal.input_mean_) / cal.input_std_
+    margins = np.log1p((ordered[:, :1] - ordered[:, 1:3]) / cal.margin_scale_)
+    x = (np.column_stack([margins, distance]) - cal.input_mean_) / cal.input_std_
     *hidden, (last, constant) = network_layers(cal.network_, 3, 5)
     for weights, constants in hidden:
         x = np.tanh(x @ weights + constants)
     expected = cal.temperature_ * np.exp((x @ last + constant)[:, 0])
     np.testing.assert_allclose(cal.temperatures(features, logits), expected, rtol=1e-4)
-    margins = np.empty((len(logits), 2))
-    write_all_margins(logits, margins)
-    np.testing.assert_allclose(margins, ordered[:, :1] - ordered[:, 1:3])
+    written = np.empty((len(logits), 2))
+    write_all_margins(logits, written)
+    np.testing.assert_allclose(written, ordered[:, :1] - ordered[:, 1:3])
 
 
 def test_both_together_beat_either_alone():
@@ -93,7 +93,7 @@ def test_samples_unlike_the_tuning_samples_get_a_temperature_near_the_learnt_ran
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"top": 1}, "top must be a whole number of at least 2"),
         ({"hidden": 0}, "hidden must be a whole number of at least 1"),
@@ -102,9 +102,9 @@ def test_samples_unlike_the_tuning_samples_get_a_temperature_near_the_learnt_ran
         ({"k": 101}, "at most the 100 samples of reference"),
     ],
 )
-def test_unusable_parameters_are_refused(options, words):
+def test_unusable_parameters_are_refused(options, message):
     logits, y, features, training = problem()
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         make_calibrator("dac-pts", **options).fit(logits, y, features=features, reference=training)
 
 
@@ -113,13 +113,13 @@ def test_temperatures_need_logits_too():
         fitted().temperatures(problem()[2])
 
 
-def test_training_starts_from_the_most_likely_temperature_where_the_best_one_saturates():
-    """Half of the samples have large logits and are mostly incorrect: T₀ is next to 0, and the squared error flat there."""
+def test_training_starts_from_the_temperature_of_ts_if_the_best_one_saturates():
+    """Half of the samples have large logits and are mostly incorrect: T₀ is almost 0, and the error is flat there."""
     rng = np.random.default_rng(0)
-    loud, logits = rng.random(600) < 0.5, rng.normal(size=(600, 4))
-    wrong = rng.random(600) < np.where(loud, 0.75, 0.05)
-    y = np.where(wrong, rng.integers(0, 4, 600), logits.argmax(axis=1))
-    cal = make_calibrator("pts").fit(np.where(loud, 10, 1)[:, None] * logits, y)
+    is_large, logits = rng.random(600) < 0.5, rng.normal(size=(600, 4))
+    incorrect = rng.random(600) < np.where(is_large, 0.75, 0.05)
+    y = np.where(incorrect, rng.integers(0, 4, 600), logits.argmax(axis=1))
+    cal = make_calibrator("pts").fit(np.where(is_large, 10, 1)[:, None] * logits, y)
     assert 1 < cal.temperature_ < 100
-    confidence = cal.predict_proba(np.where(loud, 10, 1)[:, None] * logits).max(axis=1)
-    assert confidence[loud].mean() < 0.55 < 0.8 < confidence[~loud].mean()
+    confidence = cal.predict_proba(np.where(is_large, 10, 1)[:, None] * logits).max(axis=1)
+    assert confidence[is_large].mean() < 0.55 < 0.8 < confidence[~is_large].mean()

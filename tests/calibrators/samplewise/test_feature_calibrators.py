@@ -1,4 +1,4 @@
-"""Laws of the calibrators that read layer features: the same as of all others, and what features add."""
+"""Laws of the calibrators that read layer features: those of all calibrators, and some about features."""
 
 import warnings
 
@@ -45,8 +45,8 @@ def case(request):
 
 
 def close(a, b, data, tolerance=1e-6):
-    found, expected = (cal.predict_proba(data[0], features=data[2]) for cal in (a, b))
-    np.testing.assert_allclose(found, expected, atol=tolerance)
+    p, q = (cal.predict_proba(data[0], features=data[2]) for cal in (a, b))
+    np.testing.assert_allclose(p, q, atol=tolerance)
 
 
 def test_probabilities_are_valid_keep_the_predicted_class_and_beat_temperature_scaling(case):
@@ -113,7 +113,7 @@ def test_inputs_that_do_not_belong_together_are_refused(case):
         cal.predict_proba(logits[:10], features=features)
     with pytest.raises(InputError, match=r"widths \(2, 3\); their widths are \(3, 2\)"):
         cal.predict_proba(logits, features=list(features.values())[::-1])
-    for bad, words in (
+    for bad, message in (
         (np.zeros((400, 2, 2)), "Pool maps"),
         (np.full((400, 2), np.nan), "must be finite"),
         ([np.ones((400, 2)), np.ones((399, 2))], "as many rows"),
@@ -121,7 +121,7 @@ def test_inputs_that_do_not_belong_together_are_refused(case):
         (np.ones((399, 2)), "one row per sample"),
         (np.full((400, 2), "a"), "numbers"),
     ):
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             fit(name, logits, y, bad, bad, levels)
     before = dict(cal.__dict__)
     with pytest.raises(NoFiniteOptimum):
@@ -162,7 +162,7 @@ def test_dac_is_the_weighted_sum_of_distances_and_no_other_is_better():
     for k in range(3):
         for step in (-1e-3, 1e-3):
             assert error(np.maximum(dac.layer_weights_ + step * np.eye(3)[k], 0)) >= best - 1e-12
-    assert dac.layer_weights_[2] > dac.layer_weights_[1], "the late layer knows"
+    assert dac.layer_weights_[2] > dac.layer_weights_[1], "the late layer is the informative one"
 
 
 def test_distances_in_chunks_and_to_equal_samples(monkeypatch):
@@ -176,7 +176,7 @@ def test_distances_in_chunks_and_to_equal_samples(monkeypatch):
 
 
 def test_samples_whose_features_are_all_0_have_distances_too():
-    """Their product with every sample is 0, which alone does not say which one is near."""
+    """Their product with every sample is 0, so the products alone do not give the nearest one."""
     features = np.array([[0, 0], [1, 0], [0, 1]], np.float32)
     reference = np.array([[0, 1], [0, 0], [0, 1], [0, 0], [0, 1]], np.float32)
     for k, expected in ((1, [0, 1, 0]), (2, [0, 1, 0]), (3, [1, 2**0.5, 0]), (5, [1, 2**0.5, 1])):
@@ -202,7 +202,7 @@ def test_md_ts_is_ridge_regression_of_the_levels_temperatures():
     np.testing.assert_allclose(md.temperatures(features), expected, rtol=1e-6)
 
 
-def test_md_ts_leaves_out_levels_at_chance_and_says_so():
+def test_md_ts_leaves_out_levels_at_chance_with_a_warning():
     logits, y, features, _, levels = problem()
     y = np.where(levels == 2, logits.argmin(axis=1), y)
     md = make_calibrator("md-ts").fit(logits, y, features=features, levels=levels)
@@ -255,7 +255,7 @@ def test_torch_modules_take_features_too(case):
 
 @pytest.fixture(scope="module")
 def net():
-    """A small convolutional net that can tell bright from dark halves, and images of them."""
+    """A small convolutional net that distinguishes bright and dark halves, and images of them."""
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
@@ -278,12 +278,12 @@ def net():
 def test_features_are_pooled_and_of_length_1(net):
     model, x, _ = net
     opened = driftcal.open_model(model)
-    found = driftcal.pooled_features(opened, x[:300], ["0", "2"])
-    assert {layer: part.shape for layer, part in found.items()} == {"0": (300, 8), "2": (300, 3)}
-    for part in found.values():
+    features = driftcal.pooled_features(opened, x[:300], ["0", "2"])
+    assert {layer: part.shape for layer, part in features.items()} == {"0": (300, 8), "2": (300, 3)}
+    for part in features.values():
         np.testing.assert_allclose(np.linalg.norm(part, axis=1), 1, atol=1e-6)
     maps = opened.features(x[:300], ["0"])["0"].mean(axis=(2, 3))
-    np.testing.assert_allclose(found["0"], maps / np.linalg.norm(maps, axis=1, keepdims=True), atol=1e-6)
+    np.testing.assert_allclose(features["0"], maps / np.linalg.norm(maps, axis=1, keepdims=True), atol=1e-6)
     with pytest.raises(InputError, match=r"list of names out of model\.layers"):
         driftcal.pooled_features(opened, x[:3], "0")
     with pytest.raises(UnknownName):
@@ -339,7 +339,7 @@ def test_a_selection_tries_them_too_and_keeps_layers_only_for_a_winner_that_read
 
 
 def test_a_selection_holds_out_the_features_of_the_samples_it_holds_out():
-    """Features that say which samples are correct win. Shuffled within a level, they only say how many are."""
+    """Features that show which samples are correct win. Shuffled within a level, they only show how many are."""
     rng = np.random.default_rng(0)
     n, logits = 300, 3 * rng.normal(size=(3, 300, 4))
     y, near = logits[0].argmax(axis=1), [np.arange(n) % 3 > level for level in range(3)]
