@@ -28,10 +28,10 @@ class Ran:
 
 @pytest.fixture
 def run(capsys):
-    def call(*words):
+    def call(*arguments):
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
-            main([str(word) for word in words])
+            main([str(argument) for argument in arguments])
         captured = capsys.readouterr()
         return Ran(int(end.value.code or 0), captured.out, captured.err)
 

@@ -74,8 +74,8 @@ def test_json_of_every_command_is_data(tuned, run):
 
 
 def test_quiet_leaves_only_data(tuned, run):
-    for words in (("tune", "cli_net:make", "val.npz", "--n-levels", "3"), EVALUATE, ("report", "run"), ("shifts",)):
-        ran = run(*words, "--quiet")
+    for arguments in (("tune", "cli_net:make", "val.npz", "--n-levels", "3"), EVALUATE, ("report", "run"), ("shifts",)):
+        ran = run(*arguments, "--quiet")
         assert ran.code == 0
         assert ran.err == ""
         assert ran.out
@@ -84,21 +84,21 @@ def test_quiet_leaves_only_data(tuned, run):
 def test_dry_runs_write_nothing(tuned, run):
     run(*EVALUATE, "-o", "run")
     before = files(".")
-    for words in (
+    for arguments in (
         ("tune", "cli_net:make", "val.npz", "--cache", "new-cache"),
         (*EVALUATE, "-o", "elsewhere"),
         ("report", "run", "--figures", "figures"),
         ("shifts", "--contact-sheet", "photo.png"),
         ("inspect", "run"),
     ):
-        ran = run(*words, "--dry-run", "--json")
+        ran = run(*arguments, "--dry-run", "--json")
         assert ran.code == 0, ran.err
         assert json.loads(ran.out)
-        assert files(".") == before, words
+        assert files(".") == before, arguments
 
 
-def planned(run, *words):
-    return json.loads(run(*words, "--dry-run", "--json").out)
+def planned(run, *arguments):
+    return json.loads(run(*arguments, "--dry-run", "--json").out)
 
 
 def test_evaluate_dry_run_predicts_the_passes_exactly(tuned, run):
@@ -124,22 +124,22 @@ def test_evaluate_dry_run_is_exact_after_a_partial_run(tuned, run):
     part = collector.logits(get_shift("spatter"), 1)
     cache.remove(key)
     cache.put_part(key, 8, logits=part[8:24], labels=source.labels[8:24], indices=source.indices[8:24])
-    words = (*EVALUATE, "--batch-size", "8")
-    plan = planned(run, *words)
+    arguments = (*EVALUATE, "--batch-size", "8")
+    plan = planned(run, *arguments)
     assert plan["inputs"] == 19 * 40 - 16
     assert plan["passes"] == pytest.approx(19 - 16 / 40)
-    assert json.loads(run(*words, "--json").out)["inputs"] == plan["inputs"]
+    assert json.loads(run(*arguments, "--json").out)["inputs"] == plan["inputs"]
 
 
 def test_evaluate_dry_run_counts_the_passes_of_compared_methods(tuned, run):
-    words = (*EVALUATE, "--validation", "val.npz", "--compare", "ets,irm")
-    plan = planned(run, *words)
+    arguments = (*EVALUATE, "--validation", "val.npz", "--compare", "ets,irm")
+    plan = planned(run, *arguments)
     assert [part["passes"] for part in plan["parts"]] == [3, 21]
-    printed = json.loads(run(*words, "--json").out)
+    printed = json.loads(run(*arguments, "--json").out)
     assert printed["inputs"] == plan["inputs"] == 3 * 60 + 21 * 40
     names = [line["calibrator"] for line in printed["summary"]]
     assert names == ["base", "ts", "ets", "ets-p", "irm", "irm-p", "ts-p"]
-    assert planned(run, *words)["passes"] == 0
+    assert planned(run, *arguments)["passes"] == 0
 
 
 def test_comparing_needs_the_same_validation_data(tuned, run):
@@ -163,11 +163,11 @@ def test_tune_dry_run_bounds_the_passes(folder, run):
 
 
 def test_a_second_tuning_from_a_cache_runs_no_model(folder, run):
-    words = ("tune", "cli_net:make", "val.npz", "--n-levels", "4", "--cache", "logits", "--json", "-o")
-    first, second = (json.loads(run(*words, name).out) for name in ("one.safetensors", "two.safetensors"))
+    arguments = ("tune", "cli_net:make", "val.npz", "--n-levels", "4", "--cache", "logits", "--json", "-o")
+    first, second = (json.loads(run(*arguments, name).out) for name in ("one.safetensors", "two.safetensors"))
     assert first["inputs"] > 0
     assert second["inputs"] == 0
-    assert planned(run, *words[:-1])["passes"] == 0
+    assert planned(run, *arguments[:-1])["passes"] == 0
     assert Path("one.safetensors").read_bytes() == Path("two.safetensors").read_bytes()
 
 
@@ -204,7 +204,7 @@ def test_groups(tuned, run):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "message"),
+    ("arguments", "code", "message"),
     [
         (["nonsense"], 2, "No such command"),
         (["tune", "cli_net:make"], 2, "Missing argument"),
@@ -228,8 +228,8 @@ def test_groups(tuned, run):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_exit_codes_and_messages_of_mistakes(tuned, run, words, code, message):
-    ran = run(*words)
+def test_exit_codes_and_messages_of_mistakes(tuned, run, arguments, code, message):
+    ran = run(*arguments)
     assert ran.code == code, ran.err
     assert message in re.sub(r"\s+", " ", ran.err)
     assert "Traceback" not in ran.err
@@ -294,8 +294,8 @@ def test_text_labels_follow_the_class_names_of_the_calibrator(folder, run):
     assert (ran.code, "class_names" in ran.err) == (1, True)
     ran = run("tune", "cli_net:make", "text val.npz", "--method", "ts", "--n-levels", "2", "--classes", ",".join(names))
     assert ran.code == 0, ran.err
-    words = ("evaluate", "cli_net:make", "cal.safetensors", "--suite", "h-tuning", "--json")
-    text, numbers = (json.loads(run(*words, path).out) for path in ("text test.npz", "test.npz"))
+    arguments = ("evaluate", "cli_net:make", "cal.safetensors", "--suite", "h-tuning", "--json")
+    text, numbers = (json.loads(run(*arguments, path).out) for path in ("text test.npz", "test.npz"))
     assert text["summary"] == numbers["summary"]
     make_data("new.npz", 80, 5)
     with np.load("new.npz") as stored:
@@ -309,11 +309,11 @@ def test_compared_methods_are_tuned_with_the_categorical_columns_of_the_calibrat
     for part in ("val", "test"):
         y = rng.integers(4, size=80)
         np.savez(f"{part} table.npz", x=rng.normal(size=(80, 64)) + np.eye(4)[y].repeat(16, axis=1), y=y)
-    words = ("tune", "cli_net:make", "val table.npz", "--method", "ts", "--n-levels", "3", "--cache", "run/cache")
-    assert run(*words, "--categorical", "2").code == 0
-    words = ("evaluate", "cli_net:make", "cal.safetensors", "test table.npz", "--validation", "val table.npz")
-    plan = planned(run, *words, "--compare", "ets")
-    assert [part["passes"] for part in plan["parts"]] == [0, 36], "the logits of tuning are found in the cache"
+    arguments = ("tune", "cli_net:make", "val table.npz", "--method", "ts", "--n-levels", "3", "--cache", "run/cache")
+    assert run(*arguments, "--categorical", "2").code == 0
+    arguments = ("evaluate", "cli_net:make", "cal.safetensors", "test table.npz", "--validation", "val table.npz")
+    plan = planned(run, *arguments, "--compare", "ets")
+    assert [part["passes"] for part in plan["parts"]] == [0, 36], "the logits of tuning are in the cache"
 
 
 def test_the_console_entry_point_runs(folder):
@@ -340,11 +340,11 @@ def test_every_command_has_help_with_an_example(run):
             assert option in ran.out
         for line in ran.out.splitlines():
             assert len(line) <= 80, line
-            # every option says what it does
+            # every option has a description
             assert not re.fullmatch(r"  (-\w, )?--[\w-]+( \S+)?\s*", line), line
 
 
-def test_help_lists_what_the_registries_hold(run):
+def test_help_lists_the_names_of_the_registries(run):
     from driftcal.drift.estimators import ESTIMATORS
     from driftcal.report import FORMATS
     from driftcal.shifts import SUITES
@@ -359,14 +359,14 @@ def test_help_lists_what_the_registries_hold(run):
 
 
 def test_suspicious_data_give_one_plain_line_that_quiet_leaves_out(folder, run):
-    words = ("tune", "cli_net:make", "val.npz", "--method", "ts", "--n-levels", "2")
-    lines = run(*words).err.splitlines()
+    arguments = ("tune", "cli_net:make", "val.npz", "--method", "ts", "--n-levels", "2")
+    lines = run(*arguments).err.splitlines()
     assert lines[0].startswith("warning: There are only 60 validation samples.")
-    assert "There are only 60 validation samples." in lines[-1], "the explanation says it as well"
-    assert run(*words, "--quiet").err == ""
+    assert "There are only 60 validation samples." in lines[-1], "the explanation repeats it"
+    assert run(*arguments, "--quiet").err == ""
 
 
-def test_an_interruption_says_that_the_same_command_goes_on(run, monkeypatch):
+def test_the_message_of_an_interruption_names_the_way_to_continue(run, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 

@@ -65,5 +65,5 @@ def test_quiet_is_silent(monkeypatch, terminal):
 
 
 def test_json_has_no_nan(capsys):
-    Console(as_json=True).output({"a": [float("nan"), float("inf"), 1.5]}, "words")
+    Console(as_json=True).output({"a": [float("nan"), float("inf"), 1.5]}, "text")
     assert capsys.readouterr().out == '{"a": [null, null, 1.5]}\n'

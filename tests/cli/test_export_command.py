@@ -1,4 +1,4 @@
-"""driftcal export: a calibrated model, or one line that says why not."""
+"""driftcal export: a calibrated model, or one line with the reason why not."""
 
 import json
 
@@ -28,7 +28,7 @@ def test_export_writes_a_model_and_prints_the_largest_difference(onnx_tuned, run
     assert (onnx_tuned / "again.onnx").read_bytes() == (onnx_tuned / "calibrated.onnx").read_bytes()
 
 
-def test_an_export_says_which_form_it_holds_with_the_figures_of_that_form(onnx_tuned, run):
+def test_an_export_names_its_form_with_the_figures_of_that_form(onnx_tuned, run):
     import onnx
 
     ran = run("export", "model.onnx", "cal.safetensors")
@@ -60,37 +60,37 @@ def test_probabilities_are_refused_without_the_option(onnx_tuned, run):
     model.graph.node.append(onnx.helper.make_node("Softmax", ["logits"], ["p"]))
     model.graph.output[0].name = "p"
     onnx.save(model, "sm.onnx")
-    words = ("export", "sm.onnx", "cal.safetensors", "-o", "out.onnx", "--force")
-    ran = run(*words)
+    arguments = ("export", "sm.onnx", "cal.safetensors", "-o", "out.onnx", "--force")
+    ran = run(*arguments)
     assert (ran.code, "look like probabilities" in ran.err) == (1, True)
     assert not (onnx_tuned / "out.onnx").exists()
-    assert run(*words, "--outputs", "probabilities").code == 0
-    assert run(*words, "--outputs", "scores").code == 2
+    assert run(*arguments, "--outputs", "probabilities").code == 0
+    assert run(*arguments, "--outputs", "scores").code == 2
 
 
-def test_inputs_to_try_the_model_on(onnx_tuned, run):
+def test_the_model_is_run_on_the_users_inputs(onnx_tuned, run):
     inputs = np.random.default_rng(0).random((300, 1, 8, 8), np.float32)
     np.save("inputs.npy", inputs)
     np.savez("inputs.npz", x=inputs, y=np.zeros(300))
     (onnx_tuned / "inputs.txt").write_text("1 2 3")
-    words = ("export", "model.onnx", "cal.safetensors", "-o", "out.onnx", "--json", "--inputs")
+    arguments = ("export", "model.onnx", "cal.safetensors", "-o", "out.onnx", "--json", "--inputs")
     for name in ("inputs.npy", "inputs.npz"):
-        assert json.loads(run(*words, name).out)["n_samples"] == 576
+        assert json.loads(run(*arguments, name).out)["n_samples"] == 576
     for name, fact in (("inputs.txt", "plain arrays"), ("none.npy", "no file"), ("cal.safetensors", "plain arrays")):
-        ran = run(*words, name)
+        ran = run(*arguments, name)
         assert (ran.code, ran.err.count("\n"), fact in ran.err) == (1, 1, True), ran.err
 
 
 def test_files_that_are_read_are_not_replaced(onnx_tuned, run):
     before = (onnx_tuned / "cal.safetensors").read_bytes()
-    for output, words in (
+    for output, message in (
         ("cal.safetensors", "than the calibrator"),
         ("model.onnx", "than the model"),
         (".", "is a folder"),
         (onnx_tuned, "is a folder"),
     ):
         ran = run("export", "model.onnx", "cal.safetensors", "-o", output)
-        assert (ran.code, ran.err.count("\n"), words in ran.err) == (1, 1, True), ran.err
+        assert (ran.code, ran.err.count("\n"), message in ran.err) == (1, 1, True), ran.err
     assert (onnx_tuned / "cal.safetensors").read_bytes() == before
 
 
@@ -112,9 +112,9 @@ def test_a_calibrator_that_reads_layer_features_is_tuned_evaluated_and_exported(
     assert [line["calibrator"] for line in json.loads(ran.out)["summary"]] == ["base", "ts", "dac", "dac-p"]
     printed = json.loads(run("export", "model.onnx", "cal.safetensors", "-o", "out.onnx", "--json").out)
     assert printed["max_difference"] < 1e-9
-    wrong = run("export", "model.onnx", "cal.safetensors", "-o", "no.onnx", "--layers", "flat,other", "--force")
-    assert wrong.code == 1
-    assert "'other', which DensityAwareCalibration reads" in wrong.err
+    refused = run("export", "model.onnx", "cal.safetensors", "-o", "no.onnx", "--layers", "flat,other", "--force")
+    assert refused.code == 1
+    assert "'other', which DensityAwareCalibration reads" in refused.err
     forced = run("export", "model.onnx", "cal.safetensors", "-o", "yes.onnx", "--layers", "flat,logits", "--force")
     assert forced.code == 0, forced.err
     assert (onnx_tuned / "yes.onnx").read_bytes() == (onnx_tuned / "out.onnx").read_bytes()
@@ -122,12 +122,23 @@ def test_a_calibrator_that_reads_layer_features_is_tuned_evaluated_and_exported(
 
 
 def test_a_dry_run_counts_the_passes_for_layer_features(onnx_tuned, run):
-    words = ("tune", "model.onnx", "val.npz", "--method", "dac", "--layers", "flat", "--reference", "val.npz", "--json")
-    clean = (*words, "--shift", "none")
+    arguments = (
+        "tune",
+        "model.onnx",
+        "val.npz",
+        "--method",
+        "dac",
+        "--layers",
+        "flat",
+        "--reference",
+        "val.npz",
+        "--json",
+    )
+    clean = (*arguments, "--shift", "none")
     plan = json.loads(run(*clean, "--dry-run").out)
     assert [part["passes"] for part in plan["parts"]] == [1, 1, 1], "logits, features, features of the reference"
     assert json.loads(run(*clean).out)["inputs"] == plan["inputs"] - 60, "progress does not count the reference"
-    cached = (*words, "--n-levels", "2", "--cache", "logits")
+    cached = (*arguments, "--n-levels", "2", "--cache", "logits")
     plan = json.loads(run(*cached, "--dry-run").out)
     assert [part["passes"] for part in plan["parts"]] == [2, 2, 1]
     assert plan["inputs"] - 60 <= json.loads(run(*cached).out)["inputs"] <= plan["at_most"] * 60
@@ -136,11 +147,11 @@ def test_a_dry_run_counts_the_passes_for_layer_features(onnx_tuned, run):
 
 def test_auto_tries_methods_that_read_layer_features(onnx_tuned, run):
     make_data("few.npz", 10, 3)
-    words = ("tune", "model.onnx", "val.npz", "--n-levels", "2")
-    ran = run(*words, "--layers", "flat,logits", "--reference", "few.npz", "--json")
+    arguments = ("tune", "model.onnx", "val.npz", "--n-levels", "2")
+    ran = run(*arguments, "--layers", "flat,logits", "--reference", "few.npz", "--json")
     assert "DAC, DAC-PTS were left out" in json.loads(ran.out)["explanation"]
-    ran = run(*words, "--layers", "flat,logits", "--reference", "val.npz", "--json")
+    ran = run(*arguments, "--layers", "flat,logits", "--reference", "val.npz", "--json")
     assert "left out" not in json.loads(ran.out)["explanation"]
-    ran = run(*words, "--reference", "val.npz")
+    ran = run(*arguments, "--reference", "val.npz")
     assert ran.code == 1
     assert "layers must be a list of layer names" in ran.err

@@ -9,7 +9,7 @@ from tiny_model import make_data, make_onnx
 from driftcal.cli.console import printable
 from driftcal.pipeline.evaluating.results import Results
 
-NASTY = [
+HOSTILE = [
     "<img src=x onerror=alert(1)>",
     "[red]danger[/red] [bold",
     "line\nbreak and \x1b[31mescape",
@@ -20,13 +20,13 @@ FILES = ['it\'s "quoted" and spaced', "two\nlines", "[red]danger[bold] :smile:",
 
 
 @pytest.mark.parametrize("name", FILES, ids=["quotes", "newline", "markup", "html"])
-def test_nasty_file_names(folder, run, name):
+def test_hostile_file_names(folder, run, name):
     import numpy as np
 
     make_onnx(f"{name}.onnx", np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32))
     for part in ("val", "test"):
         Path(f"{part}.npz").rename(f"{part} {name}.npz")
-    words = (
+    arguments = (
         "tune",
         f"{name}.onnx",
         f"val {name}.npz",
@@ -37,10 +37,10 @@ def test_nasty_file_names(folder, run, name):
         "--method",
         "ts",
     )
-    ran = run(*words)
+    ran = run(*arguments)
     assert ran.code == 0, ran.err
     assert ran.out == printable(f"{name}.safetensors") + "\n"
-    assert json.loads(run(*words, "--json").out)["calibrator"] == f"{name}.safetensors"
+    assert json.loads(run(*arguments, "--json").out)["calibrator"] == f"{name}.safetensors"
     ran = run("inspect", f"{name}.safetensors")
     assert printable(f"{name}.onnx") in ran.out
     ran = run(
@@ -64,21 +64,21 @@ def test_nasty_file_names(folder, run, name):
     assert len(ran.err.splitlines()) == 1
 
 
-def test_nasty_class_names_and_groups(folder, run):
-    groups = [NASTY[i % 4] for i in range(40)]
-    make_data("val.npz", 60, 1, class_names=NASTY)
-    make_data("test.npz", 40, 2, class_names=NASTY, groups=groups)
+def test_hostile_class_names_and_groups(folder, run):
+    groups = [HOSTILE[i % 4] for i in range(40)]
+    make_data("val.npz", 60, 1, class_names=HOSTILE)
+    make_data("test.npz", 40, 2, class_names=HOSTILE, groups=groups)
     assert run("tune", "cli_net:make", "val.npz", "--n-levels", "2", "--method", "ts", "-q").code == 0
     ran = run("inspect", "cal.safetensors")
-    for name in NASTY:
+    for name in HOSTILE:
         assert printable(name) in ran.out
     assert "\x1b" not in ran.out
     for group in ("class", "group"):
         ran = run("evaluate", "cli_net:make", "cal.safetensors", "test.npz", "--suite", "h-tuning", "--group", group)
         assert ran.code == 0, ran.err
-        assert sorted(Results.load("run").groups) == sorted(NASTY)
+        assert sorted(Results.load("run").groups) == sorted(HOSTILE)
         ran = run("inspect", "run")
-        assert printable(NASTY[2]) in ran.out
+        assert printable(HOSTILE[2]) in ran.out
         for form in ("csv", "json", "latex", "markdown"):
             assert run("report", "run", "--format", form).code == 0
         assert run("report", "run", "-q").code == 0
@@ -91,10 +91,10 @@ def test_markup_in_tables_is_text(capsys):
     from driftcal.cli.console import Console
     from driftcal.report.table import Table, to_terminal
 
-    table = Table("t", "", {"name": "name", "number": "number"}, [{"name": name, "number": 1} for name in NASTY])
+    table = Table("t", "", {"name": "name", "number": "number"}, [{"name": name, "number": 1} for name in HOSTILE])
     Console().output({}, to_terminal(table), "[red]x[/red]")
     out = capsys.readouterr().out
-    for name in NASTY:
+    for name in HOSTILE:
         assert printable(name) in out
     assert "[red]x[/red]" in out
     assert "\x1b" not in out

@@ -1,4 +1,4 @@
-"""driftcal recalibrate: before and after on held-out samples, a new file, or one line that says why not."""
+"""driftcal recalibrate: before and after on held-out samples, a new file, or one line with the reason why not."""
 
 import json
 
@@ -37,7 +37,7 @@ def test_before_and_after_are_printed_with_the_paths(files, run):
     ran = run("recalibrate", "cal.safetensors", "new.npz")
     assert ran.code == 0, ran.err
     assert ran.out.strip() == "cal-2.safetensors"
-    for words in (
+    for text in (
         "300 held-out samples",
         "before",
         "after",
@@ -46,7 +46,7 @@ def test_before_and_after_are_printed_with_the_paths(files, run):
         "accuracy",
         "old calibrator is in cal.saf",
     ):
-        assert words in ran.err
+        assert text in ran.err
     assert load("cal.safetensors").temperature_ < load("cal-2.safetensors").temperature_
     printed = json.loads(run("recalibrate", "cal.safetensors", "new.npz", "-o", "mine.safetensors", "--json", "-q").out)
     assert printed["after"]["ece"] < printed["before"]["ece"]
@@ -121,7 +121,7 @@ def test_inputs_with_the_model(tuned, run):
     from tiny_model import make_data
 
     make_data("new.npz", 80, 5)
-    words = (
+    arguments = (
         "recalibrate",
         "cal.safetensors",
         "new.npz",
@@ -132,7 +132,7 @@ def test_inputs_with_the_model(tuned, run):
         "--json",
         "--dry-run",
     )
-    printed = json.loads(run(*words).out)
+    printed = json.loads(run(*arguments).out)
     assert (printed["n_samples"], printed["weight"], len(printed["old_data"])) == (80, 0.5, 64)
     ran = run("recalibrate", "cal.safetensors", "new.npz", "--model", "cli_net:make", "--weight", "0")
     assert ran.code == 0, ran.err
@@ -144,7 +144,7 @@ def test_bad_files_are_one_line(files, run):
     (files / "broken.npz").write_bytes(b"PK no zip")
     np.save("single.npy", np.zeros(3))
     np.savez("unlabelled.npz", logits=np.zeros((60, 4)))
-    for data, words in [
+    for data, message in [
         ("few.npz", "at least 50"),
         ("none.npz", "no file"),
         ("broken.npz", "plain arrays"),
@@ -153,7 +153,7 @@ def test_bad_files_are_one_line(files, run):
     ]:
         ran = run("recalibrate", "cal.safetensors", data)
         assert ran.code == 1
-        assert words in ran.err
+        assert message in ran.err
         assert ran.err.count("\n") == 1
     assert run("recalibrate", "cal.safetensors", "new.npz", "-o", "new.npz").code == 1
     assert run("recalibrate", "cal.safetensors", "new.npz", "--weight", "2").code == 1

@@ -20,7 +20,7 @@ def test_states_follow_the_levels(scenario):
     assert monitor.summary().since == 2
 
 
-def test_without_enough_knowledge_the_state_is_cannot_tell(scenario):
+def test_without_enough_samples_or_levels_the_state_is_cannot_tell(scenario):
     small = scenario.monitor(window_size=1000)
     small.update(scenario.sample(20)[0])
     assert small.windows()[0].state == "cannot tell"
@@ -57,6 +57,7 @@ def test_contradicting_estimators_are_reported(scenario):
     (window,) = monitor.windows()
     assert window.state == "cannot tell"
     assert "contradict" in window.reason
+    assert "half-way to chance" in window.reason
 
 
 @pytest.mark.parametrize("noise", [1.0, 1.6, 3.0])

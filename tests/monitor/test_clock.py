@@ -1,4 +1,4 @@
-"""Times of any kind, wrong clocks, and streams in which some samples have no time."""
+"""Times of any kind, incorrect clocks, and streams in which some samples have no time."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -59,7 +59,7 @@ def test_one_sample_from_the_future_ends_no_window(scenario, first):
     assert monitor.summary().newest == 2
 
 
-def test_a_long_pause_is_no_wrong_clock(scenario):
+def test_a_long_pause_is_no_incorrect_clock(scenario):
     sample = scenario.sample(1)[0]
     times = [*range(0, 100, 2), *range(10**6, 10**6 + 300, 2)]
     reported = [

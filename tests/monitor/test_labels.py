@@ -34,7 +34,7 @@ def accuracy(scenario, source, labels):
     "names",
     [
         ("cat", "dog", "eel"),
-        ("2", "0", "1"),  # names that look like columns, in another order
+        ("2", "0", "1"),  # names that could be columns, in another order
         ("1", "2", "3"),
         ("10", "20", "30"),
     ],
@@ -45,7 +45,7 @@ def test_labels_are_matched_by_name(scenario, named, names):
     by_name = [names[label] for label in y]
     assert accuracy(scenario, named(*names), by_name) == (pytest.approx(expected), {})
     if names[0].isdigit():
-        for kind in (int, float, lambda name: f"{name}.0"):  # pandas writes whole numbers so where some are missing
+        for kind in (int, float, lambda name: f"{name}.0"):  # pandas writes whole numbers like this if some are missing
             assert accuracy(scenario, named(*names), [kind(name) for name in by_name]) == (pytest.approx(expected), {})
     else:
         assert accuracy(scenario, named(*names), y) == (

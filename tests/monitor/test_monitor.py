@@ -27,7 +27,7 @@ def test_merged_monitors_equal_one_that_received_all_samples(scenario, tmp_path_
     n = data.draw(st.integers(2, 400))
     logits, y = scenario.sample(n, 1.6, seed=3)
     times = np.random.default_rng(4).integers(0, 40, size=n)
-    owner = np.random.default_rng(data.draw(st.integers(0, 99))).integers(3, size=n)
+    part_of_sample = np.random.default_rng(data.draw(st.integers(0, 99))).integers(3, size=n)
     labels = [int(label) if i % 3 else None for i, label in enumerate(y)]
     max_windows = data.draw(st.sampled_from([2, 1000]))
 
@@ -37,39 +37,39 @@ def test_merged_monitors_equal_one_that_received_all_samples(scenario, tmp_path_
             monitor.update(logits[part], times=times[part], y=[labels[i] for i in part])
         return monitor
 
-    whole = monitor_of(np.arange(n))
-    parts = [monitor_of(np.flatnonzero(owner == k)) for k in range(3)]
+    single = monitor_of(np.arange(n))
+    parts = [monitor_of(np.flatnonzero(part_of_sample == k)) for k in range(3)]
     merged = parts[2].merge(parts[0].merge(parts[1]))
     folder = tmp_path_factory.mktemp("merged")
-    assert file_bytes(merged, folder) == file_bytes(whole, folder)
-    assert numbers(merged) == numbers(whole)
+    assert file_bytes(merged, folder) == file_bytes(single, folder)
+    assert numbers(merged) == numbers(single)
 
 
 def test_a_killed_monitor_continues_with_identical_numbers(scenario, tmp_path):
     logits, y = scenario.sample(2000, 1.6)
-    whole, first = scenario.monitor(window_size=300), scenario.monitor(window_size=300)
+    uninterrupted, first = scenario.monitor(window_size=300), scenario.monitor(window_size=300)
     ids = [f"sample {i}" for i in range(2000)]
-    whole.update(logits[:1000], ids=ids[:1000])
+    uninterrupted.update(logits[:1000], ids=ids[:1000])
     first.update(logits[:1000], ids=ids[:1000])
     first.update([[np.nan] * 3])
-    whole.update([[np.nan] * 3])
+    uninterrupted.update([[np.nan] * 3])
     path = first.save(tmp_path / "m.safetensors")
     del first
     again = Monitor.load(path, scenario.calibrator, drift_reference=scenario.drift_reference)
-    for monitor in (whole, again):
+    for monitor in (uninterrupted, again):
         monitor.update(logits[1000:], ids=ids[1000:])
         monitor.add_labels(ids[::2], y[::2].tolist())
-    assert numbers(again) == numbers(whole)
-    assert file_bytes(again, tmp_path) == file_bytes(whole, tmp_path)
+    assert numbers(again) == numbers(uninterrupted)
+    assert file_bytes(again, tmp_path) == file_bytes(uninterrupted, tmp_path)
 
 
 def test_the_size_of_batches_does_not_matter(scenario):
     logits, y = scenario.sample(1100, 1.6)
-    whole, single = scenario.monitor(window_size=250), scenario.monitor(window_size=250)
-    whole.update(logits, y=y)
-    for row, label in zip(logits, y, strict=True):
-        single.update(row[None], y=[label])
-    assert numbers(single) == numbers(whole)
+    at_once, one_by_one = scenario.monitor(window_size=250), scenario.monitor(window_size=250)
+    at_once.update(logits, y=y)
+    for sample, label in zip(logits, y, strict=True):
+        one_by_one.update(sample[None], y=[label])
+    assert numbers(one_by_one) == numbers(at_once)
 
 
 def test_labels_by_id_equal_labels_at_once(scenario):

@@ -1,4 +1,4 @@
-"""The settings of a monitor: wrong values are refused in words."""
+"""The settings of a monitor: values that cannot be used are refused with a message."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from driftcal.errors import InputError, UnknownName
         ({"false_alarm_rate": 0}, "false_alarm_rate must be a share"),
     ],
 )
-def test_a_wrong_value_is_refused(scenario, setting, message):
+def test_a_value_that_cannot_be_used_is_refused(scenario, setting, message):
     with pytest.raises(InputError, match=message):
         scenario.monitor(**setting)
 

@@ -1,4 +1,4 @@
-"""The error rates that the monitor states, on streams whose truth is known. Slow: run with `make theory`."""
+"""The error rates of the monitor on simulated streams. Slow: run with `make theory`."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Prometheus' text format, whatever names are in it."""
+"""Prometheus' text format, with any names in it."""
 
 import re
 

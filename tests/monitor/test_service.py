@@ -1,4 +1,4 @@
-"""The command as a service: stopped, restarted, on a quiet stream, or with wrong options."""
+"""The command as a service: stopped, restarted, on a quiet stream, or with other options."""
 
 import io
 import json
@@ -50,7 +50,7 @@ def test_a_stopped_service_writes_its_state(scenario, artefact, tmp_path, stop):
         "--state",
         str(state),
     ]
-    data = b"".join(json.dumps({"logits": row.tolist()}).encode() + b"\n" for row in logits)
+    data = b"".join(json.dumps({"logits": sample.tolist()}).encode() + b"\n" for sample in logits)
     number = getattr(signal, stop)
     ignored = signal.signal(number, signal.SIG_DFL)  # under nohup the command ignores SIGHUP, as it should
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -84,7 +84,7 @@ def test_signal_handlers_are_restored():
         signal.signal(signal.SIGHUP, ignored)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="Windows cannot tell whether a pipe is quiet")
+@pytest.mark.skipif(os.name != "posix", reason="Windows cannot detect whether a pipe is quiet")
 def test_a_quiet_stream_does_not_block_its_reader(monkeypatch):
     monkeypatch.setattr(line_reader, "QUIET_SECONDS", 0.01)
     end, begin = os.pipe()
@@ -118,7 +118,7 @@ def test_a_quiet_stream_is_written(scenario, tmp_path):
     assert written == [False, 30, False]
 
 
-def test_a_state_continues_with_its_own_settings(scenario, artefact, tmp_path, capsys):
+def test_a_state_continues_with_its_settings(scenario, artefact, tmp_path, capsys):
     p = np.full((60, 3), [0.2, 0.3, 0.5])
     np.savez(tmp_path / "p.npz", probabilities=p)
     state = tmp_path / "state.safetensors"
@@ -128,7 +128,13 @@ def test_a_state_continues_with_its_own_settings(scenario, artefact, tmp_path, c
     np.savez(tmp_path / "p.npz", probabilities=p, time=np.full(60, "2026-01-01", "datetime64[D]"))
     assert command(*continued, "--window-size", "60m", capsys=capsys)[0] == 0
     assert Monitor.load(state, artefact).n_samples == 60
-    for arguments in (("--score-type", "logits"), ("--window-size", "500"), ("--low-confidence", "0.3"), ("--estimator", "atc"), ("--false-alarm-rate", "0.1")):  # fmt: skip
+    for arguments in (
+        ("--score-type", "logits"),
+        ("--window-size", "500"),
+        ("--low-confidence", "0.3"),
+        ("--estimator", "atc"),
+        ("--false-alarm-rate", "0.1"),
+    ):
         code, _, err = command(*continued, *arguments, capsys=capsys)
         assert code == 2
         assert arguments[0] in err

@@ -1,4 +1,4 @@
-"""Unchecked streams: reading goes on, what cannot be read is counted, and memory is bounded."""
+"""Unchecked streams: unreadable lines are counted and do not stop the reader, and memory is bounded."""
 
 import io
 import json
@@ -35,7 +35,7 @@ def lines(*objects):
 
 def test_lines_are_samples(scenario):
     logits, y = scenario.sample(1200)
-    samples = [{"logits": row.tolist(), "label": int(label)} for row, label in zip(logits, y, strict=True)]
+    samples = [{"logits": sample.tolist(), "label": int(label)} for sample, label in zip(logits, y, strict=True)]
     monitor, windows = monitor_stream(scenario, lines(*samples), window_size=500)
     plain = scenario.monitor(window_size=500)
     plain.update(logits, y=y)
@@ -167,10 +167,10 @@ def test_command_state_report_and_prometheus(scenario, artefact, tmp_path, capsy
     state = tmp_path / "state.safetensors"
     first = command(artefact, tmp_path / "first.npy", "--state", state, "--json", "-q", capsys=capsys)[1]
     rest = command(artefact, tmp_path / "rest.npy", "--state", state, "--json", "-q", capsys=capsys)[1]
-    whole = command(artefact, tmp_path / "all.npy", "--json", "-q", capsys=capsys)[1]
-    assert rest.splitlines()[-1] == whole.splitlines()[-1]  # the summary
-    assert rest.splitlines()[:-1] == whole.splitlines()[1:-1]  # the second window again, whole this time
-    assert first.splitlines()[0] == whole.splitlines()[0]
+    at_once = command(artefact, tmp_path / "all.npy", "--json", "-q", capsys=capsys)[1]
+    assert rest.splitlines()[-1] == at_once.splitlines()[-1]  # the summary
+    assert rest.splitlines()[:-1] == at_once.splitlines()[1:-1]  # the second window again, complete this time
+    assert first.splitlines()[0] == at_once.splitlines()[0]
     page, figures = tmp_path / "t.html", tmp_path / "f.prom"
     code, out, _ = command(
         artefact, tmp_path / "all.npy", "--report", page, "--prometheus", figures, capsys=capsys
@@ -188,7 +188,7 @@ def test_command_state_report_and_prometheus(scenario, artefact, tmp_path, capsy
 
 def test_command_reads_a_pipe_with_bad_lines(scenario, artefact):
     logits, _ = scenario.sample(100)
-    data = lines(*({"logits": row.tolist()} for row in logits)) + b'\xff{"half'
+    data = lines(*({"logits": sample.tolist()} for sample in logits)) + b'\xff{"half'
     arguments = [
         sys.executable,
         "-c",
@@ -238,21 +238,23 @@ def test_an_interruption_writes_the_state(scenario, tmp_path):
 
 
 def test_a_window_with_late_samples_is_reported_again_with_the_next(scenario):
-    row = scenario.sample(1)[0][0].tolist()
+    sample = scenario.sample(1)[0][0].tolist()
     times = [10, 20, 110, 30, 120, 210, 220]
     monitor = scenario.monitor(window_size=100)
-    batches = [next(iter(json_batches(io.BytesIO(lines({"logits": row, "time": at})), "logits"))) for at in times]
+    batches = [next(iter(json_batches(io.BytesIO(lines({"logits": sample, "time": at})), "logits"))) for at in times]
     reported = [(w.begin, w.n_samples) for w in MonitorService(monitor).run(batches)]
     assert reported == [(0, 2), (0, 3), (100, 2), (200, 2)]
 
 
 def test_a_window_of_time_ends_with_its_time_however_many_samples_it_holds(scenario):
-    row = scenario.sample(1)[0][0].tolist()
+    sample = scenario.sample(1)[0][0].tolist()
     _, windows = monitor_stream(
-        scenario, lines(*[{"logits": row, "time": at / 10} for at in range(120)]), window_size=10
+        scenario, lines(*[{"logits": sample, "time": at / 10} for at in range(120)]), window_size=10
     )
     assert [(w.begin, w.n_samples) for w in windows] == [(0, 100), (10, 20)]
-    batches = [next(iter(json_batches(io.BytesIO(lines({"logits": row, "time": at / 10})), "logits"))) for at in range(120)]  # fmt: skip
+    batches = [
+        next(iter(json_batches(io.BytesIO(lines({"logits": sample, "time": at / 10})), "logits"))) for at in range(120)
+    ]
     reported = [(w.begin, w.n_samples) for w in MonitorService(scenario.monitor(window_size=10)).run(batches)]
     assert reported == [(0, 100), (10, 20)]
 
@@ -265,7 +267,7 @@ def test_windows_of_time_need_times(scenario, artefact, tmp_path, capsys):
     assert len(reported) == 1
     assert reported[0]["summary"]["rejected"] == {"no time": 60}
     arguments = [sys.executable, "-m", "driftcal", "monitor", str(artefact), "--window-size", "10d", "--json"]
-    data = lines(*[{"logits": row.tolist()} for row in logits])
+    data = lines(*[{"logits": sample.tolist()} for sample in logits])
     output = subprocess.run(arguments, input=data, capture_output=True, check=True).stdout.splitlines()
     # read in the same moment: one window, or two if ten days were just over
     assert sum(json.loads(line)["n_samples"] for line in output[:-1]) == 60

@@ -1,4 +1,4 @@
-"""Samples that nothing has checked: the usable ones are used, the others are counted by reason."""
+"""Unchecked samples: the usable ones are used, the others are counted by reason."""
 
 import numpy as np
 import pytest
@@ -56,8 +56,10 @@ def test_binary_samples_may_be_one_number(scenario):
     level_logits = [(2 * y - 1) * 2 + noise * rng.normal(size=500) for noise in (1, 3, 9)]
     calibrator = driftcal.TemperatureScaling().fit(np.concatenate(level_logits), np.tile(y, 3), score_type="logits")
     reference = scenario.reference_of(calibrator, level_logits, y)
-    one, two = (Monitor(calibrator, drift_reference=reference) for _ in range(2))
-    one.update(level_logits[0])
-    two.update(np.stack([np.zeros(500), level_logits[0]], axis=1))
-    assert [window.to_dict() for window in one.windows()] == [window.to_dict() for window in two.windows()]
-    assert one.n_samples == 500
+    one_column, two_columns = (Monitor(calibrator, drift_reference=reference) for _ in range(2))
+    one_column.update(level_logits[0])
+    two_columns.update(np.stack([np.zeros(500), level_logits[0]], axis=1))
+    assert [window.to_dict() for window in one_column.windows()] == [
+        window.to_dict() for window in two_columns.windows()
+    ]
+    assert one_column.n_samples == 500

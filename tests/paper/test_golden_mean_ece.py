@@ -1,7 +1,7 @@
-"""Mean ECE of the paper's calibrators on recorded logits of a CIFAR-10 ResNet-20, beside independent computations.
+"""Mean ECE of the paper's calibrators on recorded logits of a CIFAR-10 ResNet-20, against independent computations.
 
-A part of the logits is in the repository, with numbers from scikit-learn and scipy (make_paper_subset.py). If the whole
-recording is beside the repository, the numbers of the published code are checked too.
+A part of the logits is in the repository, with numbers from scikit-learn and scipy (make_paper_subset.py). If the
+complete recording is next to the repository, the numbers of the published code are checked too.
 """
 
 import json

@@ -20,11 +20,11 @@ from driftcal.paper.networks.tensorflow_js import _layers, imagenet_resnet50, re
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_preprocessing_is_that_of_keras(name):
     import_keras()
-    chosen = application(name)
-    keras_own = importlib.import_module(f"keras.applications.{chosen.module}").preprocess_input
+    settings = application(name)
+    preprocess_input = importlib.import_module(f"keras.applications.{settings.module}").preprocess_input
     images = np.random.default_rng(0).integers(0, 256, (2, 5, 5, 3)).astype(np.float32)
-    ours = Preprocessing.from_dict(chosen.preprocessing)(images / np.float32(255))
-    np.testing.assert_allclose(ours, keras_own(images.copy()), rtol=1e-4, atol=1e-4)
+    ours = Preprocessing.from_dict(settings.preprocessing)(images / np.float32(255))
+    np.testing.assert_allclose(ours, preprocess_input(images.copy()), rtol=1e-4, atol=1e-4)
 
 
 def check_forward(name):
@@ -64,7 +64,7 @@ def test_being_offline_is_explained(monkeypatch):
         open_application("vgg19")
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras' own, when it writes weights
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of Keras, when it writes weights
 def test_a_weights_file_is_loaded(tmp_path, monkeypatch):
     keras = import_keras()
 
@@ -79,7 +79,9 @@ def test_a_weights_file_is_loaded(tmp_path, monkeypatch):
     saved = small(None, None)
     saved.save_weights(tmp_path / "vgg19.weights.h5")
     network = open_imagenet_network("vgg19", tmp_path)
-    ours, expected = (one.layers[-1].kernel.value.detach().numpy() for one in (network.model.backend.model, saved))
+    ours, expected = (
+        keras_model.layers[-1].kernel.value.detach().numpy() for keras_model in (network.model.backend.model, saved)
+    )
     assert np.array_equal(ours, expected)
     assert default_networks("imagenet", tmp_path) == ["vgg19"]
     with pytest.raises(ModelError, match="do not fit vgg19"):

@@ -10,7 +10,7 @@ from driftcal.models.keras import import_keras
 from driftcal.paper.networks import CIFAR10_NETWORKS, make_network
 from driftcal.paper.networks.torch_layers import Conv1x1, Conv3x3, ConvStride2
 
-#: Number of weights and running statistics of keras.applications' networks without their heads, and channels before the head.
+#: Weights and running statistics of keras.applications' networks without their heads, and channels before the head.
 KERAS = {
     "mobilenetv2": (2_257_984, 1280),
     "densenet121": (7_037_504, 1024),
@@ -76,11 +76,11 @@ def with_keras_weights(name):
 
 def shortcut_last(name):
     """``conv3_block1_0_bn`` as numbers that sort the shortcut behind the block."""
-    words = name.removeprefix("conv").split("_")
-    if words[1].startswith("block"):
-        words[1] = words[1].removeprefix("block")
-        words[2] = "4" if words[2] == "0" else words[2]
-    return [word if word.isdigit() else {"conv": "0", "bn": "1"}[word] for word in words]
+    parts_of_name = name.removeprefix("conv").split("_")
+    if parts_of_name[1].startswith("block"):
+        parts_of_name[1] = parts_of_name[1].removeprefix("block")
+        parts_of_name[2] = "4" if parts_of_name[2] == "0" else parts_of_name[2]
+    return [word if word.isdigit() else {"conv": "0", "bn": "1"}[word] for word in parts_of_name]
 
 
 def check_features_agree(name):
@@ -93,13 +93,13 @@ def check_features_agree(name):
     np.testing.assert_allclose(features, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
 
 
-def test_mobilenet_computes_what_keras_computes():
+def test_mobilenet_computes_the_same_as_keras():
     check_features_agree("mobilenetv2")
 
 
 @pytest.mark.theory
 @pytest.mark.parametrize("name", ["densenet121", "resnet50", "vgg19"])
-def test_the_other_networks_compute_what_keras_computes(name):
+def test_the_other_networks_compute_the_same_as_keras(name):
     check_features_agree(name)
 
 
@@ -126,7 +126,10 @@ def test_3x3_convolution_on_small_feature_maps(size, groups, bias):
 @pytest.mark.parametrize("size", [2, 4])
 def test_depthwise_stride_2_on_small_feature_maps(size):
     layer = ConvStride2(6, 6, 3, stride=2, groups=6, bias=False)
-    padded = lambda x: functional.conv2d(functional.pad(x, (0, 1, 0, 1)), layer.weight, stride=2, groups=6)  # noqa: E731
+
+    def padded(x):
+        return functional.conv2d(functional.pad(x, (0, 1, 0, 1)), layer.weight, stride=2, groups=6)
+
     check_same(layer, padded, size)
 
 

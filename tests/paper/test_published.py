@@ -18,13 +18,13 @@ def test_the_papers_tables_agree_with_each_other(data, network):
     assert len(means) == 11
     for method, printed in delta.items():
         # rounded to three decimals; the paper computed from more
-        standard, perturbed = means[method], means[f"{method}-p"]
-        low = 1 - (perturbed + 0.0005) / (standard - 0.0005)
-        high = 1 - (perturbed - 0.0005) / (standard + 0.0005)
+        clean_tuned, perturbed = means[method], means[f"{method}-p"]
+        low = 1 - (perturbed + 0.0005) / (clean_tuned - 0.0005)
+        high = 1 - (perturbed - 0.0005) / (clean_tuned + 0.0005)
         assert low - 0.005 <= printed <= high + 0.005, (method, printed, low, high)
 
 
-def test_tables_have_a_place_in_the_paper_and_networks_without_numbers_have_none():
+def test_tables_have_their_name_in_the_paper_and_some_networks_have_no_numbers():
     assert published.where("val-shift").startswith("Appendix")
     assert published.published("val-shift", "cifar10", "vgg19")["ets-h"] == 0.096
     assert published.published("table1", "digits", "mlp") == {}
@@ -33,7 +33,7 @@ def test_tables_have_a_place_in_the_paper_and_networks_without_numbers_have_none
     assert "CVPR 2021" in published.citation()
 
 
-def test_the_data_file_has_a_place_a_metric_and_values_for_each_table():
+def test_the_data_file_has_a_name_a_metric_and_values_for_each_table():
     document = published._document()
     assert json.loads(json.dumps(document)) == document
     assert set(document) == {"source", "tables"}

@@ -38,7 +38,7 @@ def means(network, ts, ir, paper):
 
 
 def shifts(network, ece):
-    """A whole number, a float that looks like one, and a figure whose groups are no networks."""
+    """A whole number, a float without decimals, and a figure whose groups are no networks."""
     rows = [
         {"network": network, "shift": "=shear", "images": 7, "ts": ece},
         {"network": network, "images": 8, "ts": 1.0},

@@ -1,4 +1,4 @@
-"""Setups by name: weights files, data in the published layouts, messages for what is missing."""
+"""Setups by name: weights files, data in the published layouts, and messages for missing files."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def tiny(tmp_path):
-    """A model file: the mean colour, spread over ten classes."""
+    """A model file: a linear map of the mean colour to ten classes."""
     weights = RNG.normal(size=(3, 10)).astype(np.float32)
     nodes = [
         helper.make_node("ReduceMean", ["x", "axes"], ["m"], keepdims=0),
@@ -108,14 +108,14 @@ def test_cifar10_c_on_disk_has_the_same_images(tmp_path, folder, tiny):
 
 def test_imagenet_with_its_corruptions_and_objectnet_on_disk(tmp_path, tiny):
     wnids = ["n01440764", "n01443537", "n02119789", "n07749582"]
-    words = "".join(f"{wnid} name{k}\n" for k, wnid in enumerate(wnids))
+    synset_words = "".join(f"{wnid} name{k}\n" for k, wnid in enumerate(wnids))
     for number in range(8):
         for folder in ("val", "c/fog/1", "c/fog/2", "c/fog/3", "c/fog/4", "c/fog/5"):
             file = tmp_path / folder / wnids[number % 4] / f"ILSVRC2012_val_{number:08d}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(np.full((30, 30, 3), 20 * number + (folder != "val"), np.uint8)).save(file)
     for folder in (tmp_path / "val", tmp_path / "c"):
-        (folder / "synset_words.txt").write_text(words)
+        (folder / "synset_words.txt").write_text(synset_words)
     objectnet = tmp_path / "objectnet"
     for name in ("lemon", "towel"):
         (objectnet / "images" / name).mkdir(parents=True)

@@ -14,8 +14,8 @@ from driftcal.paper.training.trainer import save_weights
 from driftcal.paper.training.training_data import split_training
 
 
-def run(*words):
-    main(["paper", "train", *words])
+def run(*arguments):
+    main(["paper", "train", *arguments])
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(capsys, tmp_path):
@@ -29,7 +29,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["vgg91", "--data", "cifar10=x"], "vgg19"),
         (["vgg19", "--data", "imagenet=x"], "cifar10=DIR"),
@@ -37,9 +37,9 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(capsys, tmp_path):
         (["vgg19", "--data", "cifar10=x", "--epochs", "1", "--minutes", "1"], "either epochs or minutes"),
     ],
 )
-def test_impossible_arguments_are_explained(capsys, words, message):
+def test_impossible_arguments_are_explained(capsys, arguments, message):
     with pytest.raises(SystemExit) as end:
-        run(*words)
+        run(*arguments)
     assert end.value.code in (1, 2)
     assert message in capsys.readouterr().err
 
@@ -47,14 +47,14 @@ def test_impossible_arguments_are_explained(capsys, words, message):
 def test_trained_networks_open_with_their_held_out_images(tmp_path):
     home = tmp_path / "mobilenetv2"
     home.mkdir()
-    fresh = make_network("mobilenetv2", seed=5)
-    save_weights(fresh, home / "weights.safetensors")
+    untrained = make_network("mobilenetv2", seed=5)
+    save_weights(untrained, home / "weights.safetensors")
     (home / "card.json").write_text('{"seed": 4}')
     network = open_cifar10_network("mobilenetv2", tmp_path)
     images = np.random.default_rng(0).random((2, 32, 32, 3), np.float32)
     normal = torch.from_numpy((images - np.float32(CIFAR10_MEAN)) / np.float32(CIFAR10_STD)).permute(0, 3, 1, 2)
     with torch.inference_mode():
-        expected = fresh.eval()(normal).numpy()
+        expected = untrained.eval()(normal).numpy()
     np.testing.assert_allclose(network.model.logits(images), expected, rtol=1e-4, atol=1e-5)
     held_out = network.held_out(digits())
     assert list(held_out.indices) == list(split_training(digits(), seed=4)[1].indices)

@@ -79,9 +79,9 @@ def test_an_interrupted_run_ends_with_the_same_weights(tmp_path):
         assert not (tmp_path / "parts" / "card.json").exists()
     resumed = run(tmp_path / "parts", save_every=0, on_progress=interrupt)
     assert "resumed" in messages
-    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
-    assert sorted(whole) == sorted(parts)
-    assert all(np.array_equal(whole[name], parts[name]) for name in whole)
+    uninterrupted, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    assert sorted(uninterrupted) == sorted(parts)
+    assert all(np.array_equal(uninterrupted[name], parts[name]) for name in uninterrupted)
     assert resumed["test_accuracy"] == card["test_accuracy"] > 0.9
     assert not (tmp_path / "parts" / "checkpoint.safetensors").exists()
 
@@ -100,9 +100,9 @@ def test_bfloat16_learns_as_much_with_weights_in_float32(tmp_path):
     assert card["settings"]["bfloat16"]
     assert card["test_accuracy"] > 0.8
     run(tmp_path / "whole")
-    half, whole = weights(tmp_path / "half"), weights(tmp_path / "whole")
-    assert all(half[name].dtype == whole[name].dtype for name in whole)
-    assert any((half[name] != whole[name]).any() for name in whole)
+    bfloat16, float32 = weights(tmp_path / "half"), weights(tmp_path / "whole")
+    assert all(bfloat16[name].dtype == float32[name].dtype for name in float32)
+    assert any((bfloat16[name] != float32[name]).any() for name in float32)
 
 
 def test_a_finished_training_is_not_repeated(tmp_path):
@@ -207,7 +207,9 @@ def test_augmentation_rotates_and_moves_as_far_as_the_paper():
     moved = result[:, :2, middle, middle].abs().max(0).values
     assert torch.all(moved <= 0.1 * side + 1e-3)
     assert torch.all(moved > 0.09 * side)
-    right = (result[:, :2, middle, middle + 1] - result[:, :2, middle, middle - 1]) / 2  # one step right, in the source
-    angle = torch.rad2deg(torch.atan(right[:, 0] / right[:, 1]))
+    step_right = (
+        result[:, :2, middle, middle + 1] - result[:, :2, middle, middle - 1]
+    ) / 2  # one step right, in the source
+    angle = torch.rad2deg(torch.atan(step_right[:, 0] / step_right[:, 1]))
     assert 14 < angle.abs().max() <= 15.01
-    assert 0.4 < (right[:, 1] < 0).float().mean() < 0.6  # mirrored
+    assert 0.4 < (step_right[:, 1] < 0).float().mean() < 0.6  # mirrored

@@ -1,4 +1,4 @@
-"""A calibrated model: what it predicts, what it is compared with, what it keeps in its file."""
+"""A calibrated model: its predictions, its baselines, and its file."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ N, C = 600, 4
 
 @pytest.fixture(scope="module")
 def task():
-    """Inputs that are logits of an over-confident model themselves."""
+    """A model that triples its inputs, which makes it over-confident, with inputs and labels."""
     rng = np.random.default_rng(0)
     y = np.arange(N) % C
     x = rng.normal(size=(N, C)) * 1.5
@@ -29,7 +29,7 @@ def tuned(task):
     return driftcal.tune(driftcal.open_model(model, name="tripled"), x[:400], y[:400], n_levels=4)
 
 
-def test_predict_proba_looks_at_each_input_alone(task, tuned):
+def test_predict_proba_treats_each_input_alone(task, tuned):
     x = task[1][400:]
     together = tuned.predict_proba(x)
     np.testing.assert_array_equal(together[:3], tuned.predict_proba(x[:3]))
@@ -37,7 +37,7 @@ def test_predict_proba_looks_at_each_input_alone(task, tuned):
     np.testing.assert_allclose(np.exp(tuned.predict_log_proba(x)), together)
 
 
-def test_the_windowed_form_is_an_object_of_its_own(task, tuned):
+def test_the_windowed_form_is_a_separate_object(task, tuned):
     x = task[1][400:]
     before = tuned.predict_proba(x[:50])
     live = tuned.windowed(100)
@@ -51,14 +51,14 @@ def test_the_windowed_form_is_an_object_of_its_own(task, tuned):
     np.testing.assert_array_equal(live.predict(x[:5]), tuned.predict(x[:5]))
 
 
-def test_adapt_freezes_the_calibrator_for_data_like_a_window(task, tuned, tmp_path):
+def test_adapt_fixes_the_calibrator_for_data_like_a_window(task, tuned, tmp_path):
     x = task[1][400:]
-    frozen = tuned.adapt(0.2 * x)
+    adapted_model = tuned.adapt(0.2 * x)
     expected = tuned.windowed_calibrator.adapt(tuned.logits(0.2 * x)).predict_proba(tuned.logits(x))
-    np.testing.assert_array_equal(frozen.predict_proba(x), expected)
+    np.testing.assert_array_equal(adapted_model.predict_proba(x), expected)
     with pytest.raises(InputError, match="a windowed calibrator is needed"):
-        frozen.windowed(100)
-    again = driftcal.load(frozen.save(tmp_path / "frozen.safetensors"))
+        adapted_model.windowed(100)
+    again = driftcal.load(adapted_model.save(tmp_path / "adapted_model.safetensors"))
     np.testing.assert_array_equal(again.predict_proba(tuned.logits(x)), expected)
 
 
@@ -96,7 +96,7 @@ def test_plain_temperature_scaling_is_always_compared(task, method, shift):
     assert [info.window_size for info in windowed] == [100] * (tuned.windowed_calibrator is not None)
 
 
-def test_what_is_evaluated_is_what_predicts(task, tuned):
+def test_the_evaluated_calibrators_are_those_that_predict(task, tuned):
     """The in-domain figures of both forms are those of predict_proba and of windowed(100).predict_proba."""
     x, y = task[1][400:], task[2][400:]
     results = driftcal.evaluate(tuned, x, y, n_resamples=0)

@@ -58,9 +58,9 @@ def test_cost_is_workers_times_hours_times_price():
 def test_the_command_measures_and_estimates(monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "helpers"))
     options = ["--workers", "1,8", "--n-samples", "50000", "--batch-size", "64", "--price", "1"]
-    words = ["plan", "ray_tasks:make", "digits", *options]
+    arguments = ["plan", "ray_tasks:make", "digits", *options]
     with pytest.raises(SystemExit):
-        main([*words, "--json"])
+        main([*arguments, "--json"])
     printed = json.loads(capsys.readouterr().out)
     assert (printed["inputs"], printed["n_samples"], printed["n_conditions"]) == (500_000, 50_000, 10)
     assert [line["n_workers"] for line in printed["estimates"]] == [1, 8]
@@ -68,10 +68,10 @@ def test_the_command_measures_and_estimates(monkeypatch, capsys):
     assert printed["measured"]["seconds_per_input"] > 0
     assert printed["limit"]
     with pytest.raises(SystemExit):
-        main(words)
+        main(arguments)
     text = capsys.readouterr().out
     assert "500,000 model inputs" in text
     assert "workers" in text
     with pytest.raises(SystemExit):
-        main([*words, "--dry-run", "--json", "--suite", "affine"])
+        main([*arguments, "--dry-run", "--json", "--suite", "affine"])
     assert "estimates" not in json.loads(capsys.readouterr().out)

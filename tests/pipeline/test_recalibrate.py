@@ -1,4 +1,4 @@
-"""Recalibration: new labels are weighted against the old calibrator, results are compared on held-out samples, files are kept."""
+"""Recalibration: new labels are weighted against the old calibrator, and both are compared on held-out samples."""
 
 import numpy as np
 import pytest
@@ -58,13 +58,16 @@ def test_old_samples_with_their_share_of_the_weight_are_pooled_with_new_ones(nam
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
 @pytest.mark.parametrize("name", ["ts", "irm", "ets"])
 def test_labels_of_shifted_data_improve_other_shifted_samples(name, n_classes):
-    old, fresh = fit(name, n_classes), samples(3_000, n_classes, 3, 3)
+    old, other = fit(name, n_classes), samples(3_000, n_classes, 3, 3)
     result = recalibrate(old, *samples(600, n_classes, 3, 2))
     assert result.worse == ()
     assert result.after.ece < result.before.ece
     assert result.before.intervals["ece"].low < result.before.ece < result.before.intervals["ece"].high
-    brier = [driftcal.metrics.brier_score(fresh[1], one.predict_proba(fresh[0])) for one in (old, result.calibrator)]
-    assert brier[1] < brier[0]
+    before, after = (
+        driftcal.metrics.brier_score(other[1], calibrator.predict_proba(other[0]))
+        for calibrator in (old, result.calibrator)
+    )
+    assert after < before
 
 
 def test_a_larger_weight_moves_further():
@@ -203,7 +206,7 @@ def test_the_same_samples_give_the_same_result():
     np.testing.assert_array_equal(first.calibrator.curve_values_, second.calibrator.curve_values_)
 
 
-def test_pseudo_labels_are_as_likely_as_the_calibrator_says():
+def test_pseudo_labels_have_the_probabilities_of_the_calibrator():
     old, logits = fit("ts", 20), samples(2_000, 20, 1, 4)[0]
     pseudo = blend.pseudo_labelled(old, logits, 0)
     assert len(pseudo) == 4 * 8 * len(logits)

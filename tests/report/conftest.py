@@ -1,4 +1,4 @@
-"""A headless Chromium, reports to open in it, and a watch over its console and its requests."""
+"""A headless Chromium and reports to open in it; its console and its requests are checked."""
 
 import json
 import shutil
@@ -78,8 +78,11 @@ def visit(browser, pages):
     def go(name: str, width: int = 1280, scheme: str = "light"):
         screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-        wishes = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}  # clicks wait for no scrolling
-        media = [{"name": name, "value": value} for name, value in wishes.items()]
+        preferences = {
+            "prefers-color-scheme": scheme,
+            "prefers-reduced-motion": "reduce",
+        }  # clicks wait for no scrolling
+        media = [{"name": name, "value": value} for name, value in preferences.items()]
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
         opened.append(pages[name])
         browser.get(pages[name].as_uri())
@@ -89,8 +92,8 @@ def visit(browser, pages):
         browser.get_log(kind)
     yield go
     assert browser.get_log("browser") == []
-    asked = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    urls = {entry["params"]["request"]["url"] for entry in asked if entry["method"] == "Network.requestWillBeSent"}
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = {entry["params"]["request"]["url"] for entry in events if entry["method"] == "Network.requestWillBeSent"}
     allowed = {path.as_uri() for path in opened}
     assert {url for url in urls if not url.startswith("data:")} == allowed
     browser.get("about:blank")

@@ -48,7 +48,8 @@ def test_headline_and_table_show_the_recorded_numbers(visit):
     summary = {line.calibrator: line for line in digits_results().summary()}
     ratios = {line.calibrator: line for line in digits_results().ratios()}
     assert f"{ratios['irm-p'].under_shift_to_ts:.2f} × that of temperature scaling" in find(browser, "h1").text
-    rows = [[cell.text for cell in row.find_elements(By.TAG_NAME, "td")] for row in find(browser, "#summary tbody").find_elements(By.TAG_NAME, "tr")]  # fmt: skip
+    table_rows = find(browser, "#summary tbody").find_elements(By.TAG_NAME, "tr")
+    rows = [[cell.text for cell in row.find_elements(By.TAG_NAME, "td")] for row in table_rows]
     assert len(rows) == 5
     shown = {row[0].splitlines()[0]: row for row in rows}
     assert f"{summary['base'].mean_ece:.3f}" in shown["Base"][2]
@@ -204,7 +205,7 @@ def test_hostile_names_are_text_everywhere(visit):
     assert browser.execute_script("return document.querySelectorAll('script').length") == 2
 
 
-def test_policy_blocks_what_might_be_smuggled_in(browser, pages):
+def test_policy_blocks_injected_scripts_and_requests(browser, pages):
     browser.get(pages["plain"].as_uri())
     blocked = browser.execute_async_script(
         """
@@ -232,7 +233,7 @@ def test_colours_follow_the_system_and_the_button(visit):
     light = browser.execute_script(ground)
     assert dark != light
     browser.refresh()
-    assert browser.execute_script(ground) == light  # remembered
+    assert browser.execute_script(ground) == light  # the choice is stored
     browser.execute_script("localStorage.clear()")
     browser = visit("plain", scheme="light")
     assert browser.execute_script(ground) == light

@@ -1,4 +1,4 @@
-"""The lines of a report: which calibrator it is about, its baselines, and the ratios of their ECE."""
+"""The lines of a report: the featured calibrator, its baselines, and the ratios of their ECE."""
 
 from dataclasses import replace
 

@@ -26,7 +26,7 @@ SCRIPTS = ("charts.js", "page.js")
 
 
 class Page(HTMLParser):
-    """What a browser would find: elements with attributes, the text of each kind of element."""
+    """The elements of a page with their attributes, and the text of each kind of element."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -130,9 +130,9 @@ def test_same_results_same_bytes(tmp_path):
 
 def test_write_report_takes_results_or_the_folder_of_a_run(tmp_path):
     digits_results().save(tmp_path / "run")
-    one = driftcal.write_report(tmp_path / "run", tmp_path / "deep" / "one.html")
-    two = driftcal.write_report(digits_results(), tmp_path / "two.html")
-    assert one.read_bytes() == two.read_bytes()
+    from_folder = driftcal.write_report(tmp_path / "run", tmp_path / "deep" / "one.html")
+    from_results = driftcal.write_report(digits_results(), tmp_path / "two.html")
+    assert from_folder.read_bytes() == from_results.read_bytes()
     assert (
         "<title>Mine &amp; yours</title>"
         in driftcal.write_report(digits_results(), tmp_path / "three.html", title="Mine & yours").read_text()
@@ -167,7 +167,7 @@ def test_rows_of_many_groups_come_without_bins(monkeypatch):
         assert bool(short["b"]) == (row.group is None)
 
 
-def test_what_is_missing_is_left_out():
+def test_missing_metadata_are_left_out():
     plain = digits_results()
     bare = replace(
         plain, perturbation=None, metadata={}, rows=tuple(replace(row, intervals={}, bins={}) for row in plain.rows)
@@ -176,8 +176,8 @@ def test_what_is_missing_is_left_out():
     assert "None" not in page
     assert "Seed" not in page
     assert "do not overlap" not in page
-    for about in ({"model": None, "data": {"test": None}, "versions": {}}, {"model": "net.onnx", "seed": 0}):
-        assert "None" not in Page(to_html(replace(bare, metadata=about))).all_text()
+    for metadata in ({"model": None, "data": {"test": None}, "versions": {}}, {"model": "net.onnx", "seed": 0}):
+        assert "None" not in Page(to_html(replace(bare, metadata=metadata))).all_text()
     empty = replace(bare, rows=(), calibrators=(), shifts=())
     assert "There are no results" in to_html(empty)
 
@@ -191,17 +191,17 @@ def test_calibrators_differ_in_more_than_colour():
 # ---- colours ----
 
 
-def contrast(one: str, two: str) -> float:
+def contrast(first: str, second: str) -> float:
     def light(colour: str) -> float:
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
         linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-    high, low = sorted((light(one), light(two)), reverse=True)
+    high, low = sorted((light(first), light(second)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
 
-def test_colours_have_the_contrast_that_wcag_aa_asks_for():
+def test_colours_have_the_contrast_that_wcag_aa_requires():
     style = (ASSETS / "report.css").read_text()
     blocks = re.findall(r"color-scheme: (light|dark);(.*?)\}", style, re.DOTALL)
     assert [name for name, _ in blocks] == ["light", "dark", "dark", "light"]

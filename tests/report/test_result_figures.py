@@ -27,7 +27,7 @@ def test_figures_as_pdf_with_names_that_look_like_formulas(tmp_path):
     assert all(path.read_bytes().startswith(b"%PDF") for path in paths)
 
 
-def test_figures_leave_out_what_was_not_recorded(tmp_path):
+def test_figures_without_data_are_left_out(tmp_path):
     paths = write_figures(replace(digits_results(), perturbation=None), tmp_path, formats=("svg",))
     assert "perturbation_levels.svg" not in {path.name for path in paths}
     with pytest.raises(UnknownName, match="pdf"):

@@ -46,7 +46,7 @@ def test_csv_runs_no_formula(name):
 
 
 @pytest.mark.parametrize("content", ["summary", "rows"])
-def test_markdown_and_latex_are_rectangular_whatever_the_names(content):
+def test_markdown_and_latex_are_rectangular_for_any_names(content):
     results = hostile_results()
     markdown = to_markdown(result_table(results, content)).splitlines()
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in markdown}) == 1

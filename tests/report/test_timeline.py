@@ -1,4 +1,4 @@
-"""The timeline of a monitor: one page without script, whatever names are in it."""
+"""The timeline of a monitor: one page without script, with any names in it."""
 
 from html.parser import HTMLParser
 
@@ -46,7 +46,7 @@ class Tags(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_and_loads_nothing(monitor, tmp_path):
+def test_the_page_is_complete_and_loads_nothing(monitor, tmp_path):
     page = write_timeline(monitor, tmp_path / "deep" / "t.html", title="A <b>month</b>").read_text()
     tags = Tags()
     tags.feed(page)

@@ -69,10 +69,10 @@ def brightness(images):
 
 
 def test_a_folder_without_a_class_does_not_renumber_the_others(tmp_path):
-    whole = pictures(tmp_path / "whole", ["circle", "cross", "square"])
+    complete = pictures(tmp_path / "complete", ["circle", "cross", "square"])
     part = pictures(tmp_path / "part", ["cross", "square"])
     model = open_model(brightness, name="brightness")
-    tuned = tune(model, whole, method="ts", n_levels=3)
+    tuned = tune(model, complete, method="ts", n_levels=3)
     assert driftcal.evaluate(tuned, part, n_resamples=0).summary()[0].in_domain_accuracy == 1
     with pytest.raises(InputError, match=r"name all 3 classes of the model.*names 2: cross, square.*--classes"):
         tune(model, part, method="ts")
@@ -118,7 +118,7 @@ def test_models_and_suites_that_cannot_be_evaluated_are_refused():
     with pytest.raises(InputError, match=r"must be a CalibratedModel; it is a Pipeline.*driftcal\.tune"):
         driftcal.evaluate(model, X[TEST], Y[TEST])
     tuned = tune(model, X[VALIDATION], Y[VALIDATION], method="ts", n_levels=3)
-    noise = Suite("noise", "what was tuned on", (get_shift("tabular_noise").fit(X),))
+    noise = Suite("noise", "the tuning shift", (get_shift("tabular_noise").fit(X),))
     with pytest.raises(InputError, match="'tabular_noise' takes any number"):
         driftcal.evaluate(tuned, X[TEST], Y[TEST], suite=noise)
 

@@ -1,4 +1,4 @@
-"""Suspicious validation data are questioned, in a Python warning and in the explanation; the accuracy is always said."""
+"""Suspicious validation data give a Python warning, which the explanation repeats after the accuracy."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def tune(x, y, **options):
     )
 
 
-def test_the_accuracy_is_always_said():
+def test_the_accuracy_is_always_in_the_explanation():
     tuned = tune(X, Y)
     assert f"Validation accuracy {np.mean(X.argmax(axis=1) == Y):.3f} on 400 samples." in tuned.explanation
     assert tuned.metadata["accuracy"] == pytest.approx(np.mean(X.argmax(axis=1) == Y))
@@ -31,7 +31,7 @@ def test_good_data_raise_no_warning(recwarn):
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "words"),
+    ("x", "y", "message"),
     [
         (X, (Y + 1) % 4, "near chance"),
         (X[:60], Y[:60], "only 60 validation samples"),
@@ -39,10 +39,10 @@ def test_good_data_raise_no_warning(recwarn):
     ],
     ids=["chance", "few", "missing class"],
 )
-def test_suspicious_data_are_questioned(x, y, words):
-    with pytest.warns(SuspiciousInputWarning, match=words):
+def test_suspicious_data_give_a_warning(x, y, message):
+    with pytest.warns(SuspiciousInputWarning, match=message):
         tuned = tune(x, y)
-    assert words in tuned.explanation
+    assert message in tuned.explanation
 
 
 def test_an_accuracy_slightly_above_chance_is_near_chance():
@@ -53,7 +53,7 @@ def test_an_accuracy_slightly_above_chance_is_near_chance():
 def test_missing_preprocessing_is_found_by_trying_the_usual_ones():
     """A network that was trained on normalised images, opened without mean and std."""
     images = np.clip(0.5 + 0.1 * RNG.normal(size=(400, 6, 6, 3)), 0, 1).astype(np.float32)
-    images[np.arange(400), Y, 0, :] += 0.25  # the class is where the bright pixel is
+    images[np.arange(400), Y, 0, :] += 0.25  # the position of the bright pixel is the class
     images = np.clip(images, 0, 1)
 
     class Net(torch.nn.Module):

@@ -51,7 +51,7 @@ def inputs_folder(tmp_path_factory):
 
 
 class Runner:
-    """The fork server."""
+    """A server that forks a process for each command."""
 
     def __init__(self, folder, warm_up):
         code = f"import os, sys; os.chdir({str(folder)!r}); sys.argv = ['', {json.dumps(warm_up)!r}]; import kill_server; kill_server.serve(__import__('json').loads(sys.argv[1]))"
@@ -63,9 +63,9 @@ class Runner:
         while (line := self.process.stdout.readline()) != "ready\n":
             assert line, "the fork server died"
 
-    def run(self, words, until=None):
-        """The exit status of one command, killed when `until` returns if it is not done by then."""
-        self.process.stdin.write(json.dumps(words) + "\n")
+    def run(self, command, until=None):
+        """The exit status of one command, which is killed when `until` returns."""
+        self.process.stdin.write(json.dumps(command) + "\n")
         self.process.stdin.flush()
         child = int(self.process.stdout.readline())
         if until is not None:
@@ -90,35 +90,35 @@ def contents(run):
 def test_twenty_kills_end_with_the_same_bytes(inputs_folder, tmp_path):
     os.symlink(inputs_folder / "test.npz", tmp_path / "test.npz")
     os.symlink(inputs_folder / "cal.safetensors", tmp_path / "cal.safetensors")
-    words = arguments()
-    runner = Runner(tmp_path, words)
+    command = arguments()
+    runner = Runner(tmp_path, command)
     try:
         expected = contents(tmp_path / "run")
         assert len([name for name in expected if name.startswith("cache/logits/")]) == 21
         (tmp_path / "run").rename(tmp_path / "uninterrupted")
         begun = time.monotonic()
-        assert runner.run(words) == 0
-        whole = time.monotonic() - begun
+        assert runner.run(command) == 0
+        seconds = time.monotonic() - begun
         assert contents(tmp_path / "run") == expected
         rng, killed, runs_with_parts, runs_with_logits = random.Random(0), 0, 0, 0
 
         def until():
-            """Wait for any moment of the run, by what is on disk: a busy machine is slower than the run that was timed."""
+            """Wait for a random moment of the run, by the files on disk: a busy machine may be slower than before."""
             n_conditions, deadline = rng.randrange(21), time.monotonic() + 60
             while len(list((tmp_path / "run" / "cache" / "logits").glob("*.safetensors"))) < n_conditions:
-                assert time.monotonic() < deadline, "the run does not go on"
+                assert time.monotonic() < deadline, "the run does not continue"
                 time.sleep(0.001)
-            time.sleep(rng.random() * whole / 21)
+            time.sleep(rng.random() * seconds / 21)
 
         for trial in range(KILLS):
             (tmp_path / "run").rename(tmp_path / f"trial{trial}")
-            while (status := runner.run(words, until)) == 0:
+            while (status := runner.run(command, until)) == 0:
                 (tmp_path / "run").rename(tmp_path / f"faster{trial}-{time.monotonic_ns()}")  # it ended before the kill
             killed += os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
             files = contents(tmp_path / "run")
             runs_with_parts += any(name.startswith("cache/parts/") for name in files)
             runs_with_logits += any(name.startswith("cache/logits/") for name in files)
-            assert runner.run(words) == 0
+            assert runner.run(command) == 0
             assert contents(tmp_path / "run") == expected, f"kill {trial} left {sorted(files)}"
         assert killed == KILLS
         assert runs_with_logits >= KILLS // 4, "the kills came too early to test anything"

@@ -1,4 +1,4 @@
-"""The weight of the clean level: one knob between calibration in domain and under shift."""
+"""The weight of the clean level: a trade-off between calibration in domain and under shift."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_weights_give_the_clean_level_its_share_and_are_1_on_average():
     assert level_weights(1, 0.5) == [1.0]
 
 
-def test_one_over_n_is_the_papers_and_more_moves_towards_the_clean_fit(task):
+def test_a_larger_clean_weight_than_the_papers_moves_towards_the_clean_fit(task):
     plain = tune(task)
     even = tune(task, clean_weight=1 / len(plain.perturbation["levels"]))
     assert even.calibrator.temperature_ == pytest.approx(plain.calibrator.temperature_, rel=1e-9)
@@ -59,11 +59,11 @@ def test_the_fit_is_that_of_weighted_samples(task):
     expected = driftcal.make_calibrator("irm").fit(
         np.concatenate(by_level), np.tile(task[2], len(by_level)), sample_weight=weights
     )
-    found = tune(task, method="irm", clean_weight=0.6).calibrator
-    np.testing.assert_allclose(found.predict_proba(by_level[1]), expected.predict_proba(by_level[1]), atol=1e-12)
+    calibrator = tune(task, method="irm", clean_weight=0.6).calibrator
+    np.testing.assert_allclose(calibrator.predict_proba(by_level[1]), expected.predict_proba(by_level[1]), atol=1e-12)
 
 
-def test_the_file_and_the_compared_methods_use_it(task, tmp_path):
+def test_the_file_and_compare_methods_use_the_clean_weight(task, tmp_path):
     tuned = tune(task, clean_weight=0.7)
     path = tuned.save(tmp_path / "cal.safetensors")
     again = driftcal.CalibratedModel.load(path, task[0])
@@ -76,12 +76,12 @@ def test_the_file_and_the_compared_methods_use_it(task, tmp_path):
 
 
 def test_cached_levels_get_the_same_weights(task, tmp_path):
-    here = tune(task, clean_weight=0.7).calibrator.temperature_
+    in_memory = tune(task, clean_weight=0.7).calibrator.temperature_
     stored = tune(task, clean_weight=0.7, run=driftcal.Run(tmp_path, open_engine("local", workers=2)))
-    assert stored.calibrator.temperature_ == pytest.approx(here, rel=1e-12)
+    assert stored.calibrator.temperature_ == pytest.approx(in_memory, rel=1e-12)
 
 
-def test_auto_tunes_its_candidates_with_it(task):
+def test_auto_tunes_its_candidates_with_the_clean_weight(task):
     from driftcal.pipeline.collecting.perturbation import PerturbedLogits
     from driftcal.pipeline.tuning.select import Selection, choose
 
@@ -92,7 +92,7 @@ def test_auto_tunes_its_candidates_with_it(task):
     assert {trial.variant.clean_weight for trial in choice.trials} == {1.0, 0.6}
 
 
-def test_the_classifier_takes_it_too(task):
+def test_the_scikit_learn_classifier_takes_a_clean_weight(task):
     model, x, y = task
     temperature = [
         driftcal.DriftCalibratedClassifier(model, "ts", cv="prefit", n_levels=4, clean_weight=share)
@@ -103,12 +103,12 @@ def test_the_classifier_takes_it_too(task):
     assert temperature[1] < temperature[0]
 
 
-@pytest.mark.parametrize("wrong", [0, 1, -0.5, 1.5, "half", True, float("nan")])
-def test_other_shares_are_refused(task, wrong):
+@pytest.mark.parametrize("share", [0, 1, -0.5, 1.5, "half", True, float("nan")])
+def test_other_shares_are_refused(task, share):
     with pytest.raises(InputError, match="clean_weight must be between 0 and 1"):
-        tune(task, clean_weight=wrong)
+        tune(task, clean_weight=share)
 
 
-def test_without_a_shift_there_is_nothing_to_weigh(task):
+def test_a_clean_weight_without_a_shift_is_refused(task):
     with pytest.raises(InputError, match="without a shift all are clean"):
         tune(task, clean_weight=0.5, shift=None)

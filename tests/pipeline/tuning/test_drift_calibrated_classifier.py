@@ -49,17 +49,15 @@ def test_names_of_classes_and_prefit():
     assert calibrated.estimator_ is fitted
     assert calibrated.classes_.tolist() == ["apple", "fig", "pear"]
     assert set(calibrated.predict(X[TEST])) <= {"apple", "fig", "pear"}
-    # the same as tuning by hand
+    # the same as fitting a calibrator directly
     logits = np.log(fitted.predict_proba(X[200:400]))
-    by_hand = driftcal.make_calibrator("irm").fit(logits, calibrated.classes_.searchsorted(names[200:400]))
+    direct = driftcal.make_calibrator("irm").fit(logits, calibrated.classes_.searchsorted(names[200:400]))
     plain = DriftCalibratedClassifier(fitted, "irm", cv="prefit", shift=None).fit(X[200:400], names[200:400])
-    np.testing.assert_array_equal(
-        plain.predict_proba(X[:5]), by_hand.predict_proba(np.log(fitted.predict_proba(X[:5])))
-    )
+    np.testing.assert_array_equal(plain.predict_proba(X[:5]), direct.predict_proba(np.log(fitted.predict_proba(X[:5]))))
     assert plain.perturbation_ is None
 
 
-class Turned(LogisticRegression):
+class Reordered(LogisticRegression):
     """A classifier whose classes are not sorted, such as a net behind scikit-learn's interface."""
 
     def fit(self, x, y):
@@ -75,17 +73,17 @@ class Turned(LogisticRegression):
 
 
 @pytest.mark.parametrize("cv", ["prefit", 3])
-def test_columns_are_known_by_the_names_of_their_classes(cv):
+def test_columns_are_matched_by_the_names_of_their_classes(cv):
     names = np.array(["a", "b", "c"])[Y]
-    turned, sorted_ = (
+    reordered, in_order = (
         DriftCalibratedClassifier(kind(max_iter=500).fit(X[:200], names[:200]), "ts", cv=cv, shift=None)
-        for kind in (Turned, LogisticRegression)
+        for kind in (Reordered, LogisticRegression)
     )
-    for calibrated in (turned, sorted_):
+    for calibrated in (reordered, in_order):
         calibrated.fit(X[200:400], names[200:400])
-    order = [turned.classes_.tolist().index(name) for name in sorted_.classes_]
-    np.testing.assert_allclose(turned.predict_proba(X[TEST])[:, order], sorted_.predict_proba(X[TEST]), atol=1e-9)
-    np.testing.assert_array_equal(turned.predict(X[TEST]), sorted_.predict(X[TEST]))
+    order = [reordered.classes_.tolist().index(name) for name in in_order.classes_]
+    np.testing.assert_allclose(reordered.predict_proba(X[TEST])[:, order], in_order.predict_proba(X[TEST]), atol=1e-9)
+    np.testing.assert_array_equal(reordered.predict(X[TEST]), in_order.predict(X[TEST]))
 
 
 @pytest.mark.parametrize("most", [False, True], ids=["balanced", "mostly the first class"])
@@ -109,14 +107,14 @@ def test_each_sample_is_predicted_alone(method):
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "words"),
+    ("x", "y", "message"),
     [(X, np.random.default_rng(0).permutation(Y), "near chance"), (X[:60], Y[:60], "only 60 validation samples")],
 )
-def test_suspicious_data_are_questioned_and_the_accuracy_is_said(x, y, words):
-    with pytest.warns(SuspiciousInputWarning, match=words):
+def test_suspicious_data_give_a_warning_and_the_accuracy_is_in_the_explanation(x, y, message):
+    with pytest.warns(SuspiciousInputWarning, match=message):
         calibrated = DriftCalibratedClassifier(LR, "ts", cv=3, shift=None).fit(x, y)
     assert calibrated.explanation_.startswith("Validation accuracy 0.")
-    assert words in calibrated.explanation_
+    assert message in calibrated.explanation_
 
 
 def test_works_where_scikit_learn_puts_estimators():
@@ -127,13 +125,13 @@ def test_works_where_scikit_learn_puts_estimators():
     assert cross_val_score(make_pipeline(StandardScaler(), calibrated), X, Y, cv=3).mean() > 0.6
     grid = GridSearchCV(calibrated, {"estimator__C": [0.1, 1.0], "method": ["ts", "irm"]}, cv=2).fit(X, Y)
     assert set(grid.best_params_) == {"estimator__C", "method"}
-    assert not hasattr(LR, "classes_"), "the given estimator is left alone"
+    assert not hasattr(LR, "classes_"), "the estimator itself is not fitted"
     first, second = (clone(calibrated).fit(X[TRAIN], Y[TRAIN]).predict_proba(X[TEST]) for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_passes_scikit_learns_own_checks():
+def test_passes_the_checks_of_scikit_learn():
     calibrated = DriftCalibratedClassifier(LR, cv=3, n_levels=2)
     results = check_estimator(calibrated, on_fail=None, on_skip=None)
     assert len(results) > 40
@@ -198,7 +196,7 @@ def test_bad_calls_are_refused():
 
 
 def test_a_linear_model_keeps_its_confidence_on_clean_samples():
-    """Its logits must not grow with the noise, or a temperature for the last level leaves nothing of the first."""
+    """Its logits must not grow with the noise, or a temperature for the last level makes the first one uniform."""
     x, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
     x, y = x[order].astype(np.float32) / 16, y[order]

@@ -44,7 +44,7 @@ def test_temperature_scaling_is_always_a_candidate():
     assert (alone.per_sample, alone.windowed) == (TS, Variant("level-ts", None))
 
 
-def test_tuning_on_perturbed_samples_does_not_win_where_it_costs_too_much_in_domain():
+def test_tuning_on_perturbed_samples_is_not_chosen_if_the_in_domain_ece_rises_too_much():
     strict = choose(Selection(candidates=("irm",)), PERTURBED, LABELS)
     assert strict.per_sample != Variant("irm", None)
     loose = choose(Selection(candidates=("irm",), tolerance=1.0), PERTURBED, LABELS)
@@ -53,12 +53,12 @@ def test_tuning_on_perturbed_samples_does_not_win_where_it_costs_too_much_in_dom
     assert trials[loose.per_sample].in_domain_ece > trials[TS].in_domain_ece + 0.005
 
 
-def test_little_data_gives_temperature_scaling():
+def test_few_samples_give_temperature_scaling():
     few = PerturbedLogits({}, [level[:40] for level in PERTURBED.by_level])
     assert choose(Selection(), few, LABELS[:40]).per_sample == TS
 
 
-def test_windowed_candidates_are_judged_by_themselves():
+def test_windowed_candidates_are_compared_with_each_other():
     choice = choose(Selection(candidates=("ts", "level-ts", "level-irm")), PERTURBED, LABELS)
     assert choice.windowed.method in ("level-ts", "level-irm")
     trials = named(choice.trials)
@@ -90,8 +90,8 @@ def test_candidates_that_are_clearly_worse_are_dropped_and_would_not_have_been_c
                 assert named(alone.trials)[trial.variant].shift_ece >= chosen.shift_ece - 0.01
 
 
-def test_accuracy_is_not_traded_for_calibration():
-    """Bins that predict one class nearly always are correct as often as they say, and useless."""
+def test_a_candidate_that_loses_accuracy_is_not_chosen():
+    """Bins that almost always predict one class are calibrated, but useless."""
     rng = np.random.default_rng(0)
     labels = np.where(rng.random(N) < 0.7, 0, rng.integers(1, C, N))
     clean = rng.normal(size=(N, C))
@@ -112,8 +112,8 @@ def test_methods_that_are_left_out_are_named():
     assert all(CALIBRATORS[variant.method].keeps_accuracy for variant in variants)
     assert "The rarest class has 20 validation samples, fewer than 50" in reasons[0]
     wide = np.tile(PERTURBED.clean, (1, 50))  # 250 classes
-    many = PerturbedLogits({}, [np.tile(wide, (20, 1))] * 6)
-    variants, reasons = _variants(selection, many, np.arange(16_000) % 250, None, CollectedFeatures())
+    large = PerturbedLogits({}, [np.tile(wide, (20, 1))] * 6)
+    variants, reasons = _variants(selection, large, np.arange(16_000) % 250, None, CollectedFeatures())
     assert "dirichlet" not in {variant.method for variant in variants}
     assert any("DIRICHLET was left out: 250² numbers on 96000 samples" in reason for reason in reasons)
 
