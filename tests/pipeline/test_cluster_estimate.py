@@ -40,7 +40,7 @@ def test_twice_the_samples_take_about_twice_as_long():
     [
         (Assumptions(storage_rate=1e6), WORK, "storage"),
         (Assumptions(start_seconds=1e6), WORK, "start"),
-        (Assumptions(seconds_per_task=100.0), WORK, "hands out"),
+        (Assumptions(seconds_per_task=100.0), WORK, "distributes"),
         (Assumptions(), Workload(256, 1, 10, n_fits=0), "few batches|start"),
     ],
 )

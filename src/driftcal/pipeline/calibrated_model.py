@@ -103,7 +103,7 @@ class CalibratedModel:
         return self.as_labels(scores.argmax(axis=1))
 
     def windowed(self, window_size: int = WINDOW_SIZE) -> WindowedModel:
-        """An object with its own `predict_proba` that follows the shift of the last `window_size` inputs."""
+        """A model whose `predict_proba` follows the shift of the last `window_size` inputs."""
         return WindowedModel(self, self._windowed_calibrator.windowed(window_size))
 
     def adapt(self, X: AnyArray) -> CalibratedModel:

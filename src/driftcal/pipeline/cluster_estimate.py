@@ -220,7 +220,7 @@ def estimate_cluster(
         "there are too few batches for more tasks": beyond.compute - ideal_compute,
         "the storage delivers no more bytes per second": beyond.storage,
         "a pass of a fit has too few tasks": beyond.passes - ideal_passes,
-        "one process hands out all tasks and adds all statistics": beyond.merge,
+        "one process distributes all tasks and adds all statistics": beyond.merge,
         "workers take longer to start than to compute": beyond.start,
     }
     estimates = [estimate(work, speed, k, assumptions) for k in n_workers]

@@ -81,7 +81,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("val-shift", "tuning on corruptions (-H) instead of on noise (-P)", "Appendix C.3",
                    "appendix_c_validation_shift:validation_shift", ("h-tuning",)),
         Experiment("guide", "which calibrator to choose", "Appendix D", "appendix_d_guideline:guideline"),
-        Experiment("beyond", "every calibrator of driftcal beside the paper's, in domain and under shift",
+        Experiment("beyond", "all calibrators of driftcal, in domain and under shift",
                    "not in the paper", "all_calibrators:all_calibrators", ("varied shifts", "features", "all suites")),
     )
 }  # fmt: skip

@@ -78,7 +78,7 @@ def guideline(context: ExperimentContext) -> ExperimentResult:
     )
     advice = Table(
         "guide-advice",
-        "The paper's guidelines beside the best calibrator of these numbers",
+        "The paper's guidelines and the best calibrator of these numbers",
         {
             "network": "Network",
             "situation": "What matters",

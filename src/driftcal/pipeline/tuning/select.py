@@ -373,7 +373,7 @@ def _per_sample_sentence(best: Trial, rule: _SelectionRule) -> str:
 def _windowed_sentence(trial: Trial) -> str:
     return (
         f"With windows of {WINDOW_SIZE} samples {trial.variant.label} has {trial.in_domain_ece:.3f} in domain and "
-        f"{trial.shift_ece:.3f} under the simulated shift: use calibrated.windowed({WINDOW_SIZE}) where recent inputs are at hand."
+        f"{trial.shift_ece:.3f} under the simulated shift: use calibrated.windowed({WINDOW_SIZE}) if you have recent inputs."
     )
 
 
