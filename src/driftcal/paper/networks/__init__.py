@@ -1,4 +1,4 @@
-"""The paper's networks. `make_network` builds CIFAR-10 networks as torch modules; `registry` opens any network by name.
+"""The paper's networks, and two more for comparison. `make_network` builds CIFAR-10 networks as torch modules; `registry` opens any network by name.
 
 The CIFAR-10 networks have the strides, widths, padding and biases of ``keras.applications`` at 32×32 pixels, then
 global average pooling and one linear layer. As torch modules they train faster on a CPU than in Keras: they use
@@ -22,6 +22,8 @@ CIFAR10_NETWORKS = {
     "densenet121": "densenet:densenet121",
     "resnet50": "resnet:resnet50",
     "vgg19": "vgg:VGG19",
+    "vgg19-bn": "vgg:vgg19_bn",
+    "plain-cnn": "plain_cnn:PlainCNN",
 }
 
 #: Mean and standard deviation of CIFAR-10's training pixels: the preprocessing of all these networks.

@@ -21,6 +21,8 @@ _LABELS = {
     "resnet20": "ResNet-20",
     "resnet44": "ResNet-44",
     "vgg19": "VGG19",
+    "vgg19-bn": "VGG19 with batch normalisation",
+    "plain-cnn": "plain CNN",
     "resnet50": "ResNet50",
     "resnet152": "ResNet152",
     "densenet121": "DenseNet121",

@@ -43,5 +43,8 @@ class TrainingSettings:
         return self.peak_learning_rate * 0.5 * (1 + math.cos(math.pi * (done - self.warm_up) / (1 - self.warm_up)))
 
 
-#: Networks that need other settings. VGG19 has no batch normalisation and diverges at higher learning rates.
-SETTINGS = {"vgg19": TrainingSettings(peak_learning_rate=0.03)}
+#: Networks that need other settings. Those without batch normalisation diverge at higher learning rates.
+SETTINGS = {
+    "vgg19": TrainingSettings(peak_learning_rate=0.03),
+    "plain-cnn": TrainingSettings(peak_learning_rate=0.03),
+}
