@@ -9,7 +9,7 @@ from driftcal.calibrators.windowed.expectation_consistency import consistent_tem
 from driftcal.calibrators.windowed.level_matching import last_used_level
 from driftcal.calibrators.windowed.windowed_calibrator import MIN_WINDOW
 from driftcal.core.numerics import softmax
-from driftcal.errors import InputError, NotFittedError, UnknownName
+from driftcal.errors import InputError, NoFiniteOptimum, NotFittedError, UnknownName
 from driftcal.metrics import expected_calibration_error
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if kind.needs_window)
@@ -169,3 +169,25 @@ def test_a_subclass_that_lacks_a_method_is_refused_by_name():
 
     with pytest.raises(TypeError, match="_fit_levels"):
         Incomplete()
+
+
+def test_curves_through_denormal_scores_are_finite():
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(600, 10)) * 1000
+    y = (z / 1000 * 3 + rng.gumbel(size=z.shape)).argmax(axis=1)
+    fitted = make_calibrator("level-irm").fit(z, y, levels=np.repeat([0, 1, 2], 200))
+    for p in (fitted.predict_proba(z), fitted.adapt(z[:300]).predict_proba(z)):
+        assert np.isfinite(p).all()
+        np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["level-ts", "level-ec"])
+def test_levels_that_are_together_no_better_than_chance_have_no_optimum(name):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(400, 4)) * 5
+    z[200:] /= 5
+    y = np.where(np.arange(400) < 200, (z.argmax(axis=1) + 1) % 4, (z + rng.gumbel(size=z.shape)).argmax(axis=1))
+    levels = np.repeat([0, 1], 200)
+    with pytest.raises(NoFiniteOptimum, match="no better than chance"):
+        make_calibrator(name).fit(z, y, levels=levels)
+    assert make_calibrator(name, t_max=20).fit(z, y, levels=levels).temperature_ == 20

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 
@@ -67,9 +68,19 @@ def first_pass(data: LabelledLogits) -> FirstPass:
     return FirstPass(*(data.reduce_sum(_first_pass_sums, len(fields(FirstPass))) / data.total_weight).tolist())
 
 
+def mean_first_pass(weights: Float64, passes: Sequence[FirstPass]) -> FirstPass:
+    """The weighted mean of the first-pass statistics of several sets of samples; sets of weight 0 may hold anything."""
+    used = [(weight, astuple(first)) for weight, first in zip(weights, passes, strict=True) if weight > 0]
+    return FirstPass(*(float(sum(weight * value[k] for weight, value in used)) for k in range(len(fields(FirstPass)))))
+
+
 def checked_first_pass(data: LabelledLogits, t_max: float | None) -> FirstPass:
     """First-pass statistics; raises `NoFiniteOptimum` if no temperature is best by any loss."""
-    first = first_pass(data)
+    return check_first_pass(first_pass(data), t_max)
+
+
+def check_first_pass(first: FirstPass, t_max: float | None) -> FirstPass:
+    """The same statistics; raises `NoFiniteOptimum` if no temperature is best by any loss."""
     if first.top_minus_mean < FLAT:  # all temperatures give the same probabilities
         if t_max is None:
             raise no_better_than_chance()
@@ -80,6 +91,18 @@ def checked_first_pass(data: LabelledLogits, t_max: float | None) -> FirstPass:
             "Tune on more samples or on perturbed ones, or leave the model uncalibrated (method 'base')."
         )
     return first
+
+
+def check_nll_optimum(first: FirstPass, t_max: float | None) -> None:
+    """Raise `NoFiniteOptimum` if no finite temperature has the lowest negative log-likelihood."""
+    check_first_pass(first, t_max)
+    if not math.isfinite(first.gradient_at_zero):
+        raise NoFiniteOptimum(
+            "tuning needs a finite logit for every true class; the true class of a sample is masked with -inf, so its loss "
+            "is infinite at every temperature. Drop such samples or give them weight 0."
+        )
+    if not first.better_than_chance and t_max is None:
+        raise no_better_than_chance()
 
 
 def no_better_than_chance() -> NoFiniteOptimum:

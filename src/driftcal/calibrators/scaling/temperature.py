@@ -13,11 +13,11 @@ from driftcal.calibrators.base import FitReport, LogitCalibrator
 from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import ExportMap, Scaled
 from driftcal.calibrators.fitted_array import FittedArray
-from driftcal.calibrators.scaling.first_pass import FLAT, checked_first_pass, no_better_than_chance
+from driftcal.calibrators.scaling.first_pass import FLAT, check_nll_optimum, first_pass
 from driftcal.calibrators.scaling.minimise_in_beta import minimise_in_beta
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, exp, kernel, log_softmax_kernel, row_max, softmax_kernel
-from driftcal.errors import DidNotConverge, InputError, NoFiniteOptimum
+from driftcal.errors import DidNotConverge, InputError
 from driftcal.types import Float64, Labels, Logits, Weights
 
 #: On a subsample the search ends with a relative step this small, after at most this many passes: it is only a start.
@@ -105,14 +105,8 @@ def nll_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, be
 def fit_nll(data: LabelledLogits, t_max: float | None = None) -> tuple[float, FitReport]:
     """beta = 1/T that minimises the negative log-likelihood of `data`, and the report."""
     lowest = min_beta(t_max)
-    first = checked_first_pass(data, t_max)
-    if not math.isfinite(first.gradient_at_zero):
-        raise NoFiniteOptimum(
-            "tuning needs a finite logit for every true class; the true class of a sample is masked with -inf, so its loss "
-            "is infinite at every temperature. Drop such samples or give them weight 0."
-        )
-    if not first.better_than_chance and t_max is None:
-        raise no_better_than_chance()
+    first = first_pass(data)
+    check_nll_optimum(first, t_max)
 
     def loss(beta: float, stride: int = 1) -> Sequence[float]:
         return [float(part) for part in data.reduce_sum(nll_sums, 3, beta, stride=stride) / data.total_weight]

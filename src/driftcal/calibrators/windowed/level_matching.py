@@ -18,6 +18,7 @@ from driftcal.calibrators.base import FitReport, LogitCalibrator
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.nonparametric.isotonic import IsotonicRegressionMulticlass, check_starts
 from driftcal.calibrators.nonparametric.kernels.isotonic_fit import fit_curves
+from driftcal.calibrators.scaling.first_pass import check_nll_optimum, first_pass, mean_first_pass
 from driftcal.calibrators.scaling.minimise_in_beta import minimise_in_beta
 from driftcal.calibrators.scaling.temperature import fit_nll, min_beta, nll_sums
 from driftcal.calibrators.windowed.expectation_consistency import consistent_temperature
@@ -125,6 +126,8 @@ class _LevelTemperatures(LevelMatchingCalibrator):
             self.temperature_ = float(self.temperatures_[0])
             return reports[0]
         weights = self._level_weights()
+        # each level alone may have an optimum, or take its neighbour's, while all levels together have none
+        check_nll_optimum(mean_first_pass(weights, [first_pass(data) for data in by_level]), self.t_max)
 
         def loss(beta: float) -> Sequence[float]:
             parts = [
@@ -137,7 +140,7 @@ class _LevelTemperatures(LevelMatchingCalibrator):
         start = float(np.exp(weights @ np.log(betas)))
         best = minimise_in_beta(loss, start, min_beta(self.t_max))
         self.temperature_ = float(1 / best.beta)
-        return FitReport("nll", loss(1.0)[0], best.value, best.passes + 1 + max(r.passes for r in reports))
+        return FitReport("nll", loss(1.0)[0], best.value, best.passes + 2 + max(r.passes for r in reports))
 
     def per_sample(self) -> LogitCalibrator:
         """Temperature scaling with one temperature for all levels."""
@@ -255,9 +258,20 @@ class LevelIsotonicRegression(LevelMatchingCalibrator):
             if weight > 0
         ]
         scores = np.unique(np.concatenate([self.level_scores_[part] for _, part in parts]))
-        curves = [w * np.interp(scores, self.level_scores_[part], self.level_values_[part]) for w, part in parts]
+        curves = [w * _interpolate(scores, self.level_scores_[part], self.level_values_[part]) for w, part in parts]
         calibrator = IsotonicRegressionMulticlass()
         calibrator.curve_scores_ = scores
         calibrator.curve_values_ = np.maximum.accumulate(np.sum(curves, axis=0))  # rounding must not let it fall
         calibrator.curve_starts_ = np.array([0, len(scores)])
         return self._as_fitted(calibrator)
+
+
+def _interpolate(scores: Float64, points: Float64, values: Float64) -> Float64:
+    """A curve at `scores`. Between denormal points the slope of ``np.interp`` overflows; a share of the step does not."""
+    if len(points) == 1:
+        return np.full(len(scores), values[0])
+    above = np.clip(np.searchsorted(points, scores), 1, len(points) - 1)
+    low, high = points[above - 1], points[above]
+    share = np.clip((scores - low) / (high - low), 0, 1)
+    interpolated: Float64 = values[above - 1] + share * (values[above] - values[above - 1])
+    return interpolated
