@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 COINED = {
     "ladder": "perturbation levels",
     "rung": "level",
+    "climb": "find levels",
     "contender": "candidate",
     "rival": "baseline",
     "entrant": "candidate",
@@ -35,17 +36,17 @@ LEGACY = {
     "src/driftcal/drift/estimators.py",
     "src/driftcal/pipeline/evaluating/results.py",
 }
-#: Pages that still hold past results under old names.
-PENDING = {"docs/research.md", "docs/results.md", "docs/results-imagenet.md"}
 FILES = sorted(
     path.relative_to(ROOT)
     for path in [
         *(ROOT / "src").rglob("*.py"),
         *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "docs").rglob("*.csv"),
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
+        ROOT / "CHANGELOG.md",
     ]
-    if path.relative_to(ROOT).as_posix() not in LEGACY | PENDING
+    if path.relative_to(ROOT).as_posix() not in LEGACY
 )
 PATTERN = re.compile(rf"\b({'|'.join(map(re.escape, COINED))})(s|es|ed|ing)?\b", re.IGNORECASE)
 
