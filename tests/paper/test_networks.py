@@ -19,7 +19,7 @@ KERAS = {
 }
 
 
-@pytest.mark.parametrize("name", CIFAR10_NETWORKS)
+@pytest.mark.parametrize("name", KERAS)
 def test_number_of_weights_is_that_of_keras(name):
     network = make_network(name)
     n_weights = sum(value.numel() for key, value in network.state_dict().items() if "num_batches" not in key)

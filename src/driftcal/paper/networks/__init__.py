@@ -21,9 +21,9 @@ CIFAR10_NETWORKS = {
     "mobilenetv2": "mobilenet_v2:MobileNetV2",
     "densenet121": "densenet:densenet121",
     "resnet50": "resnet:resnet50",
-    "vgg19": "vgg:VGG19",
+    "vgg19": "vgg:vgg19",
     "vgg19-bn": "vgg:vgg19_bn",
-    "plain-cnn": "plain_cnn:PlainCNN",
+    "plain-cnn": "plain_cnn:plain_cnn",
 }
 
 #: Mean and standard deviation of CIFAR-10's training pixels: the preprocessing of all these networks.

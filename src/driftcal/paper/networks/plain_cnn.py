@@ -5,31 +5,12 @@ It is for comparison: methods that were chosen on residual networks are tested o
 
 from __future__ import annotations
 
-import torch
-from torch import nn
+from driftcal.paper.networks.torch_layers import ConvolutionBlocks
 
-from driftcal.paper.networks.torch_layers import Head
-
-#: Channels of the three blocks of two convolutions.
-_WIDTHS = (48, 96, 192)
+#: Channels and number of convolutions of the three blocks.
+_BLOCKS = ((48, 2), (96, 2), (192, 2))
 
 
-class PlainCNN(nn.Module):
-    """Normalised images (n, 3, 32, 32) -> logits (n, n_classes): six convolutions, three poolings, one linear layer."""
-
-    def __init__(self, n_classes: int = 10) -> None:
-        super().__init__()
-        layers: list[nn.Module] = []
-        channels = 3
-        for width in _WIDTHS:
-            for _ in range(2):
-                layers += [nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(inplace=True)]
-                channels = width
-            layers.append(nn.MaxPool2d(2))
-        self.layers = nn.Sequential(*layers)
-        self.head = Head(channels, n_classes)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits of normalised images."""
-        logits: torch.Tensor = self.head(self.layers(x))
-        return logits
+def plain_cnn(n_classes: int = 10) -> ConvolutionBlocks:
+    """Six convolutions, three poolings, one linear layer."""
+    return ConvolutionBlocks(_BLOCKS, n_classes)

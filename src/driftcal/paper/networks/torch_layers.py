@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -94,6 +95,34 @@ class Head(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Logits of feature maps."""
         logits: torch.Tensor = self.linear(x.mean((2, 3)))
+        return logits
+
+
+class ConvolutionBlocks(nn.Module):
+    """Normalised images (n, 3, 32, 32) -> logits (n, n_classes).
+
+    `blocks` are the channels and the number of the 3×3 convolutions of each block; pooling halves the image after it.
+    `normalised` puts batch normalisation after each convolution.
+    """
+
+    def __init__(self, blocks: Sequence[tuple[int, int]], n_classes: int, *, normalised: bool = False) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels = 3
+        for width, depth in blocks:
+            for _ in range(depth):
+                layers.append(Conv3x3(channels, width, 3, padding=1, bias=not normalised))
+                if normalised:
+                    layers.append(batch_norm(width))
+                layers.append(nn.ReLU(inplace=True))
+                channels = width
+            layers.append(nn.MaxPool2d(2))
+        self.layers = nn.Sequential(*layers)
+        self.head = Head(channels, n_classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits of normalised images."""
+        logits: torch.Tensor = self.head(self.layers(x))
         return logits
 
 
