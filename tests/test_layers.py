@@ -1,11 +1,14 @@
 """Imports go downwards only: a module imports its own folder and the folders before it in `ORDER`."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
-SRC = Path(__file__).parents[1] / "src"
+ROOT = Path(__file__).parents[1]
+SRC = ROOT / "src"
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 #: Folders and root modules of driftcal, the lowest first.
 ORDER = [
@@ -66,6 +69,19 @@ def upward_imports(module: Path, source: str) -> list[str]:
 def test_every_folder_has_its_place():
     folders = {[*module.with_suffix("").parts, ""][1] for module in MODULES} - {"__init__"}
     assert folders == set(ORDER)
+
+
+def test_the_architecture_page_lists_the_folders_in_this_order():
+    first_cells = re.findall(r"^\| (`.*?) \|", ARCHITECTURE, re.MULTILINE)
+    listed = [name.rstrip("/") for cell in first_cells for name in re.findall(r"`([a-z]+/?)`", cell)]
+    assert listed == [name for name in ORDER if not name.startswith("_")]
+
+
+def test_every_module_that_the_architecture_page_names_exists():
+    named = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_0-9]+\.(?:py|md))?)`", ARCHITECTURE)
+    assert len(named) > 50
+    folders = (ROOT, SRC / "driftcal", SRC / "driftcal" / "calibrators")
+    assert [name for name in named if not any((folder / name).exists() for folder in folders)] == []
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)

@@ -108,6 +108,24 @@ def test_the_evaluated_calibrators_are_those_that_predict(task, tuned):
     assert results.row(windowed, shift, 0).ece == pytest.approx(ece(y, live), abs=1e-9)
 
 
+def test_file_exports_monitor_and_recalibration_hold_the_calibrator_of_predict_proba(task, tuned, tmp_path):
+    """The windowed form is a second calibrator; nothing takes it for the per-sample one."""
+    import torch
+
+    x, y = task[1][400:], task[2][400:]
+    assert tuned.windowed_calibrator is not None
+    logits, expected = tuned.logits(x), tuned.predict_proba(x)
+    path = tuned.save(tmp_path / "cal.safetensors")
+    np.testing.assert_array_equal(driftcal.load(path).predict_proba(logits), expected)
+    for source in (tuned, path):
+        np.testing.assert_array_equal(driftcal.Monitor(source).calibrator.predict_proba(logits), expected)
+        unchanged = driftcal.recalibrate(source, logits, y, weight=0).calibrator
+        np.testing.assert_allclose(unchanged.predict_proba(logits), expected, atol=1e-6)
+    module = driftcal.export.to_torch(tuned.calibrator)
+    np.testing.assert_allclose(module(torch.from_numpy(logits)).numpy(), expected, atol=1e-6)
+    assert driftcal.export.to_onnx(tuned.calibrator).difference < 1e-6
+
+
 @pytest.mark.parametrize("method", ["auto", "irm"])
 def test_a_recalibrated_model_is_evaluated_as_it_is_saved(task, method, tmp_path):
     model, x, y = task

@@ -1,5 +1,7 @@
 """Classes are matched by name: a missing class or another order of names does not renumber the others."""
 
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -9,11 +11,14 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from tiny_model import make_onnx
 
 import driftcal
 from driftcal import CalibratedModel, open_model, open_source, tune
 from driftcal.errors import DataError, InputError, LabelsError
 from driftcal.shifts import Suite, get_shift
+
+os.environ.setdefault("KERAS_BACKEND", "torch")
 
 X, Y = load_wine(return_X_y=True)
 TRAIN, VALIDATION, TEST = np.split(np.random.default_rng(0).permutation(len(Y)), [60, 120])
@@ -43,6 +48,43 @@ def test_labels_are_the_classes_of_the_model(names):
     unknown[3] = "zebra" if isinstance(names[0], str) else 77
     with pytest.raises(LabelsError, match=r"must be among class_names.*sample 3 has ('zebra'|77)"):
         tune(model, X[VALIDATION], unknown)
+
+
+def network(kind, weights, folder):
+    """A network that multiplies its inputs by `weights`."""
+    if kind == "torch":
+        import torch
+
+        net = torch.nn.Linear(*weights.shape, bias=False)
+        net.weight.data = torch.from_numpy(weights.T.copy())
+        return net
+    if kind == "keras":
+        import keras
+
+        net = keras.Sequential([keras.Input(weights.shape[:1]), keras.layers.Dense(weights.shape[1], use_bias=False)])
+        net.set_weights([weights])
+        return net
+    make_onnx(folder / "net.onnx", weights)
+    return folder / "net.onnx"
+
+
+@pytest.mark.parametrize("kind", ["torch", "onnx", "keras"])
+def test_text_labels_of_a_network_need_class_names_in_the_order_of_its_outputs(kind, tmp_path):
+    rng = np.random.default_rng(0)
+    names = np.array(["owl", "cat", "dog", "ant"])  # sorted, they would be other columns
+    weights = rng.normal(size=(64, 4)).astype(np.float32)
+    shape = (300, 8, 8, 1) if kind == "onnx" else (300, 64)
+    x = rng.random(shape).astype(np.float32)
+    columns = (x.reshape(300, -1) @ weights).argmax(axis=1)
+    columns[::10] = rng.integers(0, 4, 30)
+    accuracy = np.mean((x.reshape(300, -1) @ weights).argmax(axis=1) == columns)
+    net = network(kind, weights, tmp_path)
+    with pytest.raises(InputError, match=r"open_model\(model, class_names=\[\.\.\.\]\)"):
+        tune(net, x, names[columns], method="ts", shift=None)
+    named = tune(open_model(net, class_names=list(names)), x, names[columns], method="ts", shift=None)
+    assert named.metadata["accuracy"] == pytest.approx(accuracy)
+    as_text = tune(net, x, columns.astype(str), method="ts", shift=None)
+    assert as_text.metadata["accuracy"] == pytest.approx(accuracy)
 
 
 def test_numbers_in_a_file_are_classes_of_the_model(tmp_path):
