@@ -15,7 +15,7 @@ def keep_all(breakpoints, weights, counts):
     """The algorithm without pruning: every breakpoint is kept, and every score is added exactly."""
     is_open = np.ones(len(counts), bool)
     is_open[-1] = False
-    return Pruned(breakpoints, weights, np.zeros(len(breakpoints)), is_open)
+    return Pruned(np.arange(len(breakpoints)), breakpoints, weights, np.zeros(len(breakpoints)), is_open)
 
 
 def same_bits(a, b):

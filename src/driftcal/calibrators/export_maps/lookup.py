@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 
+from driftcal.calibrators.nonparametric.kernels.tied_scores import LEAST_SCORE, TOLERANCE, raised_edges
 from driftcal.types import Array, Float64
 
 
@@ -62,10 +64,6 @@ class Search:
         return np.asarray(at)
 
 
-#: The upper edge of a bin is the score of a tuning sample, so it is moved up by this share. The exponential function of
-#: another framework differs by a few units in the last place, and by |logarithm| times as much in the tail of a
-#: sigmoid.
-EDGE_MARGIN = 1e-13
 #: The unit of slopes, a power of 2: between two scores close to 0 a slope would overflow.
 SLOPE_UNIT = 2.0**60
 
@@ -112,10 +110,34 @@ def curve_table(scores: Float64, values: Float64, starts: Array, added_slope: fl
     return LookupTable(Search.among(scores, starts), value + added_slope * left, (left, slope))
 
 
+def isotonic_table(scores: Float64, values: Float64, starts: Array, added_slope: float = 0.0) -> LookupTable:
+    """Isotonic curves of scores: a score that is equal to a point up to rounding gets the value of the point.
+
+    Points with the same value are one block. A flat segment covers a block and what counts as equal to its ends;
+    between two blocks is the straight line through their ends. The parameters are those of `curve_table`.
+    """
+    entries: list[Float64] = []
+    segments: list[Float64] = []
+    for low, high in itertools.pairwise(starts):
+        points, heights = scores[low:high], values[low:high]
+        first = np.flatnonzero(np.append(True, np.diff(heights) != 0))
+        left, right, height = points[np.append(first[1:], len(points)) - 1][:-1], points[first][1:], heights[first]
+        upper = np.where(right >= LEAST_SCORE, right * (1 - TOLERANCE), -1.0)
+        edges = np.column_stack([np.minimum(raised_edges(left), upper), upper]).reshape(-1)
+        rows = np.zeros((2 * len(height) - 1, 3))  # value, left and slope of each segment
+        rows[::2, 0], rows[1::2, 0] = height, height[:-1] + added_slope * left
+        rows[1::2, 1], rows[1::2, 2] = left, np.diff(height) / ((right - left) * SLOPE_UNIT)
+        rows[:, 2] += added_slope / SLOPE_UNIT
+        entries.append(edges if len(edges) else np.array([np.inf]))
+        segments.append(rows if len(edges) else np.repeat(rows, 2, axis=0))
+    first_entry = np.cumsum([0, *(len(part) for part in entries)])
+    value, left_end, slope = (column.copy() for column in np.concatenate(segments).T)
+    return LookupTable(Search.among(np.concatenate(entries), first_entry), value, (left_end, slope))
+
+
 def bin_table(edges: Float64, values: Float64) -> LookupTable:
     """Bins (edge, next edge] for each class: inner edges (C, bins − 1) and values (C, bins)."""
     starts = np.arange(len(edges) + 1) * max(1, edges.shape[1])
     if edges.shape[1] == 0:  # a single bin: one infinite edge
         return LookupTable(Search.among(np.full(len(values), np.inf), starts), np.repeat(values, 2))
-    moved = np.minimum(edges * (1 + EDGE_MARGIN), edges + (1 - edges) / 2)  # but never up to a score of 1
-    return LookupTable(Search.among(moved.reshape(-1), starts), values.reshape(-1))
+    return LookupTable(Search.among(raised_edges(edges).reshape(-1), starts), values.reshape(-1))

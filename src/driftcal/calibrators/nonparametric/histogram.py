@@ -14,6 +14,7 @@ from driftcal.calibrators.export_maps.export_map import ExportMap, Sigmoids
 from driftcal.calibrators.export_maps.lookup import bin_table
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.nonparametric.kernels.quantiles import order_statistics, sums_up_to
+from driftcal.calibrators.nonparametric.kernels.tied_scores import raised_edges
 from driftcal.calibrators.normalise import mask, normalise
 from driftcal.calibrators.parameters import check_whole
 from driftcal.calibrators.per_class import LOG_ODDS, SOFTMAX, ClassScores, for_each_class
@@ -67,7 +68,7 @@ class HistogramBinning(LogitCalibrator):
             is_class = column.labels == column.column
             scores, weights = column.scores[is_class], column.weights[is_class]
             in_bins = is_class & unmasked if unmasked.any() else is_class
-            bin_numbers = np.searchsorted(bins.edges, column.scores[in_bins])
+            bin_numbers = np.searchsorted(raised_edges(bins.edges), column.scores[in_bins])
             hits = np.bincount(bin_numbers, column.weights[in_bins], self.n_bins).astype(np.float64)
             values = bins.mean(hits)
             # Σ w (value − hit)² within the bins; a masked true class has the error 1
@@ -85,7 +86,7 @@ class HistogramBinning(LogitCalibrator):
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:
         softmax_kernel(logits, 1.0, out)
-        _replace_by_bins(out, self.bin_edges_, self.bin_values_)
+        _replace_by_bins(out, raised_edges(self.bin_edges_), self.bin_values_)
         normalise(logits, out)
 
     def export_map(self) -> ExportMap:
@@ -151,7 +152,7 @@ class PlattBinning(LogitCalibrator):
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:
         platt_kernel(logits, out, self.slopes_, self.intercepts_)
-        _replace_by_bins(out, self.bin_edges_, self.bin_values_)
+        _replace_by_bins(out, raised_edges(self.bin_edges_), self.bin_values_)
         (normalise if self.normalise else mask)(logits, out)
 
     def export_map(self) -> ExportMap:
@@ -183,7 +184,10 @@ def _select(column: ClassScores, unmasked: Array) -> ClassScores:
 
 @dataclass(frozen=True)
 class _Bins:
-    """Bins (edge, next edge] of one class: inner edges, the weight of each bin, and the weighted sum of its scores."""
+    """Bins (edge, next edge] of one class: inner edges, the weight of each bin, and the weighted sum of its scores.
+
+    A score that is equal to an edge up to rounding is in the bin below it.
+    """
 
     edges: Float64
     weight: Float64
@@ -197,7 +201,7 @@ class _Bins:
             if edges is None:
                 ranks = -(-np.arange(1, n_bins) * n // n_bins) - 1  # the least r with r + 1 >= k·n/n_bins
                 edges = order_statistics(column.scores, ranks)
-            counts, sums = sums_up_to(column.scores, np.append(edges, np.inf))
+            counts, sums = sums_up_to(column.scores, np.append(raised_edges(edges), np.inf))
             weight = float(column.weights[0])
             return cls(edges, weight * np.diff(counts, prepend=0), weight * np.diff(sums, prepend=0.0))
         order = np.argsort(column.scores, kind="stable")
@@ -207,7 +211,7 @@ class _Bins:
             # without the factor, rounding could move an edge beyond the score that reaches it exactly
             ranks = np.searchsorted(cumulative[1:], np.arange(1, n_bins) / n_bins * cumulative[-1] * (1 - 1e-12))
             edges = scores[ranks]
-        bounds = np.concatenate([[0], np.searchsorted(scores, edges, side="right"), [n]])
+        bounds = np.concatenate([[0], np.searchsorted(scores, raised_edges(edges), side="right"), [n]])
         filled = np.flatnonzero(np.diff(bounds))
         sums = np.zeros(n_bins)
         sums[filled] = np.add.reduceat(scores * weights, bounds[filled])

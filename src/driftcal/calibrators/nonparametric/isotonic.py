@@ -10,7 +10,7 @@ import numpy as np
 from driftcal.calibrators.base import FitReport, LogitCalibrator
 from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import ExportMap, Scaled
-from driftcal.calibrators.export_maps.lookup import curve_table
+from driftcal.calibrators.export_maps.lookup import isotonic_table
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.nonparametric.kernels.isotonic_fit import apply_curves, fit_curves
 from driftcal.calibrators.normalise import normalise
@@ -74,7 +74,7 @@ class IsotonicRegression(LogitCalibrator):
 
     def export_map(self) -> ExportMap:
         """softmax(z), then a curve per class, normalised."""
-        curves = curve_table(self.curve_scores_, self.curve_values_, self.curve_starts_)
+        curves = isotonic_table(self.curve_scores_, self.curve_values_, self.curve_starts_)
         return ExportMap(Scaled(), curves, "normalise")
 
     def _check_fitted(self) -> None:
@@ -111,7 +111,7 @@ class TemperatureIsotonicRegression(LogitCalibrator):
 
     def export_map(self) -> ExportMap:
         """softmax(z / T), then a curve per class, normalised."""
-        curves = curve_table(self.curve_scores_, self.curve_values_, self.curve_starts_)
+        curves = isotonic_table(self.curve_scores_, self.curve_values_, self.curve_starts_)
         return ExportMap(Scaled(1 / self.temperature_), curves, "normalise")
 
     def _check_fitted(self) -> None:
@@ -155,7 +155,7 @@ class IsotonicRegressionMulticlass(LogitCalibrator):
 
     def export_map(self) -> ExportMap:
         """softmax(z), then one curve for all classes, normalised."""
-        curves = curve_table(self.curve_scores_, self.curve_values_, self.curve_starts_, ADDED_SLOPE)
+        curves = isotonic_table(self.curve_scores_, self.curve_values_, self.curve_starts_, ADDED_SLOPE)
         return ExportMap(Scaled(), curves, "normalise")
 
     def _check_fitted(self) -> None:

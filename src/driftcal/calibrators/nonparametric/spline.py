@@ -13,6 +13,7 @@ from driftcal.calibrators.base import FitReport, LogitCalibrator
 from driftcal.calibrators.export_maps.export_map import ExportMap, TopCurve
 from driftcal.calibrators.export_maps.lookup import curve_table
 from driftcal.calibrators.fitted_array import FittedArray
+from driftcal.calibrators.nonparametric.kernels.tied_scores import begins_log_odds_group
 from driftcal.calibrators.parameters import check_whole
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import MASKED, exact, exp, kernel, row_argmax
@@ -124,13 +125,13 @@ class _DistinctScores:
 
 
 def _distinct_scores(table: Float64) -> _DistinctScores:
-    """Merge the equal scores of a table with the columns score, correct and weight."""
+    """Merge the scores of a table that are equal up to rounding; its columns are score, correct and weight."""
     score, correct, weight = table[table[:, 2] > 0].T
-    scores, index = np.unique(score, return_inverse=True)
+    order = np.argsort(score, kind="stable")
+    score, correct, weight = score[order], correct[order], weight[order]
+    first = np.flatnonzero(begins_log_odds_group(score))
     return _DistinctScores(
-        scores,
-        correct=np.bincount(index, correct * weight, len(scores)).astype(float),
-        weights=np.bincount(index, weight, len(scores)).astype(float),
+        score[first], correct=np.add.reduceat(correct * weight, first), weights=np.add.reduceat(weight, first)
     )
 
 

@@ -4,7 +4,8 @@ The scores of the true classes are the breakpoints. Between two neighbouring bre
 classes, so they have the same value in the isotonic fit. Their weight and the greatest of them are enough, and the
 least of all scores, where the curve begins. So two passes reduce n·C scores to at most n breakpoints and n + 1
 intervals, and the algorithm of pooling adjacent violators runs on these. One curve for all classes needs far fewer
-breakpoints: see :mod:`driftcal.calibrators.nonparametric.kernels.prune`. Nothing is approximated.
+breakpoints: see :mod:`driftcal.calibrators.nonparametric.kernels.prune`. Nothing is approximated, but scores that differ
+by rounding only are one score: see :mod:`driftcal.calibrators.nonparametric.kernels.tied_scores`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from driftcal.calibrators.nonparametric.kernels.accumulate import (
 )
 from driftcal.calibrators.nonparametric.kernels.breakpoints import BELOW, EQUAL, GREATEST
 from driftcal.calibrators.nonparametric.kernels.prune import count_scores, n_counters, prune
+from driftcal.calibrators.nonparametric.kernels.tied_scores import begins_group, lowered, raised
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import kernel, row_max, softmax_row
 from driftcal.types import Array, Float64, Labels, Logits, Weights
@@ -49,7 +51,10 @@ def fit_curves(data: LabelledLogits, n_curves: int, scale: float = 1.0) -> tuple
     points = _breakpoints(samples[:, TRUE_SCORE], weights, curve, n_curves)
     if n_curves == 1:
         pruned = prune(points.scores, points.weights, counts)
-        points = Breakpoints(pruned.breakpoints, pruned.weights, np.array([0, len(pruned.breakpoints)]))
+        kept = pruned.kept
+        greatest = np.maximum.reduceat(points.greatest, kept)
+        starts = np.array([0, len(kept)])
+        points = Breakpoints(pruned.breakpoints, points.least[kept], greatest, pruned.weights, starts)
         sums = accumulate_one_curve(data, norms, points.scores, pruned.is_open, scale)
         sums[BELOW, :-1] += pruned.counted
     else:
@@ -79,9 +84,15 @@ def _first_pass(logits: Logits, labels: Labels, weights: Weights, out: Float64, 
 
 @dataclass(frozen=True, eq=False)
 class Breakpoints:
-    """The distinct true-class scores of each curve, then infinity; their weights, and the start of each curve."""
+    """The distinct true-class scores of each curve, then infinity; their weights, and the start of each curve.
+
+    Equal scores are one breakpoint, with the `least` and the `greatest` of them. `scores` are the least ones lowered to
+    the numbers that still count as equal.
+    """
 
     scores: Float64
+    least: Float64
+    greatest: Float64
     weights: Weights
     starts: Array
 
@@ -94,11 +105,24 @@ def _breakpoints(scores: Float64, weights: Float64, curve: Array, n_curves: int)
     short_integers = curve[order].astype(np.min_scalar_type(n_curves))  # numpy has a fast radix sort for them
     order = order[np.argsort(short_integers, kind="stable")]
     scores, weights, curve = scores[order], weights[order], curve[order]
-    is_new = np.ones(len(scores), bool)
-    is_new[1:] = (scores[1:] != scores[:-1]) | (curve[1:] != curve[:-1])
-    first = np.flatnonzero(is_new)
+    first = np.flatnonzero(begins_group(scores, curve))
     starts = np.searchsorted(curve[first], np.arange(n_curves + 1))
-    return Breakpoints(scores[first], np.add.reduceat(weights, first), starts)
+    least, greatest = scores[first], scores[np.append(first[1:], len(scores)) - 1]
+    return Breakpoints(
+        _lower(least, greatest, starts), least, greatest, np.add.reduceat(weights, first), np.asarray(starts)
+    )
+
+
+@kernel
+def _lower(least: Float64, greatest: Float64, starts: Array) -> Float64:
+    """Each breakpoint lowered to the least number that counts as equal, but not down to the breakpoint before."""
+    moved = least.copy()
+    for k in range(starts.shape[0] - 1):
+        for j in range(starts[k], starts[k + 1] - 1):
+            moved[j] = max(lowered(least[j]), 0.0)
+            if j > starts[k]:
+                moved[j] = max(moved[j], greatest[j - 1] + 0.5 * (least[j] - greatest[j - 1]))
+    return moved
 
 
 def _pool(sums: Float64, points: Breakpoints) -> tuple[Curves, float]:
@@ -106,7 +130,9 @@ def _pool(sums: Float64, points: Breakpoints) -> tuple[Curves, float]:
     size = 4 * len(points.scores)  # a breakpoint and the interval below it give at most two blocks of two points
     scores, values = np.empty(size), np.empty(size)
     ends = np.empty(len(points.starts) - 1, np.int64)
-    error = _pool_curves(sums, points.scores, points.weights, points.starts, scores, values, ends)
+    error = _pool_curves(
+        sums, points.least, points.greatest, points.weights, points.starts, scores, values, ends
+    )
     used = int(ends[-1])
     return Curves(scores[:used].copy(), values[:used].copy(), np.concatenate([[0], ends])), error
 
@@ -114,7 +140,8 @@ def _pool(sums: Float64, points: Breakpoints) -> tuple[Curves, float]:
 @kernel
 def _pool_curves(
     sums: Float64,
-    breakpoints: Float64,
+    least_true: Float64,
+    greatest_true: Float64,
     weights: Float64,
     starts: Array,
     scores: Float64,
@@ -137,7 +164,7 @@ def _pool_curves(
         for j in range(2 * starts[k], 2 * starts[k + 1]):
             b = j >> 1
             if j & 1:
-                w, t, low, high = weights[b] + sums[EQUAL, b], weights[b], breakpoints[b], breakpoints[b]
+                w, t, low, high = weights[b] + sums[EQUAL, b], weights[b], least_true[b], greatest_true[b]
             else:  # the interval below a breakpoint joins the block before it, except at the start of the curve
                 w, t, low, high = sums[BELOW, b], 0.0, -sums[GREATEST, starts[-1] + k], sums[GREATEST, b]
             if w == 0:
@@ -145,7 +172,7 @@ def _pool_curves(
             while top >= 0 and true[top] * w >= t * total[top]:  # the value of the last block is not below: pool
                 w += total[top]
                 t += true[top]
-                low = least[top]
+                low, high = least[top], max(greatest[top], high)
                 top -= 1
             top += 1
             total[top], true[top], least[top], greatest[top] = w, t, low, high
@@ -166,7 +193,7 @@ def _pool_curves(
 
 @kernel
 def apply_curves(probs: Float64, scores: Float64, values: Float64, starts: Array, added_slope: float) -> None:
-    """Replace each p by curve(p) + added_slope·p, in place."""
+    """Replace each p by curve(p) + added_slope·p, in place; a p equal to a point up to rounding gets its value."""
     one_curve = starts.shape[0] == 2
     for i in range(probs.shape[0]):
         for c in range(probs.shape[1]):
@@ -185,7 +212,9 @@ def apply_curves(probs: Float64, scores: Float64, values: Float64, starts: Array
             elif low > last:
                 value = values[last]
             else:
-                share = (p - scores[low - 1]) / (scores[low] - scores[low - 1])
+                below, above = scores[low - 1], scores[low]
                 # rounding must not lift it above the next block, or two classes could swap their order
-                value = min(values[low - 1] + share * (values[low] - values[low - 1]), values[low])
+                value = min(values[low - 1] + (p - below) / (above - below) * (values[low] - values[low - 1]), values[low])
+                value = values[low - 1] if p <= raised(below) else value
+                value = values[low] if p > lowered(above) else value
             probs[i, c] = value + added_slope * p

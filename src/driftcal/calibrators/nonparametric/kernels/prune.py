@@ -22,13 +22,14 @@ _MARGIN = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class Pruned:
-    """The breakpoints that are left.
+    """The breakpoints that are left; `kept` are their numbers.
 
     `weights` holds the weight of each breakpoint and of those pruned after it, which belong to the same block.
     `counted` is the weight in closed buckets in the interval below each breakpoint. `is_open` says for each bucket
     whether its scores need exact sums.
     """
 
+    kept: Array
     breakpoints: Float64
     weights: Weights
     counted: Float64
@@ -75,7 +76,7 @@ def prune(breakpoints: Float64, weights: Weights, counts: Float64) -> Pruned:
     left = np.flatnonzero(kept)
     closed = np.flatnonzero(~is_open[:-1])
     counted = _sums(np.searchsorted(buckets[left], closed), counts[closed], len(left))
-    return Pruned(breakpoints[left], np.add.reduceat(weights, left), counted, is_open)
+    return Pruned(left, breakpoints[left], np.add.reduceat(weights, left), counted, is_open)
 
 
 def _sums(indices: Array, weights: Weights, n: int) -> Float64:
