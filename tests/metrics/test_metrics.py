@@ -290,7 +290,10 @@ def test_probabilities_are_not_taken_for_logits():
 @pytest.mark.parametrize("n_bins", range(1, 101))
 def test_every_edge_is_in_the_bin_below_it(n_bins):
     edges = np.array([m / n_bins for m in range(1, n_bins + 1)])
+    assert bin_edges(n_bins).tolist() == [0, *edges]
     assert bin_indices(edges, bin_edges(n_bins)).tolist() == list(range(n_bins))
+    above = np.nextafter(edges[:-1], 1)  # the next float belongs to the bin above
+    assert bin_indices(above, bin_edges(n_bins)).tolist() == list(range(1, n_bins))
 
 
 def test_public_names():

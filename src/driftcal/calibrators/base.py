@@ -80,7 +80,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     sorted classes; if yours are not sorted, use driftcal's metrics with ``classes=calibrator.classes_``.
     """
 
-    #: Whether the predicted class is always that of the uncalibrated model.
+    #: Whether the predicted class is always that of the uncalibrated model. `predict` reads the logits then: two logits
+    #: that differ by less than about 1e-7 may get equal probabilities, but never in the reverse order.
     keeps_accuracy: ClassVar[bool]
     #: Whether `fit` uses the perturbation level of each sample. Other calibrators ignore `levels`.
     needs_levels: ClassVar[bool] = False
@@ -228,6 +229,8 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         validation.check_columns(logits, getattr(self, "feature_names_in_", None), "logits", "calibrator", LogitsError)
         if self.score_type_ == "probabilities":
             scores = validation.from_probabilities(logits, 'scores (score_type="probabilities", as in fit)')
+        elif len(scores) >= validation.SURELY_PROBABILITIES and validation.looks_like_probabilities(scores):
+            raise validation.probabilities_as_logits("logits")
         validation.finite_logits(scores, self.n_features_in_)
         return scores, shape
 

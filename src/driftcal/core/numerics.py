@@ -211,7 +211,8 @@ def log_odds_of_top(row: Array, out: Float64) -> tuple[int, float, float, float]
     for c in range(row.shape[0]):
         if c != best and row[c] > -np.inf:
             relative += exp(max(np.float64(row[c]) - second, MASKED))
-    return best, top, rest, (top - second) - math.log(relative) if relative > 0 else -MASKED
+    # logits near the largest float differ by infinity
+    return best, top, rest, min((top - second) - math.log(relative), -MASKED) if relative > 0 else -MASKED
 
 
 @kernel

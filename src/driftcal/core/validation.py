@@ -15,6 +15,8 @@ from driftcal.types import AnyArray, Array, Logits, LogProbs, Probs, Weights
 SUM_TOLERANCE = 1e-3
 #: The same for probabilities that a file holds with two digits.
 ROUNDED_SUM_TOLERANCE = 0.02
+#: A prediction refuses this many samples that all look like probabilities; fewer may be logits by accident.
+SURELY_PROBABILITIES = 10
 
 #: numpy's ``dtype.kind`` of real numbers: floats, integers, unsigned integers.
 REAL_KINDS = "fiu"

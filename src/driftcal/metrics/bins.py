@@ -12,9 +12,9 @@ from driftcal.types import Array, Float64
 
 
 def bin_edges(n_bins: int) -> Float64:
-    """The M + 1 edges 0, 1/M, ..., 1. No edge is below m/M, so that a confidence of m/M is always in the bin below.
+    """The M + 1 edges 0, 1/M, ..., 1, each the float nearest to m/M, so that a confidence of m/M is in the bin below.
 
-    ``linspace`` multiplies by a rounded step. If the product is below m/M (M = 7, 30, ...), m/M itself is the edge.
+    ``linspace`` multiplies by a rounded step, and its products are not always the nearest floats (M = 7, 30, ...).
 
     >>> all(bin_indices(np.array([m / n]), bin_edges(n))[0] == m - 1 for n in (7, 10, 15, 30) for m in range(1, n + 1))
     True
@@ -22,7 +22,8 @@ def bin_edges(n_bins: int) -> Float64:
     if not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
         raise InputError(f"n_bins must be a whole number of at least 1; it is {n_bins!r}. The usual choice is 15.")
     n = int(n_bins)
-    return np.maximum(np.linspace(0, 1, n + 1), np.arange(n + 1) / n)
+    edges: Float64 = np.arange(n + 1) / n
+    return edges
 
 
 @kernel

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.certify import warn_if_worse
 from driftcal.calibrators.export_maps.export_map import ExportMap, Sigmoids
 from driftcal.calibrators.export_maps.lookup import bin_table
 from driftcal.calibrators.fitted_array import FittedArray
@@ -59,7 +60,7 @@ class HistogramBinning(LogitCalibrator):
         self.classes = classes
 
     def _fit(self, data: LabelledLogits) -> FitReport:
-        even_edges = np.linspace(0, 1, self.n_bins + 1)[1:-1] if self.strategy == "width" else None
+        even_edges = np.arange(1, self.n_bins) / self.n_bins if self.strategy == "width" else None
 
         def bin_class(column: ClassScores) -> _BinnedClass:
             unmasked = column.scores >= 0
@@ -82,7 +83,8 @@ class HistogramBinning(LogitCalibrator):
         self.bin_values_ = np.array([binned.values for binned in binned_classes])
         before = math.fsum(binned.before for binned in binned_classes) / data.total_weight
         after = math.fsum(binned.after for binned in binned_classes) / data.total_weight
-        return FitReport("squared error before normalising", before, after, passes)
+        warnings = warn_if_worse("squared error", before, after)
+        return FitReport("squared error before normalising", before, after, passes, warnings=warnings)
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:
         softmax_kernel(logits, 1.0, out)
@@ -128,6 +130,7 @@ class PlattBinning(LogitCalibrator):
     """
 
     keeps_accuracy = False
+    uses_sample_count = True  # in smoothed targets
     fitted = {"slopes_": FittedArray("classes"), "intercepts_": FittedArray("classes"), **_BINS}
 
     def __init__(self, *, n_bins: int = 10, normalise: bool = True, classes: Sequence[Any] | None = None) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.certify import warn_if_worse
 from driftcal.calibrators.export_maps.export_map import ExportMap, TopCurve
 from driftcal.calibrators.export_maps.lookup import curve_table
 from driftcal.calibrators.fitted_array import FittedArray
@@ -77,7 +78,9 @@ class SplineCalibration(LogitCalibrator):
         self.spline_scores_ = tops.scores[kept]
         self.spline_values_ = np.clip(accuracy, least, 1 - least)
         before, after = data.reduce_sum(_top_brier, 2, self.spline_scores_, self.spline_values_) / data.total_weight
-        return FitReport("squared error of the top class", float(before), float(after), 2)
+        loss = "squared error of the top class"
+        warnings = warn_if_worse(loss, float(before), float(after))
+        return FitReport(loss, float(before), float(after), 2, warnings=warnings)
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:
         _spline_kernel(logits, self.spline_scores_, self.spline_values_, out)

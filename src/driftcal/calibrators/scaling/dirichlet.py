@@ -185,12 +185,26 @@ def _matrix_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64
         logits, labels, weights = logits[used], labels[used], weights[used]
     x, u = _scores(logits, matrix)
     true_class = (np.arange(len(labels)), labels)
-    sums[-1, 0] -= (weights * log_softmax(u)[true_class]).sum()
+    sums[-1, 0] += (weights * _losses(u, true_class)).sum()
     gradient = softmax(u)
-    gradient[true_class] -= 1
+    gradient[true_class] = 0
+    gradient[true_class] = -gradient.sum(axis=1)  # p − 1 would have no digits left for a confident and correct sample
     gradient *= weights[:, None]
     sums[:-1, :-1] += gradient.T @ x
     sums[:-1, -1] += gradient.sum(axis=0)
+
+
+def _losses(u: Float64, true_class: tuple[Labels, Labels]) -> Float64:
+    """−log softmax(u) of the true classes: log(1 + odds of the others), which keeps its digits down to 0."""
+    u_true, others = u[true_class], u.copy()
+    others[true_class] = -np.inf
+    is_only_class = others.max(axis=1) == -np.inf
+    others[is_only_class] = 0
+    top = others.argmax(axis=1)
+    samples = true_class[0]
+    log_sum = others[samples, top] - log_softmax(others)[samples, top]
+    losses: Float64 = np.where(is_only_class, 0.0, np.logaddexp(0, log_sum - u_true))
+    return losses
 
 
 def _moment_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, matrix: Float64) -> None:
@@ -206,6 +220,8 @@ def _moment_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64
 def _curvature_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, matrix: Float64) -> None:
     """Add the curvature of the negative log-likelihood in all pairs of entries of (W, b)."""
     used = weights > 0
+    if not used.any():
+        return
     x, u = _scores(logits[used], matrix)
     p, inputs, n = softmax(u), np.column_stack([x, np.ones(len(x))]), matrix.shape[0]
     weighted = p * weights[used][:, None]

@@ -28,6 +28,8 @@ MAX_STEPS = 200
 #: Smoothed targets count at most this many samples: with more they would round to 0 and 1, which no finite line
 #: reaches.
 MAX_COUNT = 1e9
+#: Numbers between an array that a loop writes and any array before it.
+_GAP = 64
 
 
 class PlattScaling(LogitCalibrator):
@@ -44,6 +46,7 @@ class PlattScaling(LogitCalibrator):
     """
 
     keeps_accuracy = False
+    uses_sample_count = True  # in smoothed targets
     fitted = {"slopes_": FittedArray("classes"), "intercepts_": FittedArray("classes")}
 
     def __init__(self, *, classes: Sequence[Any] | None = None) -> None:
@@ -148,13 +151,15 @@ def fit_line(column: ClassScores) -> Line:
     is_constant = not groups.greatest - groups.least > 1e-14 * max(abs(groups.least), abs(groups.greatest))
     smoothed = groups.separable and not (is_constant and positive > 0 and negative > 0)
     # weights that sum to less than the number of samples are shares of it
-    samples_per_weight = max(1.0, len(x) / (positive + negative)) if positive + negative > 0 else 1.0
+    samples_per_weight = max(1.0, groups.n_samples / (positive + negative)) if positive + negative > 0 else 1.0
     n_positive = min(positive * samples_per_weight, MAX_COUNT)
     n_negative = min(negative * samples_per_weight, MAX_COUNT)
     positive_target = (n_positive + 1) / (n_positive + 2) if smoothed else 1.0
     negative_target = 1 / (n_negative + 2) if smoothed else 0.0
 
-    powers = np.empty(len(x))
+    # compiled loops compute small arrays less than 16 numbers apart in memory one by one, and sums then differ in the last
+    # bit: a gap makes fits equal to the bit
+    powers = np.empty(len(x) + 2 * _GAP)[_GAP : len(x) + _GAP]
 
     def sums(a: float, b: float) -> _LineSums:
         return _LineSums(
@@ -211,7 +216,8 @@ def fit_line(column: ClassScores) -> Line:
 class ClassGroups:
     """The weights of the samples of a class and of all others, and the mean, least and greatest x.
 
-    `separable` says whether a threshold separates both.
+    `separable` says whether a threshold separates both. `n_samples` is the number of samples in which the class is not
+    masked: only these are evidence for its line.
     """
 
     positive: float
@@ -220,17 +226,20 @@ class ClassGroups:
     least: float
     greatest: float
     separable: bool
+    n_samples: int
 
 
 @kernel
 def _class_groups(
     x: Float64, labels: Labels, weights: Weights, c: int
-) -> tuple[float, float, float, float, float, bool]:
+) -> tuple[float, float, float, float, float, bool, int]:
     """The fields of `ClassGroups`."""
     positive = negative = total = 0.0
+    n_samples = 0
     least_positive, most_positive, least_negative, most_negative = np.inf, -np.inf, np.inf, -np.inf
     for i in range(x.shape[0]):
         if abs(x[i]) < -MASKED:
+            n_samples += 1
             total += weights[i] * x[i]
             if labels[i] == c:
                 positive += weights[i]
@@ -240,7 +249,8 @@ def _class_groups(
                 least_negative, most_negative = min(least_negative, x[i]), max(most_negative, x[i])
     mean = total / (positive + negative) if positive + negative > 0 else 0.0
     separable = not (least_positive < most_negative and least_negative < most_positive)
-    return positive, negative, mean, min(least_positive, least_negative), max(most_positive, most_negative), separable
+    least, greatest = min(least_positive, least_negative), max(most_positive, most_negative)
+    return positive, negative, mean, least, greatest, separable, n_samples
 
 
 @kernel

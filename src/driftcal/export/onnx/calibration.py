@@ -11,7 +11,6 @@ from driftcal.calibrators.export_maps.export_map import (
     Mixed,
     Scaled,
     ScaledPerClass,
-    Scores,
     Sigmoids,
     TopCurve,
 )
@@ -52,7 +51,7 @@ def add_calibration(
     # the last of the steps that a map has gets the name of the probabilities
     values_name = probabilities if last_step == "nothing" else None
     scores_name = values_name if export_map.table is None else None
-    values = _add_scores(nodes, export_map.scores, logits, unit_features, scores_name)
+    values = _add_scores(nodes, export_map, logits, unit_features, scores_name)
     if export_map.table is not None:
         least = LEAST_VALUE if last_step == "normalise" else 0.0
         values = add_look_up(nodes, export_map.table, values, least, values_name)
@@ -67,14 +66,15 @@ def add_calibration(
     nodes.reduce("ReduceMax", values, keepdims=0, name=confidence)
 
 
-def _add_scores(nodes: Nodes, scores: Scores, z: str, features: str, name: str | None) -> str:
+def _add_scores(nodes: Nodes, export_map: ExportMap, z: str, features: str, name: str | None) -> str:
     """Add the nodes from float64 logits `z` to scores, both (n, C).
 
     `features` is the name of the features of all layers side by side, those of each layer of length 1.
     """
+    scores = export_map.scores
     match scores:
         case Scaled():
-            return add_softmax(nodes, z, scores.scale, name)
+            return add_softmax(nodes, z, scores.scale, name, exact=export_map.table is not None)
         case Blended():
             return add_blend(nodes, scores, z, name)
         case ScaledPerClass():

@@ -12,8 +12,10 @@ from driftcal.export.onnx.nodes import Nodes, is_masked, number
 _FLAT_SCALE = 1e-300
 
 
-def add_softmax(nodes: Nodes, z: str, scale: float, name: str | None = None) -> str:
-    """softmax(scale·z)"""
+def add_softmax(nodes: Nodes, z: str, scale: float, name: str | None = None, *, exact: bool = False) -> str:
+    """softmax(scale·z), with `exact` as softmax(scale·(z − max z)): products of large logits would lose digits."""
+    if exact and scale != 1:
+        z = nodes("Sub", z, nodes.reduce("ReduceMax", z))
     return nodes("Softmax", _scaled(nodes, z, scale), axis=1, name=name)
 
 

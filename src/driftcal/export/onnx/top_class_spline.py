@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from driftcal.calibrators.export_maps.export_map import TopCurve
 from driftcal.calibrators.nonparametric.spline import MIN_LEAD
 from driftcal.core.numerics import MASKED
 from driftcal.export.onnx.isotonic_and_bins import add_look_up
-from driftcal.export.onnx.nodes import Nodes, number, sum_over_classes
+from driftcal.export.onnx.nodes import Nodes, number
+from driftcal.export.onnx.top_and_others import add_top_and_others
 
 
 def add_top_curve(nodes: Nodes, scores: TopCurve, z: str, name: str | None) -> str:
@@ -16,15 +15,10 @@ def add_top_curve(nodes: Nodes, scores: TopCurve, z: str, name: str | None) -> s
 
     `z` and the result are (n, C); tensors of one number per sample are (n, 1).
     """
-    best = nodes("ArgMax", z, axis=1, keepdims=1)
-    top = nodes("GatherElements", z, best, axis=1)
-    others = nodes("ScatterElements", z, best, nodes("Add", top, number(-np.inf)), axis=1)
-    runner_up = nodes("GatherElements", others, nodes("ArgMax", others, axis=1, keepdims=1), axis=1)
-    second = nodes("Max", runner_up, number(MASKED))
-    powers = nodes("Exp", nodes("Sub", others, second))
+    parts = add_top_and_others(nodes, z)
     # the exponential of the second class is 1, so the sum is below 1 only if all other classes are masked
-    total = nodes("Max", sum_over_classes(nodes, powers), number(1))
-    log_odds = nodes("Min", nodes("Sub", nodes("Sub", top, second), nodes("Log", total)), number(-MASKED))
+    total = nodes("Max", parts.total, number(1))
+    log_odds = nodes("Min", nodes("Sub", nodes("Sub", parts.top, parts.second), nodes("Log", total)), number(-MASKED))
     # false for a sample of −inf only: its log-odds are −inf, and the curve gives NaN
     only_class = nodes("Greater", log_odds, number(-MASKED / 10))
     # the smallest confidence with which the top class stays ahead of the second
@@ -32,5 +26,5 @@ def add_top_curve(nodes: Nodes, scores: TopCurve, z: str, name: str | None) -> s
     confidence = nodes("Max", add_look_up(nodes, scores.curve, log_odds), least)
     confidence = nodes("Where", only_class, number(1), confidence)
     per_power = nodes("Div", nodes("Sub", number(1), confidence), total)
-    of_others = nodes("Min", nodes("Mul", powers, per_power), confidence)
-    return nodes("ScatterElements", of_others, best, confidence, axis=1, name=name)
+    of_others = nodes("Min", nodes("Mul", parts.powers, per_power), confidence)
+    return nodes("ScatterElements", of_others, parts.best, confidence, axis=1, name=name)

@@ -33,8 +33,9 @@ def open_session(content: bytes) -> Any:
 def probe_logits(n_classes: int) -> Logits:
     """Fixed float32 logits that cover ordinary and extreme samples.
 
-    There are ordinary and confident samples, ties, ±1e4, scores that underflow and masked classes. In the last samples
-    one class leads the others by up to 1.5e4, with the first classes masked or not.
+    There are ordinary and confident samples, ties, ±1e4, scores that underflow and masked classes. In the next samples
+    one class leads the others by up to 1.5e4, with the first classes masked or not. In the last samples any number of
+    classes is masked and the others are far apart, below 0 or above, with every class at the top.
     """
     rng = np.random.default_rng(0)
     usual = rng.normal(size=(256, n_classes)) * np.repeat([1, 3, 10, 100], 64)[:, None]
@@ -53,7 +54,16 @@ def probe_logits(n_classes: int) -> Logits:
     leads[2::4, : n_classes - 1 : 2] = -np.inf
     leads[3::4] -= 1e4
     leads[3::8, 0] = -np.inf
-    probe: Logits = np.concatenate([usual, leads]).astype(np.float32)
+    # classes far from each other, from 0 or far below, and masked ones
+    far = rng.normal(size=(128, n_classes)) * np.geomspace(10, 1e4, 128)[:, None] - rng.choice([0, 1e4], (128, 1))
+    masked = rng.random(far.shape) < rng.choice([0.3, 0.7, 0.95], (128, 1))
+    masked[np.arange(128), np.arange(128) % n_classes] = False
+    masked[::3, 0] = True
+    masked[::3, -1] = False
+    far[masked] = -np.inf
+    far[1::16] = -np.inf
+    far[1::16, -1] = -1e4
+    probe: Logits = np.concatenate([usual, leads, far]).astype(np.float32)
     return probe
 
 

@@ -130,9 +130,7 @@ def _pool(sums: Float64, points: Breakpoints) -> tuple[Curves, float]:
     size = 4 * len(points.scores)  # a breakpoint and the interval below it give at most two blocks of two points
     scores, values = np.empty(size), np.empty(size)
     ends = np.empty(len(points.starts) - 1, np.int64)
-    error = _pool_curves(
-        sums, points.least, points.greatest, points.weights, points.starts, scores, values, ends
-    )
+    error = _pool_curves(sums, points.least, points.greatest, points.weights, points.starts, scores, values, ends)
     used = int(ends[-1])
     return Curves(scores[:used].copy(), values[:used].copy(), np.concatenate([[0], ends])), error
 
@@ -214,7 +212,9 @@ def apply_curves(probs: Float64, scores: Float64, values: Float64, starts: Array
             else:
                 below, above = scores[low - 1], scores[low]
                 # rounding must not lift it above the next block, or two classes could swap their order
-                value = min(values[low - 1] + (p - below) / (above - below) * (values[low] - values[low - 1]), values[low])
+                value = min(
+                    values[low - 1] + (p - below) / (above - below) * (values[low] - values[low - 1]), values[low]
+                )
                 value = values[low - 1] if p <= raised(below) else value
                 value = values[low] if p > lowered(above) else value
             probs[i, c] = value + added_slope * p
