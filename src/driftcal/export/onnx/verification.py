@@ -56,6 +56,7 @@ def probe_logits(n_classes: int) -> Logits:
     leads[3::8, 0] = -np.inf
     # classes far from each other, from 0 or far below, and masked ones
     far = rng.normal(size=(128, n_classes)) * np.geomspace(10, 1e4, 128)[:, None] - rng.choice([0, 1e4], (128, 1))
+    far[::4] = -1e4 - np.abs(far[::4])
     masked = rng.random(far.shape) < rng.choice([0.3, 0.7, 0.95], (128, 1))
     masked[np.arange(128), np.arange(128) % n_classes] = False
     masked[::3, 0] = True
