@@ -9,26 +9,34 @@ from driftcal.errors import InputError
 from driftcal.monitor.clock import seconds, watermark
 from driftcal.monitor.monitor import Monitor
 from driftcal.monitor.service import MonitorService
-from driftcal.monitor.stream_reader import StreamBatch, file_batches
+from driftcal.monitor.stream_batch import StreamBatch
+from driftcal.monitor.stream_reader import file_batches
 
 DAY = 1_767_225_600  # 2026-01-01
 
 
-@pytest.mark.parametrize("unit", ["Y", "D", "h", "s", "ms", "us", "ns", "ps"])
+@pytest.mark.parametrize("unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"])
 def test_dates_of_any_unit_are_seconds(scenario, tmp_path, unit):
-    times = np.array(["2026-01-01", "NaT"], "datetime64[s]").astype(f"datetime64[{unit}]")
-    if unit == "ps":  # which ends in April 1970
-        times, begin = np.array([3600, "NaT"], "datetime64[s]").astype("datetime64[ps]"), 3600
-    else:
-        begin = DAY
+    begin = {"W": DAY - DAY % 604_800, "ps": 3600, "fs": 3600, "as": 0}.get(unit, DAY)  # ps end in April 1970
+    date = np.datetime64(begin, "s")
+    if unit == "as":  # numpy itself cannot convert them: they end after nine seconds
+        date = np.datetime64(5 * 10**18, "as")
+    times = np.array([date.astype(f"datetime64[{unit}]"), np.datetime64("NaT", unit)])
     logits, _ = scenario.sample(2)
     np.savez(tmp_path / "samples.npz", logits=logits, time=times)
     (batch,) = file_batches(tmp_path / "samples.npz", "logits")
-    np.testing.assert_array_equal(batch.times, [begin, np.nan])
+    np.testing.assert_array_equal(batch.times, [5 if unit == "as" else begin, np.nan])
     monitor = scenario.monitor(window_size=3600)
     assert monitor.update(logits, times=times) == 1
-    assert monitor.windows()[0].begin == begin
+    assert monitor.windows()[0].begin == begin // 3600 * 3600
     assert monitor.rejected == {"bad time": 1}
+
+
+def test_dates_of_no_year_are_no_times(scenario):
+    monitor = scenario.monitor(window_size=3600)
+    times = np.array([2**62, 56], "int64").view("datetime64[Y]")
+    assert monitor.update(scenario.sample(2)[0], times=times) == 1
+    assert (monitor.windows()[0].begin, monitor.rejected) == (DAY, {"bad time": 1})
 
 
 def test_python_dates_are_seconds(scenario):

@@ -87,7 +87,7 @@ def test_names_may_come_from_a_calibrated_model(tmp_path):
 
 def test_names_are_shown_and_do_not_change_the_identity_of_a_state(scenario, named, tmp_path):
     plain = scenario.monitor()
-    plain.update(scenario.sample(100)[0])
+    plain.update(scenario.sample(100)[0], times=0)
     state = plain.save(tmp_path / "state.safetensors")
     monitor = Monitor.load(state, named("cat", "dog", "eel"))
     assert monitor.n_samples == 100

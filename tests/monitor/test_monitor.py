@@ -104,14 +104,22 @@ def test_memory_is_bounded(scenario):
 def test_dropping_old_pending_samples_takes_constant_time(scenario):
     monitor = scenario.monitor(max_pending=100_000)
     monitor.pending.update((f"old {i}", (0, 0, 0)) for i in range(200_000))
-    monitor._drop_oldest_pending()
+    monitor.pending.drop_oldest(100_000)
     assert next(iter(monitor.pending)) == "old 100000"
     start = time.perf_counter()
-    for i in range(2000):
-        monitor._add_pending(f"new {i}", (0, 0, 0))
-        monitor._drop_oldest_pending()
+    monitor.update(np.zeros((2000, 3)), ids=range(2000))
     assert time.perf_counter() - start < 1  # copying the names took ten
     assert len(monitor.pending) == 100_000
+
+
+def test_monitors_that_count_samples_do_not_merge(scenario):
+    logits, _ = scenario.sample(300)
+    first, second = scenario.monitor(window_size=100), scenario.monitor(window_size=100)
+    first.update(logits[:150])
+    assert first.merge(second).n_samples == 150  # nothing to mix
+    second.update(logits[150:])
+    with pytest.raises(InputError, match=r"each counts its own.*Pass `times`"):
+        first.merge(second)
 
 
 def test_only_monitors_with_the_same_settings_merge(scenario):

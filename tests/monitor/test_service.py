@@ -13,9 +13,10 @@ import pytest
 from driftcal.cli import main
 from driftcal.cli.monitor import _stop_on_signals
 from driftcal.monitor import line_reader
+from driftcal.monitor.json_lines import json_batches
 from driftcal.monitor.monitor import Monitor
 from driftcal.monitor.service import WRITE_INTERVAL, MonitorService
-from driftcal.monitor.stream_reader import StreamBatch, json_batches
+from driftcal.monitor.stream_batch import StreamBatch
 
 
 @pytest.fixture(scope="module")
@@ -91,12 +92,12 @@ def test_a_quiet_stream_does_not_block_its_reader(monkeypatch):
     with open(end, "rb") as stream:
         batches = json_batches(stream, "logits")
         os.write(begin, b'{"logits": [1, 2, 3]}\n{"logits": [1,')
-        assert next(batches).scores == [[1, 2, 3]]
+        assert next(batches).scores.tolist() == [[1, 2, 3]]
         assert next(batches) == StreamBatch()
         os.write(begin, b" 5, 6]}")
         assert next(batches) == StreamBatch()
         os.close(begin)
-        assert [batch.scores for batch in batches] == [[[1, 5, 6]]]
+        assert [batch.scores.tolist() for batch in batches] == [[[1, 5, 6]]]
 
 
 def test_a_quiet_stream_is_written(scenario, tmp_path):

@@ -202,7 +202,14 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         is_intact = False
     if not is_intact:
         raise ArtefactError(f"{path} must match its own digest; it was altered or damaged. Copy or save it again.")
-    return from_version_1(path, header, arrays) if version == 1 else (header, arrays)
+    if version > 1:
+        return header, arrays
+    try:
+        return from_version_1(path, header, arrays)
+    except ArtefactError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # for instance a list instead of an object
+        raise ArtefactError(f"{path} must describe a calibrator; it does not: {error}. Save it again.") from error
 
 
 def _digest(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:

@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,6 +66,14 @@ def monitor(
         str | None,
         typer.Option(help="Keep the numbers in Prometheus' text format in this file; - prints them at the end."),
     ] = None,
+    max_line_mb: Annotated[
+        float,
+        typer.Option(
+            help="Longest line of the input, in MB. A longer one is rejected. Reading a line may take 60 times its length in memory.",
+            min=0.001,
+            metavar="MB",
+        ),
+    ] = 4,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     dry_run: options.DryRun = False,
@@ -115,8 +123,14 @@ def monitor(
     if continued:
         console.message(f"continuing from {state} with its settings: {monitored.n_samples:,} samples so far")
     prints_prometheus = prometheus == "-"
-    service = MonitorService(monitored, state, None if prints_prometheus else prometheus)
-    batches = read_batches(paths, monitored.settings.score_type, timed=timed)
+    service = MonitorService(monitored, state, None if prints_prometheus else prometheus, on_message=console.message)
+    batches = read_batches(
+        paths,
+        monitored.settings.score_type,
+        n_classes=monitored.n_classes,
+        timed=timed,
+        max_line=round(max_line_mb * 2**20),
+    )
     with _stop_on_signals():
         try:
             with _window_printer(console, prints_prometheus) as show:
@@ -202,7 +216,7 @@ def _window_printer(console: Console, silent: bool) -> Iterator[Any]:
     if silent:
         yield lambda window: None
     elif console.as_json:
-        yield lambda window: print(json.dumps(plain_numbers(window.to_dict())), flush=True)
+        yield _Printer(console, lambda window: json.dumps(plain_numbers(window.to_dict())))
     elif sys.stdout.isatty():
         from rich.live import Live
 
@@ -216,7 +230,24 @@ def _window_printer(console: Console, silent: bool) -> Iterator[Any]:
 
             yield redraw
     else:
-        yield lambda window: print(printable(_line(window)), flush=True)
+        yield _Printer(console, lambda window: printable(_line(window)))
+
+
+class _Printer:
+    """Prints windows as lines. A full disk behind stdout is reported once and does not stop the monitor."""
+
+    def __init__(self, console: Console, line_of: Callable[[WindowReport], str]) -> None:
+        self.console, self.line_of, self.failed = console, line_of, False
+
+    def __call__(self, window: WindowReport) -> None:
+        try:
+            print(self.line_of(window), flush=True)
+        except BrokenPipeError:  # nobody reads any more
+            raise
+        except OSError as error:
+            if not self.failed:
+                self.console.message(f"windows cannot be printed: {error.strerror}. Monitoring goes on.")
+            self.failed = True
 
 
 _COLUMNS = {

@@ -40,6 +40,8 @@ from driftcal.types import AnyArray, Array, Labels
 
 #: The label of a sample that belongs to none of the classes, in data sets that allow such samples.
 NO_CLASS = -1
+#: Text with more digits is no number: Python refuses to convert it, and no class has such a name.
+_MAX_DIGITS = 4000
 
 #: Largest number of classes that labels alone may imply: a larger label is an identifier or a date.
 MOST_CLASSES = 1_000_000
@@ -370,7 +372,7 @@ def _number(value: Any) -> int | float | None:
     """`value` as a number, exact where it is whole; None for other text, NaN and infinity."""
     if isinstance(value, str):
         text = value.strip()
-        if not _NUMBER.fullmatch(text):
+        if not _NUMBER.fullmatch(text) or len(text) > _MAX_DIGITS:
             return None
         value = float(text) if set(text) - set("+-0123456789") else int(text)
     if isinstance(value, bool | int | np.integer | np.bool_):

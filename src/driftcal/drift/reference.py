@@ -193,7 +193,7 @@ class DriftReference:
                 }
             )
             usable = reference._is_usable()
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise ArtefactError(
                 f"a drift reference must hold what DriftReference.of computed; it does not: {error}. Tune again."
             ) from error
@@ -206,9 +206,9 @@ class DriftReference:
         return (
             np.shape(self.means) == (self.n_levels, len(DRIFT_STATISTICS))
             and bool(((shares >= 0) & (shares <= 1 + 1e-9)).all())
+            and all(map(math.isfinite, (self.temperature, self.threshold, self.n_samples, self.skewness)))
             and self.temperature > 0
             and self.n_samples > 0
-            and math.isfinite(self.skewness)
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +15,7 @@ from driftcal._version import __version__
 from driftcal.errors import ArtefactError, DriftcalError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.io.safetensors import read_tensors, write_tensors
+from driftcal.monitor.pending_samples import PendingSample, PendingSamples
 from driftcal.types import Array
 
 if TYPE_CHECKING:
@@ -94,8 +95,6 @@ def load(kind: type[M], path: str | os.PathLike[str], calibrator: Any, **options
 
 
 def _fill(monitor: Monitor, metadata: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    from driftcal.monitor.monitor import PendingSample
-
     windows, sums, pending = arrays["windows"], arrays["sums"], arrays["pending"]
     if sums.shape != (len(windows), len(monitor.older_sums)) or pending.shape != (len(metadata["ids"]) + 1, 3):
         raise ValueError(f"its tables have shapes {sums.shape} and {pending.shape}")
@@ -105,7 +104,7 @@ def _fill(monitor: Monitor, metadata: Mapping[str, Any], arrays: Mapping[str, Ar
     monitor.timed = metadata.get("timed")  # the oldest files lack it; the next samples set it
     monitor.rejected = Counter(metadata["rejected"])
     samples = pending[1:].tolist()
-    monitor.pending = OrderedDict(
+    monitor.pending = PendingSamples(
         (name, PendingSample(*sample)) for name, sample in zip(metadata["ids"], samples, strict=True)
     )
 

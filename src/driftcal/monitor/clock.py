@@ -19,6 +19,13 @@ from driftcal.types import AnyArray, Array, Float64
 _MAX_INDEX = 2.0**53
 #: A jump over more windows than this is a long pause or an incorrect clock. With windows of an hour it is six weeks.
 _LONG_JUMP = 1000
+#: Years or months since 1970 that are certainly no dates.
+_MAX_YEARS = 10**9
+#: Unit of datetime64 -> its length in seconds, as numerator and denominator.
+_SECONDS = {
+    "W": (604800.0, 1.0), "D": (86400.0, 1.0), "h": (3600.0, 1.0), "m": (60.0, 1.0), "s": (1.0, 1.0), "ms": (1.0, 1e3),
+    "us": (1.0, 1e6), "ns": (1.0, 1e9), "ps": (1.0, 1e12), "fs": (1.0, 1e15), "as": (1.0, 1e18), "generic": (1.0, 1.0),
+}  # fmt: skip
 
 
 def seconds(value: Any) -> float:
@@ -55,8 +62,18 @@ def as_times(times: AnyArray) -> Array:
 
 
 def _since_1970(moments: Array) -> Float64:
-    """datetime64 of any unit as seconds since 1970."""
-    since: Float64 = (moments - np.datetime64(0, "s")) / np.timedelta64(1, "s")
+    """datetime64 of any unit as seconds since 1970; NaN for NaT and for years with more than nine digits.
+
+    numpy converts between units with 64-bit integers. Attoseconds and distant years overflow: up to numpy 2.4 silently,
+    later with an error.
+    """
+    unit, count = np.datetime_data(moments.dtype)
+    numbers, missing = moments.astype(np.int64), np.isnat(moments)
+    if unit in ("Y", "M"):  # their lengths differ
+        missing |= np.abs(numbers) > _MAX_YEARS
+        moments = np.where(missing, np.zeros((), moments.dtype), moments)
+        unit, count, numbers = "D", 1, moments.astype("datetime64[D]").astype(np.int64)
+    since: Float64 = np.where(missing, np.nan, numbers * (count * _SECONDS[unit][0]) / _SECONDS[unit][1])
     return since
 
 

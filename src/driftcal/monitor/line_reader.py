@@ -8,9 +8,9 @@ import select
 from collections.abc import Iterator
 from typing import BinaryIO
 
-#: Bytes of the longest line; longer ones are dropped while they are read. A batch of 1,000 samples of 1,000 classes
-#: fits.
-MAX_LINE = 1 << 25
+#: Bytes of the longest line; longer ones are dropped while they are read. A batch of 200 samples of 1,000 classes fits.
+#: A parsed line takes up to 60 times its bytes.
+MAX_LINE = 1 << 22
 #: Seconds after which the reader of a quiet stream gets an empty group, so that it can do other work.
 QUIET_SECONDS = 1.0
 #: Bytes that are read at once: the size of a pipe on Linux.

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
-from driftcal.core.labels import ClassLookup, is_missing
+from driftcal.core.labels import NO_CLASS, ClassLookup, is_missing
 from driftcal.core.numerics import softmax
 from driftcal.drift.estimators import CALIBRATED_CONFIDENCE, CONFIDENCE, DRIFT_STATISTICS
 from driftcal.drift.reference import OLD_KEYS, DriftReference, rename_keys
@@ -23,7 +24,9 @@ from driftcal.monitor.fixed_point import to_fixed_point
 from driftcal.monitor.label_metrics import LabelMetrics
 from driftcal.monitor.monitor_settings import MonitorSettings
 from driftcal.monitor.open_calibrator import CalibratorSource, open_calibrator
+from driftcal.monitor.pending_samples import PendingSample, PendingSamples
 from driftcal.monitor.sequential_test import log_evidence
+from driftcal.monitor.stream_batch import LateLabel, StreamBatch
 from driftcal.monitor.summary import Summary, summarise
 from driftcal.monitor.usable_samples import check_samples, one_per_sample
 from driftcal.monitor.window_report import WindowReport, report_window
@@ -32,23 +35,13 @@ from driftcal.types import AnyArray, Array
 
 #: Scores in one block: 8 MB of float64, so a large batch needs little further memory.
 _BLOCK_SCORES = 1 << 20
-#: Longer ids are rejected: the state file holds the ids of all pending samples.
-_MAX_ID_LENGTH = 200
-
-
-class PendingSample(NamedTuple):
-    """A sample that waits for its label: its window, its fixed-point confidence and its predicted column."""
-
-    window: int
-    confidence: int
-    predicted: int
 
 
 class Monitor:
     """Monitors the predictions of a calibrated model, window by window, without labels and with late labels.
 
     A sample that cannot be used is counted in `rejected` by its reason; it causes no error. All sums add exactly, so
-    merged monitors equal one that received all samples, if samples have times.
+    merged monitors equal one that received all samples. Only monitors whose samples have times can be merged.
 
     Parameters
     ----------
@@ -99,9 +92,10 @@ class Monitor:
         #: Whether samples have times; None before the first sample.
         self.timed: bool | None = None
         self.rejected: Counter[str] = Counter()
-        #: id -> sample that waits for its label, the oldest first
-        self.pending: OrderedDict[str, PendingSample] = OrderedDict()
+        self.pending = PendingSamples()
         self._lookup = ClassLookup(self.class_names)
+        #: window -> the sums that it was last reported from, and this report
+        self._reports: dict[int, tuple[Array, WindowReport]] = {}
 
     def __repr__(self) -> str:
         kind = type(self.calibrator).__name__
@@ -130,47 +124,51 @@ class Monitor:
         y : labels, with None or NaN for labels that come later.
         ids : names of the samples, for `add_labels`.
         """
-        checked = check_samples(scores, self.n_classes, self.settings.score_type)
-        self.rejected.update(checked.rejected)
-        n_samples = len(checked.usable)
-        window_size = self.settings.window_size
-        windows, has_time = window_indices(times, n_samples, window_size, start=self.n_samples)
-        if (bad_times := int((checked.usable & ~has_time).sum())) > 0:
-            self.rejected["bad time"] += bad_times
-        used = np.flatnonzero(checked.usable & has_time)
-        if len(used) and self.timed not in (None, times is not None):  # sample numbers and times have no common order
-            self.rejected["no time" if self.timed else "unexpected time"] += len(used)
+        if scores is None:
+            self.rejected["not numbers"] += 1
             return 0
-        if times is None:  # rejected samples get no number, so that a window holds `window_size` used samples
-            windows[used] = window_indices(None, len(used), window_size, start=self.n_samples)[0]
-        labels = one_per_sample(y, n_samples, "y")
-        names = one_per_sample(ids, n_samples, "ids")
-        self.timed = times is not None if len(used) else self.timed
-        block = max(1, _BLOCK_SCORES // self.n_classes)
-        for start in range(0, len(used), block):
-            part = used[start : start + block]
-            self._add_samples(checked.logits[part], windows[part], [labels[i] for i in part], [names[i] for i in part])
-        return len(used)
+        return self.add_batch(StreamBatch(scores, times, y, ids))
 
     def add_labels(self, ids: Iterable[Any], y: Iterable[Any]) -> int:
         """Add labels of earlier samples by their ids; return how many of these samples were pending.
 
         A sample stays pending if its label is missing (None, NaN) or unknown.
         """
-        pairs = [(str(name), label) for name, label in zip(ids, y, strict=True) if not is_missing(label)]
-        samples, columns = [], []
-        for (name, _), column in zip(pairs, self._lookup.columns(label for _, label in pairs).tolist(), strict=True):
-            if name not in self.pending:
-                self.rejected["label without a sample"] += 1
-            elif column < 0:
-                self.rejected["unknown label"] += 1
-            else:
-                samples.append(self.pending.pop(name))
-                columns.append(column)
-        if samples:
-            windows, confidence, predicted = np.array(samples, np.int64).T
-            self._add_label_sums(windows, confidence, predicted, np.array(columns))
-        return len(samples)
+        return self._match_labels((), [LateLabel(name, label) for name, label in zip(ids, y, strict=True)])
+
+    def add_batch(self, batch: StreamBatch) -> int:
+        """Add a batch of a stream: samples, labels of earlier samples, rejected lines; return the samples used.
+
+        The order of samples and labels is that of the stream. So the numbers do not depend on how a stream is divided
+        into batches.
+        """
+        self.rejected.update(batch.rejected)
+        if batch.scores is None:
+            self._match_labels((), batch.late_labels)
+            return 0
+        checked = check_samples(batch.scores, self.n_classes, self.settings.score_type)
+        self.rejected.update(checked.rejected)
+        n_samples = len(checked.usable)
+        is_timed, window_size = batch.times is not None, self.settings.window_size
+        windows, has_time = window_indices(batch.times, n_samples, window_size, start=self.n_samples)
+        if (bad_times := int((checked.usable & ~has_time).sum())) > 0:
+            self.rejected["bad time"] += bad_times
+        used = np.flatnonzero(checked.usable & has_time)
+        labels = one_per_sample(batch.labels, n_samples, "y")
+        names = one_per_sample(batch.ids, n_samples, "ids")
+        if len(used) and self.timed not in (None, is_timed):  # sample numbers and times have no common order
+            self.rejected["no time" if self.timed else "unexpected time"] += len(used)
+            used = used[:0]
+        if not is_timed:  # rejected samples get no number, so that a window holds `window_size` used samples
+            windows[used] = window_indices(None, len(used), window_size, start=self.n_samples)[0]
+        self.timed = is_timed if len(used) else self.timed
+        block = max(1, _BLOCK_SCORES // self.n_classes)
+        unlabelled: list[tuple[int, Any, PendingSample]] = []
+        for start in range(0, len(used), block):
+            part = used[start : start + block]
+            unlabelled += self._add_samples(checked.logits[part], windows[part], part, labels, names)
+        self._match_labels(unlabelled, batch.late_labels)
+        return len(used)
 
     def merge(self, other: Monitor) -> Monitor:
         """A new monitor with the samples of both."""
@@ -179,6 +177,11 @@ class Monitor:
                 "monitors must have the same settings and calibrator to be merged; these differ. Make both in the same way."
             )
         timed = {monitor.timed for monitor in (self, other)} - {None}
+        if self.timed is False and other.timed is False:
+            raise InputError(
+                "monitors must have samples with times to be merged; these count samples, and each counts its own, so "
+                "their windows do not correspond. Pass `times` to update, or let one monitor receive all samples."
+            )
         if len(timed) > 1:
             raise InputError(
                 "monitors must both have samples with times, or both without, to be merged; only one has. "
@@ -194,7 +197,7 @@ class Monitor:
             merged.rejected.update(monitor.rejected)
         first = [monitor.first_window for monitor in (self, other) if monitor.first_window is not None]
         merged.first_window = min(first, default=None)
-        merged._drop_oldest_pending()
+        merged.pending.drop_oldest(self.settings.max_pending)
         return merged
 
     @property
@@ -206,8 +209,13 @@ class Monitor:
         return fingerprint({**metadata, **fitted, "classes": [str(name) for name in self.calibrator.classes_]})
 
     def window(self, index: int) -> WindowReport:
-        """The report of one window that is kept separately."""
-        return report_window(index, WindowSums(self.sums[index]), self.drift_reference, self.settings)
+        """The report of one window that is kept separately. It is computed anew only if the window has changed."""
+        sums = self.sums[index]
+        reported, report = self._reports.get(index, (None, None))
+        if report is None or reported is not sums:  # sums are replaced, never changed
+            report = report_window(index, WindowSums(sums), self.drift_reference, self.settings)
+            self._reports[index] = (sums, report)
+        return report
 
     def windows(self) -> list[WindowReport]:
         """The reports of all windows that are kept separately and have samples, in order of time."""
@@ -263,7 +271,10 @@ class Monitor:
         settings = dataclasses.asdict(self.settings)
         return Monitor(self.calibrator, drift_reference=self.drift_reference, class_names=self.class_names, **settings)
 
-    def _add_samples(self, logits: Array, windows: Array, labels: Sequence[Any], ids: Sequence[Any]) -> None:
+    def _add_samples(
+        self, logits: Array, windows: Array, positions: Array, labels: list[Any] | None, ids: list[Any] | None
+    ) -> list[tuple[int, Any, PendingSample]]:
+        """Add the samples at these positions of a batch; return those that have an id and wait for their label."""
         calibrated = self.calibrator.predict_proba(logits)
         predicted = calibrated.argmax(axis=1)
         statistics = self._drift_statistics(logits, calibrated)
@@ -274,18 +285,34 @@ class Monitor:
                 statistics[in_window], predicted[in_window], self.n_classes, low_confidence=self.settings.low_confidence
             )
             self._add_sums(int(window), sums)
-        has_label = np.array([not is_missing(label) for label in labels], bool)
-        columns = np.full(len(labels), -1)
-        columns[has_label] = self._lookup.columns(labels[i] for i in np.flatnonzero(has_label).tolist())
-        labelled = columns >= 0
-        if (unknown := int((has_label & ~labelled).sum())) > 0:
-            self.rejected["unknown label"] += unknown
-        if labelled.any():
+        columns = np.full(len(positions), NO_CLASS)
+        if labels is not None:
+            own_labels = [labels[i] for i in positions.tolist()]
+            with_label = np.array([i for i, label in enumerate(own_labels) if not is_missing(label)], np.int64)
+            columns[with_label] = self._lookup.columns(own_labels[i] for i in with_label.tolist())
+            if (unknown := int((columns[with_label] == NO_CLASS).sum())) > 0:
+                self.rejected["unknown label"] += unknown
+            labelled = columns != NO_CLASS
             self._add_label_sums(windows[labelled], confidence[labelled], predicted[labelled], columns[labelled])
-        for i in np.flatnonzero(~labelled).tolist():
-            if ids[i] is not None:
-                self._add_pending(str(ids[i]), PendingSample(int(windows[i]), int(confidence[i]), int(predicted[i])))
-        self._drop_oldest_pending()
+        if ids is None:
+            return []
+        waiting = [i for i in np.flatnonzero(columns == NO_CLASS).tolist() if ids[positions[i]] is not None]
+        places = positions[waiting].tolist()
+        rows = zip(windows[waiting].tolist(), confidence[waiting].tolist(), predicted[waiting].tolist(), strict=True)
+        return [(place, ids[place], PendingSample(*row)) for place, row in zip(places, rows, strict=True)]
+
+    def _match_labels(
+        self, unlabelled: Iterable[tuple[int, Any, PendingSample]], late_labels: Sequence[LateLabel]
+    ) -> int:
+        """Let samples wait for their labels, and add the labels of those that wait, in the order of the stream."""
+        matched = self.pending.match(
+            unlabelled, late_labels, self._lookup, self.rejected, max_pending=self.settings.max_pending
+        )
+        if matched:
+            # np.array would take four times as long: it asks each tuple for its type, length and entries
+            flat = np.fromiter(chain.from_iterable(matched), np.int64)
+            self._add_label_sums(*flat.reshape(len(matched), -1).T)
+        return len(matched)
 
     def _drift_statistics(self, logits: Array, calibrated: Array) -> Array:
         if self.drift_reference is not None:
@@ -304,16 +331,6 @@ class Monitor:
             )
             self._add_sums(int(window), sums)
 
-    def _add_pending(self, name: str, sample: PendingSample) -> None:
-        if len(name) > _MAX_ID_LENGTH:
-            self.rejected["id too long"] += 1
-        else:
-            self.pending[name] = sample
-
-    def _drop_oldest_pending(self) -> None:
-        while len(self.pending) > self.settings.max_pending:
-            self.pending.popitem(last=False)
-
     def _add_sums(self, window: int, values: Array) -> None:
         """Add to the sums of a window; if there are too many windows, the oldest are added to `older_sums`."""
         self.first_window = window if self.first_window is None else min(self.first_window, window)
@@ -322,7 +339,9 @@ class Monitor:
             return
         self.sums[window] = values
         while len(self.sums) > self.settings.max_windows:
-            self.older_sums = self.older_sums + self.sums.pop(min(self.sums))
+            oldest = min(self.sums)
+            self.older_sums = self.older_sums + self.sums.pop(oldest)
+            self._reports.pop(oldest, None)
 
 
 def _in_version_0_1(drift_reference: DriftReference) -> dict[str, Any]:

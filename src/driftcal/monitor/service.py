@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from driftcal.errors import DataError
 from driftcal.io.atomic import write_atomic
 from driftcal.monitor.clock import watermark
 from driftcal.monitor.monitor import Monitor
 from driftcal.monitor.prometheus import prometheus_text
-from driftcal.monitor.stream_reader import StreamBatch
+from driftcal.monitor.stream_batch import StreamBatch
 from driftcal.monitor.window_report import WindowReport
 from driftcal.monitor.window_sums import N_SAMPLES
 
@@ -31,14 +32,19 @@ class MonitorService:
     state_path : file for the state of the monitor; None for no file.
     prometheus_path : file for the metrics in Prometheus' format; None for no file.
     clock : a function that returns seconds, for the interval between two writes.
+    on_message : receives a message when files cannot be written, and when they can be written again.
     changed : whether there are numbers that were not written yet.
+    failed_writes : how often the files could not be written.
     """
 
     monitor: Monitor
     state_path: str | os.PathLike[str] | None = None
     prometheus_path: str | os.PathLike[str] | None = None
     clock: Callable[[], float] = time.monotonic
+    on_message: Callable[[str], None] = lambda message: None
     changed: bool = True
+    failed_writes: int = 0
+    write_error: str | None = None
 
     def run(self, batches: Iterable[StreamBatch]) -> Iterator[WindowReport]:
         """Yield the report of each window when it has ended, and at the end of the stream the remaining ones.
@@ -47,6 +53,9 @@ class MonitorService:
         `watermark` ignores a few samples with an incorrect clock. If samples arrive after the report of their window,
         it is reported again with the next window that ends. A batch may be empty; it can still cause a write of the
         files. After an interruption (Ctrl-C) the files are written, too.
+
+        A write that fails, for instance on a full disk, does not end the run: the numbers stay in memory, and the next
+        write tries again. Only the last write raises its error.
         """
         monitor = self.monitor
         reached = watermark(monitor.sums)
@@ -62,7 +71,7 @@ class MonitorService:
                 self._feed(batch)
                 yield from self._report(reported, self._ended(reported))
                 if self.changed and self.clock() - written > WRITE_INTERVAL:
-                    self.write()
+                    self.try_write()
                     written = self.clock()
             yield from self._report(reported, set(monitor.sums))
         finally:
@@ -70,11 +79,33 @@ class MonitorService:
 
     def write(self) -> None:
         """Write the state file and the Prometheus file, if they have paths."""
-        if self.state_path is not None:
-            self.monitor.save(self.state_path)
-        if self.prometheus_path is not None:
-            write_atomic(Path(self.prometheus_path), self.prometheus_text().encode())
+        path = self.state_path
+        try:
+            if self.state_path is not None:
+                self.monitor.save(self.state_path)
+            if self.prometheus_path is not None:
+                path = self.prometheus_path
+                write_atomic(Path(self.prometheus_path), self.prometheus_text().encode())
+        except OSError as error:
+            self.failed_writes += 1
+            raise DataError(
+                f"{path} must be writable; writing it failed: {error.strerror or error}. What is new since the last write "
+                "is only in memory: free space on the disk, or allow writing."
+            ) from error
         self.changed = False
+
+    def try_write(self) -> None:
+        """Write the files. If it fails, keep all numbers in memory for the next try; the first failure is reported."""
+        before, self.write_error = self.write_error, None
+        try:
+            self.write()
+        except DataError as error:
+            self.write_error = str(error)
+            if before is None:
+                self.on_message(f"{error} It is tried again every {WRITE_INTERVAL:g} seconds.")
+        else:
+            if before is not None:
+                self.on_message("the files could be written again; nothing was lost.")
 
     def prometheus_text(self) -> str:
         """The newest numbers in Prometheus' text format."""
@@ -83,13 +114,8 @@ class MonitorService:
         return prometheus_text(newest, summary, self.monitor.class_names)
 
     def _feed(self, batch: StreamBatch) -> None:
-        monitor = self.monitor
         self.changed |= batch.scores is not None or bool(batch.late_labels) or bool(batch.rejected)
-        monitor.rejected.update(batch.rejected)
-        if batch.scores is not None:
-            monitor.update(batch.scores, times=batch.times, y=batch.labels, ids=batch.ids)
-        if batch.late_labels:
-            monitor.add_labels([name for name, _ in batch.late_labels], [label for _, label in batch.late_labels])
+        self.monitor.add_batch(batch)
 
     def _ended(self, reported: dict[int, int]) -> set[int]:
         """The windows that have ended, if any of them was not reported yet."""

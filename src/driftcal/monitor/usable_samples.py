@@ -53,10 +53,10 @@ def check_samples(scores: AnyArray, n_classes: int, score_type: str) -> CheckedS
     return _check_logits(array) if score_type == "logits" else _check_probabilities(array)
 
 
-def one_per_sample(values: Any, n_samples: int, name: str) -> list[Any]:
-    """One entry per sample, for instance its label; None for each if nothing was passed."""
+def one_per_sample(values: Any, n_samples: int, name: str) -> list[Any] | None:
+    """One entry per sample, for instance its label; None if nothing was passed."""
     if values is None:
-        return [None] * n_samples
+        return None
     entries = values.tolist() if hasattr(values, "tolist") else list(values)
     if not isinstance(entries, list) or len(entries) != n_samples:
         raise InputError(
