@@ -14,6 +14,7 @@ import json
 import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -35,16 +36,15 @@ GARBAGE = (
 )
 
 
-def make_monitor() -> Monitor:
+def make_monitor(**settings: Any) -> Monitor:
     """A monitor of ten classes with a drift reference of four levels."""
     rng = np.random.default_rng(0)
     y = rng.integers(N_CLASSES, size=2000)
     levels = [4 * np.eye(N_CLASSES)[y] + noise * rng.normal(size=(2000, N_CLASSES)) for noise in (1, 3, 6, 20)]
     calibrator = driftcal.TemperatureScaling().fit(np.concatenate(levels), np.tile(y, 4))
     temperature = driftcal.TemperatureScaling().fit(levels[0], y).temperature_
-    return Monitor(
-        calibrator, drift_reference=driftcal.DriftReference.of(levels, y, calibrator, temperature=temperature)
-    )
+    reference = driftcal.DriftReference.of(levels, y, calibrator, temperature=temperature)
+    return Monitor(calibrator, drift_reference=reference, **settings)
 
 
 def make_streams(n_samples: int) -> dict[str, bytes]:

@@ -125,3 +125,10 @@ def test_labels_of_any_kind_are_counted(scenario, label):
     monitor = scenario.monitor()
     list(MonitorService(monitor).run(json_batches(io.BytesIO(data), "logits")))
     assert (list(monitor.pending), monitor.rejected) == (["a"], {"unknown label": 1})
+
+
+def test_huge_whole_numbers_are_no_ids_and_no_labels(scenario):
+    monitor = scenario.monitor()
+    assert monitor.update([[1.0, 2.0, 3.0]] * 2, ids=[10**5000, "b"], y=[None, 10**5000]) == 2
+    assert monitor.add_labels([10**5000, "b"], [1, 10**5000]) == 0
+    assert monitor.rejected == {"id too long": 1, "unknown label": 2, "label without a sample": 1}

@@ -216,7 +216,10 @@ class ClassLookup:
 
     def column(self, label: Any) -> int:
         """The column of `label`, or -1."""
-        column = self.by_text.get(str(label))
+        try:
+            column = self.by_text.get(str(label))
+        except ValueError:  # Python writes no whole numbers of more than 4,300 digits
+            return NO_CLASS
         if column is not None:
             return column
         number = _number(label)

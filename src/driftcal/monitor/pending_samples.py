@@ -63,7 +63,7 @@ class PendingSamples(OrderedDict[str, PendingSample]):
         def take(last: float) -> int:
             k = i
             while k < n_labels and labels[k].n_before <= last:
-                name = str(labels[k].id)
+                name = _text(labels[k].id)
                 if name not in self:
                     rejected["label without a sample"] += 1
                 elif columns[k] < 0:
@@ -77,7 +77,7 @@ class PendingSamples(OrderedDict[str, PendingSample]):
             i = take(position)
             if isinstance(sample_id, float) and not abs(sample_id) < _INEXACT:
                 rejected["id not exact"] += 1
-            elif len(name := str(sample_id)) > _MAX_ID_LENGTH:
+            elif len(name := _text(sample_id)) > _MAX_ID_LENGTH:
                 rejected["id too long"] += 1
             else:
                 self[name] = sample
@@ -89,3 +89,11 @@ class PendingSamples(OrderedDict[str, PendingSample]):
         """Drop the oldest samples beyond `max_pending`."""
         while len(self) > max_pending:
             self.popitem(last=False)
+
+
+def _text(sample_id: Any) -> str:
+    """An id as text."""
+    try:
+        return str(sample_id)
+    except ValueError:  # Python writes no whole numbers of more than 4,300 digits
+        return "9" * (_MAX_ID_LENGTH + 1)
