@@ -90,6 +90,22 @@ def test_the_command_line_sees_an_entry_point(tmp_path):
     assert "uniform-mixture" in re.sub(r"\s+", " ", run("tune", "--help"))
 
 
+def test_loading_a_file_imports_no_package(uniform_mixture, tmp_path):
+    uniform_mixture().fit(Z, Y).save(tmp_path / "cal.safetensors")
+    (tmp_path / "my_package.py").write_text(CODE.split("driftcal.register_calibrator")[0])
+    env = install(tmp_path, "uniform-mixture = my_package:UniformMixture")
+    code = """
+import sys, driftcal
+try:
+    driftcal.load("cal.safetensors")
+except driftcal.errors.ArtefactError:
+    print("refused", "my_package" in sys.modules)
+"""
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["refused", "False"]
+
+
 def test_a_broken_entry_point_is_named_and_stops_no_command(tmp_path):
     env = install(tmp_path, "broken = no_such_package:Calibrator")
     command = [sys.executable, "-m", "driftcal", "--version"]

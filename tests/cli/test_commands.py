@@ -363,6 +363,7 @@ def test_suspicious_data_give_one_plain_line_that_quiet_leaves_out(folder, run):
     lines = run(*arguments).err.splitlines()
     assert lines[0].startswith("warning: There are only 60 validation samples.")
     assert "There are only 60 validation samples." in lines[-1], "the explanation repeats it"
+    assert lines[-1].startswith("Validation accuracy "), "it is always printed"
     assert run(*arguments, "--quiet").err == ""
 
 
