@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.core.parallel import map_in_threads
+from driftcal.data.decode_image import FORMATS, check_pixel_count, decode_image, is_deep
 from driftcal.data.source import Source
 from driftcal.errors import DataError, InputError
 from driftcal.io.fingerprint import fingerprint, sha256_file
@@ -25,6 +26,7 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", 
 class ImageDecoder:
     """Reads an image file as an array, scaled and cut to one size.
 
+    Images of 8 bits are divided by 255. Grey images of 16 or 32 bits keep their depth; floats must lie in [0, 1].
     It removes `border` pixels, scales the shorter side to size / crop, and cuts out the centre.
     `size` is one number or (height, width). None keeps the size, and all images must then have the same. A `crop` of
     0.875 is ImageNet's 256 -> 224.
@@ -49,35 +51,26 @@ class ImageDecoder:
 
     def __call__(self, path: Path) -> Images:
         """One image as float32 (H, W, C) in [0, 1]."""
-        from PIL import Image
-
-        try:
-            with path.open("rb") as stream, Image.open(stream) as file:
-                picture = file.convert("L" if self.grey else "RGB")
-        except FileNotFoundError as error:
-            raise DataError(
-                f"there is no image {str(path)!r} any more; it existed when the folder was listed. Open the source again."
-            ) from error
-        except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-            raise DataError(
-                f"image {str(path)!r} cannot be decoded: {error}. Replace the file, or remove it."
-            ) from error
+        picture = decode_image(path, grey=self.grey)
         if self.border:
             width, height = picture.size
             picture = picture.crop((self.border, self.border, width - self.border, height - self.border))
         if isinstance(self.size, tuple) and (picture.height, picture.width) != self.size:
-            picture = _scale_and_cut(picture, self.size, self.crop)
-        pixels = np.asarray(picture, np.uint8)
+            picture = _scale_and_cut(picture, self.size, self.crop, path)
+        pixels = np.asarray(picture)
+        if picture.mode == "F":  # a deep image, which is grey
+            return np.repeat(pixels[..., None], 1 if self.grey else 3, axis=2)
         return np.divide(pixels if pixels.ndim == 3 else pixels[..., None], np.float32(255), dtype=np.float32)
 
 
-def _scale_and_cut(picture: Any, size: tuple[int, int], crop: float) -> Any:
+def _scale_and_cut(picture: Any, size: tuple[int, int], crop: float, path: Path) -> Any:
     """Scale so that `size` covers the share `crop` of the picture, then cut out the centre."""
     from PIL import Image
 
     height, width = size
     scale = max(height / crop / picture.height, width / crop / picture.width)
     scaled = (max(width, round(picture.width * scale)), max(height, round(picture.height * scale)))
+    check_pixel_count(path, *scaled)  # a picture of one row would become a huge one
     left, top = (scaled[0] - width) // 2, (scaled[1] - height) // 2
     resized = picture.resize(scaled, Image.Resampling.BILINEAR)
     return resized.crop((left, top, left + width, top + height))
@@ -131,13 +124,27 @@ def from_files(
         digest = hashlib.sha256()
         for path, file_digest in zip(files, map_in_threads(sha256_file, files, threads=threads), strict=True):
             digest.update(f"{path.relative_to(root).as_posix()}\0{file_digest}\n".encode("utf-8", "surrogateescape"))
-        return fingerprint(
-            {"files": digest.hexdigest(), "size": decoder.size, "crop": decoder.crop, "border": decoder.border, "grey": decoder.grey}
-        )  # fmt: skip
+        parts = {
+            "files": digest.hexdigest(), "size": decoder.size, "crop": decoder.crop, "border": decoder.border, "grey": decoder.grey,
+        }  # fmt: skip
+        # version 0.1 clipped deep images at 255: its cached logits must not be used for them
+        is_any_deep = any(map_in_threads(_is_deep_file, files, threads=threads))
+        return fingerprint({**parts, "deep": True} if is_any_deep else parts)
 
     return Source(
         name, read, labels, tuple(class_names), content, all_groups=groups, correct_outputs=correct_outputs or {}
     )
+
+
+def _is_deep_file(path: Path) -> bool:
+    """Whether a file is an image of more than 8 bits per channel; False if it cannot be read."""
+    from PIL import Image
+
+    try:
+        with path.open("rb") as stream, Image.open(stream, formats=FORMATS) as file:
+            return is_deep(file)
+    except Exception:  # the error is raised when the image is decoded
+        return False
 
 
 def list_images(folder: Path) -> list[Path]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.errors import DataError, DriftcalError
+from driftcal.io.limits import ARRAY_BYTES, ARRAY_RATIO
 from driftcal.io.paths import AnyPath, as_path, is_remote
 from driftcal.io.unpacked_size import check_unpacked_size
 from driftcal.types import Array
@@ -23,11 +24,6 @@ from driftcal.types import Array
 INPUT_NAMES = ("x", "images", "inputs", "features", "data", "X", "x_test", "x_val")
 LOGIT_NAMES = ("logits", "scores")
 LABEL_NAMES = ("y", "labels", "label", "targets", "Y", "y_test", "y_val")
-
-#: Bytes that any file may unpack to.
-ALWAYS_ALLOWED = 1 << 30
-#: How many times its size a larger file may unpack to. Images with much black compress about 20 times.
-MAX_RATIO = 100.0
 
 _WAY_OUT = "Write it with numpy.savez(path, name=array), text as text and not as Python objects."
 
@@ -82,10 +78,11 @@ class ArrayFile:
         return "a single array without a name" if self.is_npy else ", ".join(map(repr, self.names)) or "no array"
 
 
-def open_arrays(path: AnyPath, *, max_ratio: float = MAX_RATIO) -> ArrayFile:
+def open_arrays(path: AnyPath) -> ArrayFile:
     """Open a ``.npy`` or ``.npz`` file; its content decides which of them it is.
 
-    A file that declares more than 1 GiB and more than `max_ratio` times its size is refused.
+    A file that declares more than 1 GiB and more than 100 times its size is refused; `driftcal.io.limits` says how to
+    raise this.
 
     >>> import tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "val.npz")
@@ -104,7 +101,7 @@ def open_arrays(path: AnyPath, *, max_ratio: float = MAX_RATIO) -> ArrayFile:
         with zipfile.ZipFile(stream) as archive:
             members = archive.infolist()
     check_unpacked_size(
-        file_path, sum(member.file_size for member in members), always_allowed=ALWAYS_ALLOWED, max_ratio=max_ratio,
+        file_path, sum(member.file_size for member in members), always_allowed=ARRAY_BYTES, max_ratio=ARRAY_RATIO,
         error=DataError, way_out="If it is yours, write it without compression: numpy.savez.",
     )  # fmt: skip
     names = [member.filename.removesuffix(".npy") for member in members if member.filename.endswith(".npy")]

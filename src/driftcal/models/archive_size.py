@@ -7,12 +7,7 @@ from pathlib import Path
 
 from driftcal.errors import ModelError
 from driftcal.io import unpacked_size
-
-#: Bytes that any archive may unpack to.
-ALWAYS_ALLOWED = 1 << 28
-#: How many times its size a larger archive may unpack to. Frameworks store weights uncompressed, and they hardly
-#: compress.
-LARGEST_RATIO = 10
+from driftcal.io.limits import MODEL_BYTES, MODEL_RATIO
 
 
 def check_archive_size(path: Path, archive: zipfile.ZipFile) -> None:
@@ -23,6 +18,6 @@ def check_archive_size(path: Path, archive: zipfile.ZipFile) -> None:
 def check_unpacked_size(path: Path, unpacked: int) -> None:
     """Refuse a file that unpacks to `unpacked` bytes, if that is far more than its size."""
     unpacked_size.check_unpacked_size(
-        path, unpacked, always_allowed=ALWAYS_ALLOWED, max_ratio=LARGEST_RATIO, error=ModelError,
+        path, unpacked, always_allowed=MODEL_BYTES, max_ratio=MODEL_RATIO, error=ModelError,
         way_out="Save the model again without compression, if it is yours.",
     )  # fmt: skip
