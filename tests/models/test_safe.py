@@ -312,12 +312,13 @@ def test_locations_that_no_tensor_uses_are_not_read(tmp_path, location):
     assert len(model.fingerprint) == 64
 
 
-@pytest.mark.parametrize("location", ["../secret.bin", "missing.bin", "fifo", "link.bin"])
+@pytest.mark.parametrize("location", ["../secret.bin", "missing.bin", "fifo", "link.bin", "", "sub", "/etc/passwd"])
 def test_weights_outside_the_folder_are_refused(tmp_path, location):
     folder = tmp_path / "model"
     folder.mkdir()
     (tmp_path / "secret.bin").write_bytes(np.ones((4, 3), np.float32).tobytes())
     os.mkfifo(folder / "fifo")
+    (folder / "sub").mkdir()
     (folder / "link.bin").symlink_to(tmp_path / "secret.bin")
     path = folder / "net.onnx"
     path.write_bytes(onnx_model("unused", external=False).SerializeToString())
@@ -325,8 +326,54 @@ def test_weights_outside_the_folder_are_refused(tmp_path, location):
     path.write_bytes(onnx_model(location, external=True).SerializeToString())
     with pytest.raises(ModelError, match="must be regular files in its folder"):
         _ = model.fingerprint
-    with pytest.raises(ModelError, match="cannot be opened by onnxruntime"):
+    with pytest.raises(ModelError, match="must be regular files in its folder"):
+        open_model(path)  # whatever the version of onnxruntime does
+
+
+def test_an_absolute_path_into_the_folder_is_refused(tmp_path):
+    """Such a model would read other files elsewhere."""
+    (tmp_path / "w.bin").write_bytes(np.ones((4, 3), np.float32).tobytes())
+    (tmp_path / "net.onnx").write_bytes(onnx_model(str(tmp_path / "w.bin"), external=True).SerializeToString())
+    with pytest.raises(ModelError, match="must be regular files in its folder"):
+        open_model(tmp_path / "net.onnx")
+    (tmp_path / "net.onnx").write_bytes(onnx_model("w.bin", external=True).SerializeToString())
+    np.testing.assert_array_equal(
+        open_model(tmp_path / "net.onnx").logits(np.ones((2, 4), np.float32)), np.full((2, 3), 4)
+    )
+
+
+@pytest.mark.parametrize("place", ["initializer", "function", "sparse"])
+def test_weights_are_found_wherever_they_are(tmp_path, place):
+    from onnx import helper
+
+    outside = onnx_model("../secret.bin", external=True)
+    tensor = outside.graph.initializer[0]
+    model = onnx_model("unused", external=False)
+    if place == "initializer":
+        model.graph.initializer[0].CopyFrom(tensor)
+    elif place == "function":
+        constant = helper.make_node("Constant", [], ["w"], value=tensor)
+        model.functions.append(
+            helper.make_function("f", "F", [], ["w"], [constant], opset_imports=[helper.make_opsetid("", 17)])
+        )
+    else:
+        model.graph.sparse_initializer.add().values.CopyFrom(tensor)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match=r"regular files in its folder; '\.\./secret\.bin'"):
         open_model(path)
+    with pytest.raises(ModelError, match=r"must hold its weights; this one refers to '\.\./secret\.bin'"):
+        open_model(model)
+
+
+def test_damaged_onnx_files_are_our_error(tmp_path):
+    content = onnx_model("unused", external=False).SerializeToString()
+    for cut in range(0, len(content), 7):
+        (tmp_path / "net.onnx").write_bytes(content[:cut] + b"\xff" + content[cut + 1 :])
+        try:
+            open_model(tmp_path / "net.onnx")
+        except ModelError:
+            continue
 
 
 def test_weights_of_inner_graphs_are_part_of_the_fingerprint(tmp_path):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,14 @@ from driftcal.core.parallel import n_threads
 from driftcal.core.text import first_line
 from driftcal.errors import ModelError, need, need_safe
 from driftcal.io.fingerprint import fingerprint, sha256_bytes
-from driftcal.models.file_digest import FileState, file_digest, file_state
+from driftcal.models.file_digest import file_digest, file_state
+from driftcal.models.onnx_external_data import external_files, locations
 from driftcal.models.outputs import Outputs
 from driftcal.types import Array
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 #: The same types by their numbers in a graph: float, float16, double.
 _FLOATS = (1, 10, 11)
-#: `data_location` of a tensor whose values are in another file.
-_EXTERNAL = 1
 
 
 class OnnxBackend:
@@ -38,6 +36,18 @@ class OnnxBackend:
         self._providers = _providers(runtime, device)
         self.device = "cuda" if self._providers[0].startswith("CUDA") else "cpu"
         self._session = self._open(_content(model))
+        try:
+            self._read_signature()
+        except UnicodeDecodeError as error:
+            raise ModelError(
+                f"the names in an ONNX model must be UTF-8 text; {error}. Export the model again."
+            ) from error
+        #: The layers of the last call of `features`, and the session that has them as outputs.
+        self._with_layers: tuple[tuple[str, ...], Any] | None = None
+        self._layers: tuple[str, ...] | None = None
+
+    def _read_signature(self) -> None:
+        """Find the input and the output of scores."""
         inputs = self._session.get_inputs()
         if len(inputs) != 1:
             names = ", ".join(repr(item.name) for item in inputs)
@@ -53,9 +63,6 @@ class OnnxBackend:
         self.fixed_batch = shape[0] if shape and isinstance(shape[0], int) and shape[0] > 0 else None
         self.layout = _layout(shape)
         self._output = output_name(self._session.get_outputs())
-        #: The layers of the last call of `features`, and the session that has them as outputs.
-        self._with_layers: tuple[tuple[str, ...], Any] | None = None
-        self._layers: tuple[str, ...] | None = None
 
     def configured(self, *, outputs: Outputs, name: str | None) -> OnnxBackend:
         """This backend: a graph uses neither."""
@@ -85,13 +92,14 @@ class OnnxBackend:
         if not isinstance(self._model, Path):
             return sha256_bytes(self._model.SerializeToString(deterministic=True))
         parts = {"file": file_digest(self._model)}
-        for name in _external_files(self._model, file_state(self._model)):
+        for name in external_files(self._model, file_state(self._model)):
             parts[f"weights/{name}"] = file_digest(self._model.parent / name)
         return fingerprint(parts)
 
     def _graph(self) -> Any:
         onnx = need("onnx", "onnx")
         if isinstance(self._model, Path):
+            external_files(self._model, file_state(self._model))  # the file may have changed since it was opened
             return onnx.load(self._model)
         copy = onnx.ModelProto()
         copy.CopyFrom(self._model)
@@ -103,51 +111,26 @@ class OnnxBackend:
         options.intra_op_num_threads = self._threads
         options.log_severity_level = 3  # errors only; its warnings are about the style of a graph
         try:
-            return runtime.InferenceSession(content, options, providers=self._providers)
+            # a fallback from the processor to the processor would only print on stdout
+            fallback = int(len(self._providers) > 1)
+            return runtime.InferenceSession(content, options, providers=self._providers, enable_fallback=fallback)
         except Exception as error:  # onnxruntime has many classes of errors
             name = content if isinstance(content, str) else "the ONNX model"
             raise ModelError(f"{name!r} cannot be opened by onnxruntime: {first_line(error)}") from error
 
 
-@lru_cache(maxsize=64)
-def _external_files(path: Path, state: FileState) -> tuple[str, ...]:
-    """The names of the weight files that a model file refers to, all of them regular files in its folder."""
-    onnx = need("onnx", "onnx")
-    tensors = _tensors(onnx.load(path, load_external_data=False).graph)
-    names = {
-        entry.value
-        for tensor in tensors
-        if tensor.data_location == _EXTERNAL  # the location of other tensors is not used
-        for entry in tensor.external_data
-        if entry.key == "location"
-    }
-    folder = path.parent.resolve()
-    for name in names:
-        file = folder / name
-        if not (file.is_file() and file.resolve().is_relative_to(folder)):
-            raise ModelError(
-                f"the weights of {str(path)!r} must be regular files in its folder; {name!r} is none. Put the file there, or "
-                "save the model again in one file."
-            )
-    return tuple(sorted(names))
-
-
-def _tensors(graph: Any) -> Iterator[Any]:
-    """Every tensor in a graph: weights, constants of nodes, and those of graphs inside nodes (loops, branches)."""
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            yield attribute.t
-            yield from attribute.tensors
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _tensors(inner)
-
-
 def _content(model: Any) -> str | bytes:
+    """The model as onnxruntime opens it, after the files that it refers to were checked."""
     if isinstance(model, Path):
         if not model.is_file():
             raise ModelError(f"there is no model file {str(model)!r}.")
+        external_files(model, file_state(model))
         return str(model)
+    if locations(model):
+        raise ModelError(
+            f"an ONNX ModelProto must hold its weights; this one refers to {locations(model)[0]!r}. Load it with "
+            "onnx.load(path), which reads them, or pass the path."
+        )
     content: bytes = model.SerializeToString()
     return content
 

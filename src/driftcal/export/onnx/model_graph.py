@@ -9,6 +9,8 @@ from typing import Any
 from driftcal.core.text import first_line
 from driftcal.errors import ModelError, need
 from driftcal.export.onnx.to_onnx import IR_VERSION, OPSET
+from driftcal.models.file_digest import file_state
+from driftcal.models.onnx_external_data import external_files
 
 #: The oldest opset in which all operators of a calibration have their present form.
 _OLDEST_OPSET = 13
@@ -19,6 +21,7 @@ _MAX_BYTES = 2**31 - 1
 def read_model(path: Path) -> Any:
     """The model with all weights in memory, at an opset that has the operators of a calibration."""
     onnx = need("onnx", "onnx")
+    external_files(path, file_state(path))
     try:
         proto = onnx.load(path)
     except Exception as error:  # protobuf, the file system and onnx have different classes of errors
