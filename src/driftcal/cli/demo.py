@@ -15,9 +15,12 @@ from driftcal.cli.console import Console, Sentences
 @options.with_model_options
 def demo(
     context: typer.Context,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for report, results and calibrator.")] = Path(
-        "driftcal-demo"
-    ),
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="Folder for report, results and calibrator.", callback=options.output_folder
+        ),
+    ] = Path("driftcal-demo"),
     data: Annotated[
         str, typer.Option(help="digits, or your data with --model: cifar10=DIR, data.npz, a folder, …")
     ] = "digits",

@@ -19,7 +19,9 @@ def evaluate(
     model: Annotated[str, typer.Argument(help="The model that the calibrator was tuned for.", metavar="MODEL")],
     calibrator: Annotated[Path, typer.Argument(help="The file that tune wrote.", metavar="CALIBRATOR")],
     test: Annotated[str, typer.Argument(help="Labelled test data: test.npz, a folder, cifar10=DIR, …", metavar="TEST")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for results.json.")] = Path("run"),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for results.json.", callback=options.output_folder)
+    ] = Path("run"),
     suite: Annotated[
         str | None,
         typer.Option(help="Shifts to test under: {suites}.", show_default="affine; tabular for feature matrices"),

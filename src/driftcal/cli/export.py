@@ -17,9 +17,9 @@ _MAX_INPUTS = 256
 def export(
     model: Annotated[Path, typer.Argument(help="An ONNX classifier.", metavar="MODEL.onnx")],
     calibrator: Annotated[Path, typer.Argument(help="The file that tune wrote for it.", metavar="CALIBRATOR")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The calibrated model to write.")] = Path(
-        "calibrated.onnx"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The calibrated model to write.", callback=options.output_file)
+    ] = Path("calibrated.onnx"),
     force: Annotated[bool, typer.Option("--force", help="Even if the calibrator was tuned for another model.")] = False,
     layers: Annotated[
         str | None,

@@ -57,14 +57,21 @@ def monitor(
     ] = 0.001,
     low_confidence: Annotated[float, typer.Option(help="A confidence below this is low.")] = 0.5,
     state: Annotated[
-        Path | None, typer.Option(help="Keep the state in this file, and continue from it if it exists.")
+        Path | None,
+        typer.Option(
+            help="Keep the state in this file, and continue from it if it exists.", callback=options.output_file
+        ),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="Draw the timeline as one HTML file.", metavar="FILE.html")
+        Path | None,
+        typer.Option(help="Draw the timeline as one HTML file.", metavar="FILE.html", callback=options.output_file),
     ] = None,
     prometheus: Annotated[
         str | None,
-        typer.Option(help="Keep the numbers in Prometheus' text format in this file; - prints them at the end."),
+        typer.Option(
+            help="Keep the numbers in Prometheus' text format in this file; - prints them at the end.",
+            callback=options.output_file,
+        ),
     ] = None,
     max_line_mb: Annotated[
         float,

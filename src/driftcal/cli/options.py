@@ -7,12 +7,14 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from driftcal.engines import Engine
+
+PathOrText = TypeVar("PathOrText", Path, str, Path | None, str | None)
 
 Json = Annotated[bool, typer.Option("--json", help="Print data as JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No messages and no progress on stderr, only errors.")]
@@ -24,6 +26,24 @@ Cache = Annotated[
     typer.Option(metavar="DIR or URL", help="Keep the model's logits here: a killed run continues from there."),
 ]
 WindowSize = Annotated[int, typer.Option(min=20, help="Samples in a window of the windowed form.")]
+
+
+def output_file(path: PathOrText) -> PathOrText:
+    """The callback of an option that names a file to write: a command ends before its work if it cannot be written."""
+    from driftcal.io.atomic import as_target
+
+    if path is not None and str(path) != "-":
+        as_target(path)
+    return path
+
+
+def output_folder(path: PathOrText) -> PathOrText:
+    """The callback of an option that names a folder to write into."""
+    from driftcal.io.atomic import as_target_folder
+
+    if path is not None:
+        as_target_folder(path)
+    return path
 
 
 def numbers(text: str | None, option: str) -> tuple[float, ...]:

@@ -74,9 +74,9 @@ def _command(experiment: str, title: str) -> Callable[..., None]:
             int | None,
             typer.Option(min=20, help="Only this many validation images, and as many test images.", show_default="all"),
         ] = None,
-        output: Annotated[Path, typer.Option("--output", "-o", help="Folder for tables and figures.")] = Path(
-            "runs/paper"
-        ),
+        output: Annotated[
+            Path, typer.Option("--output", "-o", help="Folder for tables and figures.", callback=options.output_folder)
+        ] = Path("runs/paper"),
         cache: Annotated[
             Path | None,
             typer.Option(metavar="DIR", help="Folder of cached logits.", show_default="OUTPUT/cache"),

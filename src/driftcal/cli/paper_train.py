@@ -16,7 +16,14 @@ def train(
     network: Annotated[str, typer.Argument(help=f"{', '.join(CIFAR10_NETWORKS)}.", metavar="NETWORK")],
     data: Annotated[str, typer.Option(help="Folder of CIFAR-10: cifar10=DIR.", metavar="NAME=DIR")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Weights are written to OUTPUT/NETWORK.", metavar="DIR")
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Weights are written to OUTPUT/NETWORK.",
+            metavar="DIR",
+            callback=options.output_folder,
+        ),
     ] = Path("runs/networks"),
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Passes over the 45,000 images.", show_default="10 without --minutes")

@@ -27,6 +27,7 @@ def recalibrate(
             "-o",
             help="The file to write; if that is CALIBRATOR, the old one is kept under the next free name.",
             show_default="CALIBRATOR-2, -3, …",
+            callback=options.output_file,
         ),
     ] = None,
     weight: Annotated[

@@ -15,7 +15,13 @@ def report(
     run: Annotated[Path, typer.Argument(help="The folder that evaluate or demo wrote.", metavar="RUN")],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File to write.", show_default="report.html; tables go to stdout"),
+        typer.Option(
+            "--output",
+            "-o",
+            help="File to write.",
+            show_default="report.html; tables go to stdout",
+            callback=options.output_file,
+        ),
     ] = None,
     form: Annotated[str, typer.Option("--format", help="html, or a table: {formats}.")] = "html",
     table: Annotated[
@@ -25,7 +31,12 @@ def report(
         ),
     ] = "summary",
     figures: Annotated[
-        Path | None, typer.Option(help="Also write all figures as PDF, SVG and PNG to this folder.", metavar="DIR")
+        Path | None,
+        typer.Option(
+            help="Also write all figures as PDF, SVG and PNG to this folder.",
+            metavar="DIR",
+            callback=options.output_folder,
+        ),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Title of the HTML report.")] = None,
     as_json: options.Json = False,

@@ -42,6 +42,7 @@ def shifts(
         listed = {shift.name: shift for shift in drawn} if suite else shifts.SHIFTS
         console.output(catalogue.catalogue(listed), *catalogue.catalogue_text(listed).splitlines())
     else:
+        options.output_file(output)
         path = output if dry_run else save_contact_sheet(contact_sheet, output, drawn, seed=random_state)
         n_images = sum(len(VARIANCES if shift.levels is None else shift.levels) for shift in drawn)
         verb = "would draw" if dry_run else "drew"

@@ -25,9 +25,9 @@ def tune(
             metavar="VALIDATION",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The calibrator file to write.")] = Path(
-        "cal.safetensors"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The calibrator file to write.", callback=options.output_file)
+    ] = Path("cal.safetensors"),
     method: Annotated[
         str,
         typer.Option(help="auto (compares and explains), or one of: {methods}. Some of them read --layers."),

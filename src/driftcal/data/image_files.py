@@ -57,7 +57,7 @@ class ImageDecoder:
             picture = picture.crop((self.border, self.border, width - self.border, height - self.border))
         if isinstance(self.size, tuple) and (picture.height, picture.width) != self.size:
             picture = _scale_and_cut(picture, self.size, self.crop, path)
-        pixels = np.asarray(picture)
+        pixels: Array = np.asarray(picture)
         if picture.mode == "F":  # a deep image, which is grey
             return np.repeat(pixels[..., None], 1 if self.grey else 3, axis=2)
         return np.divide(pixels if pixels.ndim == 3 else pixels[..., None], np.float32(255), dtype=np.float32)

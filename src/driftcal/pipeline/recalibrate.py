@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from driftcal.calibrators.scaling.uncalibrated import Uncalibrated
 from driftcal.calibrators.serialization import CalibratorFile, load_file, save
 from driftcal.core import validation
 from driftcal.errors import InputError, LogitsError, NotFittedError, WouldBeWorse
+from driftcal.io.atomic import as_target
 from driftcal.io.fingerprint import fingerprint, sha256_file
 from driftcal.metrics import Evaluation, difference, evaluate
 from driftcal.pipeline.blend import LabelledColumns, check_several_classes, checked_samples, names_of, refit
@@ -221,6 +223,7 @@ def recalibrate_file(
         raise InputError(
             f"output must be a new file or the calibrator itself; {str(target)!r} exists. Choose another name."
         )
+    as_target(target)
     file = load_file(source)
     result = recalibrate(file, logits, y, **options)
     if on_compared is not None:  # before the check: a refused result is shown as well
@@ -263,9 +266,14 @@ def _copy_to_free_name(path: Path) -> Path:
         copy = next_name(path)
         try:
             with open(copy, "xb") as file:
-                file.write(path.read_bytes())
-                file.flush()
-                os.fsync(file.fileno())
+                try:
+                    shutil.copymode(path, copy)  # the old calibrator may be private
+                    file.write(path.read_bytes())
+                    file.flush()
+                    os.fsync(file.fileno())
+                except BaseException:
+                    copy.unlink()  # an incomplete copy is no calibrator
+                    raise
         except FileExistsError:  # another process was faster
             continue
         return copy
