@@ -20,10 +20,11 @@ from driftcal.cache.entry import (
     write_entry,
 )
 from driftcal.cache.key import CacheKey
-from driftcal.errors import CacheError
+from driftcal.errors import ArtefactError, CacheError
 from driftcal.io import paths, safetensors
 from driftcal.io.atomic import remove_leftovers, write_atomic
 from driftcal.io.fingerprint import canonical_json
+from driftcal.io.json_text import parse_json
 from driftcal.io.paths import AnyPath, FileVersion
 from driftcal.types import AnyArray, Array, Logits
 
@@ -65,7 +66,7 @@ class LogitCache:
     def _check_version(self) -> None:
         marker = self.path / "store.json"  # the name that version 0.1 used
         try:
-            version = int(json.loads(marker.read_text())["version"])
+            version = int(parse_json(marker.read_text())["version"])
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             version = 0  # the cache is new, or its marker is damaged: the marker is written again
         if version > VERSION:
@@ -253,7 +254,10 @@ class LogitCache:
 
     def _read(self, path: Path, key: CacheKey | None) -> safetensors.TensorFile | None:
         """The file if it is intact and belongs to `key` (None: to any key)."""
-        file = safetensors.read_tensors(path)
+        try:
+            file = safetensors.read_tensors(path)
+        except ArtefactError:  # a header above the limit: no file of a cache
+            return None
         if file is None or file.metadata.get("format") != FORMAT or file.metadata.get("version") != VERSION:
             return None
         if key is not None and file.metadata.get("key") != json.loads(key.canonical):
