@@ -178,7 +178,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         raise ArtefactError(
             f"{path} must be a calibrator file; there is no such file. Check the path, or save one first."
         )
-    file = read_tensors(path)
+    try:
+        file = read_tensors(path)
+    except OSError as error:
+        raise ArtefactError(f"{path} cannot be read: {error.strerror or error}. Copy it again.") from error
     if file is None:
         raise ArtefactError(
             f"{path} must be an intact safetensors file; it is foreign or truncated. Copy or save it again."

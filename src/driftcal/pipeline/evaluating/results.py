@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -15,6 +14,7 @@ from typing import Any
 
 from driftcal.errors import ArtefactError, UnknownName, need
 from driftcal.io.atomic import write_atomic
+from driftcal.pipeline.evaluating.results_file import check_results, read_results, results_text
 
 _FORMAT, _VERSION = "driftcal-results", 2
 
@@ -224,21 +224,24 @@ class Results:
         """Write ``results.json`` into `folder`, atomically; returns its path."""
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(self.to_dict(), ensure_ascii=True, allow_nan=False, separators=(",", ":"), default=float)
-        return write_atomic(path / "results.json", text.encode())
+        return write_atomic(path / "results.json", results_text(self.to_dict()).encode())
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Results:
         """The results in `folder`, which may also be the path of ``results.json``."""
         path = Path(folder)
         path = path / "results.json" if path.is_dir() else path
-        try:
-            return cls.from_dict(json.loads(path.read_text()))
-        except FileNotFoundError:
+        if not path.is_file():
             raise ArtefactError(
                 f"{path} must hold the results of an evaluation; there is no such file. Run evaluate first."
-            ) from None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            )
+        try:
+            results = cls.from_dict(read_results(path))
+            check_results(results)
+            return results
+        except ArtefactError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise ArtefactError(f"{path} must be results.json as evaluate writes it; it is not: {error}") from error
 
     @classmethod
