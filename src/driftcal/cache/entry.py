@@ -101,6 +101,19 @@ def check_arrays(
     return arrays
 
 
+def is_complete(arrays: Mapping[str, Array]) -> bool:
+    """Whether arrays that were read are those of an entry: logits, labels and indices of the same samples."""
+    if not {"logits", "labels", "indices"} <= arrays.keys():
+        return False
+    logits, labels, indices = (arrays[name] for name in ("logits", "labels", "indices"))
+    return (
+        logits.ndim == 2
+        and logits.dtype.kind == "f"
+        and all(array.dtype == np.int64 and array.ndim == 1 for array in (labels, indices))
+        and all(array.ndim >= 1 and len(array) == len(logits) for array in arrays.values())
+    )
+
+
 def digest_of(pieces: Sequence[Mapping[str, Array]]) -> str:
     """SHA-256 over the joined arrays; it does not depend on the cut into pieces."""
     digest = hashlib.sha256()

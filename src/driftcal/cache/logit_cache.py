@@ -16,6 +16,7 @@ from driftcal.cache.entry import (
     CachePart,
     check_arrays,
     digest_of,
+    is_complete,
     missing_ranges,
     write_entry,
 )
@@ -263,7 +264,7 @@ class LogitCache:
         if key is not None and file.metadata.get("key") != json.loads(key.canonical):
             return None
         if self._checked.get(path) != file.version:
-            if digest_of([file.arrays]) != file.metadata.get("digest"):
+            if not is_complete(file.arrays) or digest_of([file.arrays]) != file.metadata.get("digest"):
                 return None
             self._checked[path] = file.version
         return file

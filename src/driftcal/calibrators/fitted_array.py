@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,8 @@ class FittedArray:
         Whether all values must be above 0.
     may_be_empty
         Whether a named length may be 0.
+    low, high
+        The smallest and the largest value that is allowed.
 
     >>> FittedArray("classes", "bins")
     FittedArray('classes', 'bins')
@@ -36,14 +39,24 @@ class FittedArray:
     dtype: Any = np.float64
     positive: bool = False
     may_be_empty: bool = False
+    low: float = -math.inf
+    high: float = math.inf
 
     def __init__(
-        self, *shape: int | str, dtype: Any = np.float64, positive: bool = False, may_be_empty: bool = False
+        self,
+        *shape: int | str,
+        dtype: Any = np.float64,
+        positive: bool = False,
+        may_be_empty: bool = False,
+        low: float = -math.inf,
+        high: float = math.inf,
     ) -> None:
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "dtype", dtype)
         object.__setattr__(self, "positive", positive)
         object.__setattr__(self, "may_be_empty", may_be_empty)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
 
     def __repr__(self) -> str:
         return f"FittedArray({', '.join(map(repr, self.shape))})"
@@ -61,6 +74,8 @@ def check_arrays(values: Mapping[str, Any], declared: Mapping[str, FittedArray],
             raise ValueError(f"{name} must hold finite {np.dtype(spec.dtype).name} numbers")
         if spec.positive and not (value > 0).all():
             raise ValueError(f"{name} must be positive")
+        if not ((value >= spec.low) & (value <= spec.high)).all():
+            raise ValueError(f"{name} must lie in [{spec.low:g}, {spec.high:g}]")
         shape = spec.shape
         if shape and str(shape[-1]).endswith("?"):
             shape = (*shape[:-1], str(shape[-1])[:-1]) if value.ndim == len(shape) else shape[:-1]

@@ -97,8 +97,10 @@ def load_file(path: str | os.PathLike[str]) -> CalibratorFile:
     """Everything that `save` wrote to `path`, checked."""
     header, arrays = _read(Path(path))
     metadata, others = header.get("metadata", {}), header.get("others", {})
-    if not isinstance(metadata, dict) or not isinstance(others, dict):
-        raise ArtefactError(f"{path} must hold metadata as a JSON object; it does not. Save it again.")
+    if not isinstance(metadata, dict) or not isinstance(others, dict) or not isinstance(header.get("library"), str):
+        raise ArtefactError(
+            f"{path} must hold metadata as a JSON object, and the version that wrote it. Save it again."
+        )
     restored = {}
     for name, description in others.items():
         prefix = f"{name}/"

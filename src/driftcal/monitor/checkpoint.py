@@ -15,6 +15,7 @@ from driftcal._version import __version__
 from driftcal.errors import ArtefactError, DriftcalError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.io.safetensors import read_tensors, write_tensors
+from driftcal.monitor.checkpoint_types import check_state
 from driftcal.monitor.pending_samples import PendingSample, PendingSamples
 from driftcal.types import Array
 
@@ -89,12 +90,13 @@ def load(kind: type[M], path: str | os.PathLike[str], calibrator: Any, **options
         _fill(monitor, metadata, arrays)
     except ArtefactError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, DriftcalError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, DriftcalError) as error:
         raise ArtefactError(f"{path} must describe a monitor; it does not: {error}. Start without it.") from error
     return monitor
 
 
 def _fill(monitor: Monitor, metadata: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    check_state(metadata, arrays)
     windows, sums, pending = arrays["windows"], arrays["sums"], arrays["pending"]
     if sums.shape != (len(windows), len(monitor.older_sums)) or pending.shape != (len(metadata["ids"]) + 1, 3):
         raise ValueError(f"its tables have shapes {sums.shape} and {pending.shape}")

@@ -31,7 +31,7 @@ _MAX_UNSORTED_BINS = 32
 
 _BINS = {
     "bin_edges_": FittedArray("classes", "edges", may_be_empty=True),
-    "bin_values_": FittedArray("classes", "bins"),
+    "bin_values_": FittedArray("classes", "bins", low=0, high=1),
 }
 
 

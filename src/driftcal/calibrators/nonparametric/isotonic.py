@@ -26,7 +26,7 @@ ADDED_SLOPE = 1e-9
 
 _CURVES = {
     "curve_scores_": FittedArray("points"),
-    "curve_values_": FittedArray("points"),
+    "curve_values_": FittedArray("points", low=0, high=1),
     "curve_starts_": FittedArray("bounds", dtype=np.int64),
 }
 

@@ -53,7 +53,7 @@ class SplineCalibration(LogitCalibrator):
 
     keeps_accuracy = True
     uses_sample_count = True
-    fitted = {"spline_scores_": FittedArray("points"), "spline_values_": FittedArray("points")}
+    fitted = {"spline_scores_": FittedArray("points"), "spline_values_": FittedArray("points", low=0, high=1)}
 
     def __init__(self, *, n_knots: int = 6, classes: Sequence[Any] | None = None) -> None:
         self.n_knots = n_knots

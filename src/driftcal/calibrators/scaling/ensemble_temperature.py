@@ -57,7 +57,7 @@ class EnsembleTemperatureScaling(LogitCalibrator):
     """
 
     keeps_accuracy = True
-    fitted = {"temperature_": FittedArray(positive=True), "weights_": FittedArray(3)}
+    fitted = {"temperature_": FittedArray(positive=True), "weights_": FittedArray(3, low=0, high=1)}
 
     def __init__(self, *, t_max: float | None = None, classes: Sequence[Any] | None = None) -> None:
         self.t_max = t_max

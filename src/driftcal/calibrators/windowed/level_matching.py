@@ -213,7 +213,7 @@ class LevelIsotonicRegression(LevelMatchingCalibrator):
 
     fitted = {
         "level_scores_": FittedArray("points"),
-        "level_values_": FittedArray("points"),
+        "level_values_": FittedArray("points", low=0, high=1),
         "level_starts_": FittedArray("bounds", dtype=np.int64),
         **_SCALE,
     }
