@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import struct
 import sys
 import tomllib
 import warnings
@@ -227,6 +228,48 @@ def test_exported_programs_hold_each_member_once(tmp_path):
         twice = rewritten(good, "", lambda data: data, [("models/model.json", b"{}")])
     with pytest.raises(ModelError, match=r"contains 'models/model\.json' twice"):
         open_model(twice)
+
+
+def directory_of(content):
+    """(position, size) of the directory of a zip archive, and the archive without its end."""
+    end = content.rindex(b"PK\x05\x06")
+    size, position = struct.unpack("<II", content[end + 12 : end + 20])
+    return position, size, content[: position + size]
+
+
+def plain_zip(path, members):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+    return path.read_bytes()
+
+
+def test_exported_programs_hold_one_directory(tmp_path):
+    """Python would find and check the second archive in this file, while torch would load the first one."""
+    good = exported(tmp_path)
+    with zipfile.ZipFile(good) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    root = next(iter(members)).split("/")[0]
+    hostile = {
+        **members,
+        f"{root}/models/model.json": members[f"{root}/models/model.json"].replace(
+            b"aten.relu.default", b"aten.sign.default"
+        ),
+    }
+    first, second = plain_zip(tmp_path / "1.zip", hostile), plain_zip(tmp_path / "2.zip", members)
+    position_1, size, body_1 = directory_of(first)
+    position_2, size_2, body_2 = directory_of(second)
+    assert (size, position_1) == (size_2, position_2), "the archives differ in four letters only"
+    end = struct.pack("<4sHHHHIIH", b"PK\x05\x06", 0, 0, len(members), len(members), size, position_1, 0)
+    both = tmp_path / "both.pt2"
+    both.write_bytes(body_1 + body_2 + end)
+    with zipfile.ZipFile(both) as archive:
+        assert archive.read(f"{root}/models/model.json") == members[f"{root}/models/model.json"], "what is checked"
+    assert b"aten.sign" in str(torch.export.load(both).graph).encode(), "what torch would load"
+    with pytest.raises(ModelError, match="must be one plain zip archive"):
+        open_model(both)
+    (tmp_path / "plain.pt2").write_bytes(second)
+    assert open_model(tmp_path / "plain.pt2").logits(np.zeros((2, 4, 4, 1), np.float32)).shape == (2, 12)
 
 
 # archives that unpack to more than their size

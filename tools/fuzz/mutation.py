@@ -67,7 +67,7 @@ def mutate_value(rng: random.Random, value: Any) -> Any:
     elif kind == 3:
         owner[key] = copy.deepcopy(rng.choice(places)[0])
     elif kind == 4 and isinstance(owner[key], int | float) and not isinstance(owner[key], bool):
-        owner[key] = rng.choice((-owner[key], owner[key] + 1, owner[key] * 1000, owner[key] / 2))
+        owner[key] = rng.choice((-owner[key], owner[key] + 1, owner[key] * 1000, owner[key] // 2))
     else:
         owner[key] = copy.deepcopy(rng.choice(HOSTILE))
     return changed

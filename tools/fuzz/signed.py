@@ -67,7 +67,8 @@ def _mutate_array(rng: random.Random, arrays: dict[str, Any]) -> None:
         case 3:
             arrays[name] = array[..., None]
         case 4:
-            arrays[name] = array.astype(rng.choice(("f4", "f8", "i8", "i4", "u1", "?")), casting="unsafe")
+            with np.errstate(all="ignore"):
+                arrays[name] = array.astype(rng.choice(("f4", "f8", "i8", "i4", "u1", "?")), casting="unsafe")
         case 5:
             arrays[f"{name}x"] = array
         case 6:

@@ -11,6 +11,10 @@ import numpy as np
 
 #: The name of the length that is the number of classes.
 CLASSES = "classes"
+#: Calibrators divide by positive numbers; the quotient by a smaller one overflows.
+_SMALLEST_POSITIVE = 1e-300
+#: Calibrators multiply other numbers with logits.
+_LARGEST = 1e200
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,9 @@ def check_arrays(values: Mapping[str, Any], declared: Mapping[str, FittedArray],
         value = np.asarray(values[name])
         if value.dtype != spec.dtype or not np.isfinite(value).all():
             raise ValueError(f"{name} must hold finite {np.dtype(spec.dtype).name} numbers")
-        if spec.positive and not (value > 0).all():
+        if not spec.positive and value.dtype == np.float64 and not (np.abs(value) <= _LARGEST).all():
+            raise ValueError(f"{name} must lie in [-{_LARGEST:g}, {_LARGEST:g}]: products with logits overflow")
+        if spec.positive and not (value >= _SMALLEST_POSITIVE).all():
             raise ValueError(f"{name} must be positive")
         if not ((value >= spec.low) & (value <= spec.high)).all():
             raise ValueError(f"{name} must lie in [{spec.low:g}, {spec.high:g}]")

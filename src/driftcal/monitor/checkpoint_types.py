@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.monitor.window_sums import are_possible
 from driftcal.types import Array
 
 
@@ -15,6 +16,8 @@ def check_state(metadata: Mapping[str, Any], arrays: Mapping[str, Array]) -> Non
     for name in ("windows", "sums", "pending"):
         if arrays[name].dtype != np.int64:
             raise ValueError(f"{name} must hold whole numbers of 64 bits")
+    if arrays["sums"].ndim != 2 or not are_possible(arrays["sums"]):
+        raise ValueError("sums must be those of windows; some of them contradict each other")
     if len(arrays["windows"]) < 1 or len(set(arrays["windows"][1:].tolist())) != len(arrays["windows"]) - 1:
         raise ValueError("windows must hold different numbers")
     first_window, timed, rejected, ids = (metadata.get(key) for key in ("first_window", "timed", "rejected", "ids"))

@@ -18,6 +18,8 @@ from driftcal.types import Array, Float64, Labels
 
 #: Bins of the ECE.
 N_BINS = 15
+#: Samples that a window may hold.
+_MAX_SAMPLES = 1 << 31
 
 # The index of each sum: the counts of samples and of low confidences, the drift statistics and their squares, then all
 # sums that need labels, then the counts of the predicted classes.
@@ -127,3 +129,23 @@ class WindowSums:
         """The fixed-point log capital of each bet of the sequential test."""
         bets: Array = self.values[_BETS]
         return bets
+
+
+def are_possible(sums: Array) -> bool:
+    """Whether rows of sums can be those of windows: no negative count, and no part larger than the whole."""
+    counts = np.delete(sums, np.r_[_BETS], axis=1)
+    samples, labelled, correct = sums[:, N_SAMPLES], sums[:, _LABELLED], sums[:, _CORRECT]
+    in_bins, correct_in_bins = sums[:, _BIN_COUNT], sums[:, _BIN_CORRECT]
+    return bool(
+        (counts >= 0).all()
+        and (samples <= _MAX_SAMPLES).all()
+        and (sums[:, _N_LOW_CONFIDENCE] <= samples).all()
+        and (sums[:, _STATISTICS] <= samples[:, None] * UNIT).all()
+        and (sums[:, _SQUARES] <= samples[:, None] * UNIT).all()
+        and (sums[:, _CLASSES:] <= samples[:, None]).all()
+        and (labelled <= samples).all()
+        and (correct <= labelled).all()
+        and (in_bins <= labelled[:, None]).all()
+        and (correct_in_bins <= in_bins).all()
+        and (sums[:, _BIN_CONFIDENCE] <= in_bins * UNIT).all()
+    )

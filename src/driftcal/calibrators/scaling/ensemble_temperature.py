@@ -91,6 +91,10 @@ class EnsembleTemperatureScaling(LogitCalibrator):
         scaled, uncalibrated, uniform = (float(weight) for weight in self.weights_)
         return ExportMap(Blended(1 / self.temperature_, (scaled, uncalibrated, uniform)))
 
+    def _check_fitted(self) -> None:
+        if abs(self.weights_.sum() - 1) > 1e-6:
+            raise ValueError(f"weights_ must sum to 1; the sum is {self.weights_.sum()}")
+
     def _check_params(self) -> None:
         min_beta(self.t_max)
 

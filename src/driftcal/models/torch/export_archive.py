@@ -50,7 +50,9 @@ def load_exported(path: Path) -> Any:
                 name.split("/", 1)[-1]: archive.read(name) for name in archive.namelist() if name.endswith(".json")
             }
         _check(path, texts, members)
-    except (zipfile.BadZipFile, OSError, ValueError, KeyError, RecursionError) as error:
+    except ModelError:
+        raise
+    except Exception as error:  # damaged archives fail in many ways
         raise ModelError(f"{str(path)!r} is not an intact torch.export file: {error}.") from error
     # with this variable torch.load reads tensors only, and ignores the arguments of its caller
     no_pickled_code = environment_variable("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")

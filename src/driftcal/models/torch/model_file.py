@@ -9,7 +9,7 @@ from typing import Any
 
 from driftcal.core.text import first_line
 from driftcal.errors import ModelError, need, need_safe
-from driftcal.models.archive_size import check_archive_size
+from driftcal.models.archive_size import check_archive_size, check_one_directory
 from driftcal.models.torch.export_archive import load_exported
 from driftcal.models.torch.torch_backend import TorchBackend
 
@@ -23,7 +23,10 @@ def from_file(path: Path, *, device: str = "auto", threads: int | None = None, t
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             check_archive_size(path, archive)
-    except (zipfile.BadZipFile, OSError) as error:
+            check_one_directory(path, archive)
+    except ModelError:
+        raise
+    except Exception as error:  # damaged archives fail in many ways
         raise ModelError(f"{str(path)!r} is neither TorchScript nor torch.export: {error}. {_REMEDY}") from error
     members = [name.split("/", 1)[-1] for name in names]
     if any(name.startswith("models/") for name in members):
