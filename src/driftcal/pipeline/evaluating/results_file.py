@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from driftcal.pipeline.evaluating.results import Results
 
 _KEYS = {"format", "version", "suite", "n_bins", "calibrators", "shifts", "rows", "perturbation", "metadata", "digest"}
-_OLD_KEYS = {"ladder", "about"}
 _TEXT_FIELDS = {"calibrator", "shift"}
 _OTHER_FIELDS = {"level", "n_samples", "bins", "intervals", "group"}
 
@@ -34,8 +33,11 @@ def read_results(path: Path) -> dict[str, Any]:
     if size > limit:
         raise ArtefactError(f"{path} must have at most {limit:,} bytes; it has {size:,}. {JSON_BYTES.way_out()}")
     values = parse_json(path.read_bytes())
-    if not isinstance(values, dict) or values.keys() - _KEYS - _OLD_KEYS:
-        raise ValueError("its keys are not those of results")
+    if not isinstance(values, dict):
+        raise ValueError("it is not a JSON object")
+    unknown = values.keys() - _KEYS
+    if unknown and values.get("version") != 1:
+        raise ValueError(f"{sorted(unknown)[0]!r} is no part of results")
     if "digest" in values and values.pop("digest") != _digest(values):
         raise ArtefactError(
             f"{path} must match its own digest; it was altered or damaged. Copy it again, or evaluate again."
