@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo paper test check style types examples theory bench docs browser clean
+.PHONY: help demo paper test matrix minimum campaign check style types examples theory bench docs browser clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -37,12 +37,38 @@ paper: $(VENV)/.base  ## every experiment of the paper on bundled data, tables a
 	$(BIN)/driftcal paper all --data digits --output runs/paper-digits
 
 # Tests run in two processes: threads of BLAS that wait in a loop would take the cores from them.
-test check examples: export OMP_NUM_THREADS = 1
+test matrix minimum campaign check examples: export OMP_NUM_THREADS = 1
 
 # A file stays in one process, so that there is one Ray cluster and what a module prepares is prepared once.
 # tests/conftest.py puts the longest files first.
 test: $(VENV)/.dev browser  ## all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not theory" $(SKIP) tests
+
+LAWS := $(BIN)/python -m pytest -q -n 2 tests/calibrators/test_laws.py
+
+matrix: $(VENV)/.dev  ## the laws of calibrators under other threads, block sizes, dtypes, memory orders, and without JIT
+	$(BIN)/python -m pytest -q -n 2 tests/calibrators/test_configurations.py
+	DRIFTCAL_THREADS=1 $(LAWS)
+	DRIFTCAL_THREADS=2 DRIFTCAL_TEST_BLOCK_SCORES=53 $(LAWS)
+	DRIFTCAL_TEST_BLOCK_SCORES=1 $(LAWS) -k "not pts"
+
+campaign: $(VENV)/.dev  ## 42,000 fits and 1,115 exports on generated problems; about ten minutes
+	$(BIN)/python tools/campaign.py
+
+# The lowest declared versions, on every Python that is here: PYTHONS="python3.11 python3.12". Python 3.11 is the lowest.
+PYTHONS ?= python3.11
+MINIMUM_TESTS := tests/calibrators/test_golden.py tests/calibrators/test_weights.py tests/calibrators/test_defects.py \
+  tests/calibrators/nonparametric tests/calibrators/windowed tests/core tests/metrics tests/export/test_onnx.py tests/io
+
+minimum:  ## a part of the tests on the lowest versions that pyproject.toml declares
+	set -e; for python in $(PYTHONS); do \
+	  $$python -m venv --clear $(VENV)-minimum; \
+	  $(VENV)-minimum/bin/python -m pip install --quiet --no-compile --upgrade "pip>=25.1"; \
+	  $$python tools/minimum.py >$(VENV)-minimum/minimum.txt; \
+	  $(VENV)-minimum/bin/python -m pip install --quiet --no-compile -r $(VENV)-minimum/minimum.txt pytest pytest-xdist hypothesis mpmath; \
+	  $(VENV)-minimum/bin/python -m pip install --quiet --no-compile --no-deps --editable .; \
+	  $(VENV)-minimum/bin/python -m pytest -q -n 2 $(MINIMUM_TESTS); \
+	done
 
 check: style types examples  ## style, types, import layers, examples in the docs
 
@@ -76,4 +102,4 @@ browser:
 	  || { echo "The report's tests need chromium and chromedriver: install Debian's chromium and chromium-driver."; exit 1; }
 
 clean:  ## remove what these targets made
-	rm -rf $(VENV) dist site runs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-minimum dist site runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

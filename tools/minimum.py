@@ -1,7 +1,7 @@
 """The lowest versions that pyproject.toml declares, as requirements for pip.
 
 python tools/minimum.py > minimum.txt
-python tools/minimum.py base onnx      # dependencies, and those of the extra "onnx"; without arguments all but ray and keras
+python tools/minimum.py base onnx      # dependencies, and those of the extra "onnx"; without arguments all but keras, ray and torch
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 #: Large packages whose adapters have tests of their own.
-LEFT_OUT = ("keras", "ray")
+LEFT_OUT = ("keras", "ray", "torch")
 
 
 def lowest(requirement: str) -> str:

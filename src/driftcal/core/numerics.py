@@ -65,6 +65,9 @@ def _make_bits(typing_context: Any, value: Any) -> Any:
 
 float_of_bits: Any = intrinsic(_make_float)
 bits_of_float: Any = intrinsic(_make_bits)
+if getattr(numba.config, "DISABLE_JIT", False):  # set by NUMBA_DISABLE_JIT=1 to debug kernels as Python code
+    float_of_bits = lambda bits: np.int64(bits).view(np.float64)  # noqa: E731
+    bits_of_float = lambda value: int(np.float64(value).view(np.int64))  # noqa: E731
 
 _LOG2_E = 1 / math.log(2)
 # log 2 in two parts: k * _LOG2_HIGH is exact for |k| < 2**20

@@ -60,12 +60,15 @@ def _one_thread() -> Iterator[None]:
 
 
 @_one_thread()
-def minimise_newton(loss: Loss, start: Float64, name: str, *, tol: float = NEWTON_TOL, max_calls: int = 500) -> Minimum:
+def minimise_newton(
+    loss: Loss, start: Float64, name: str, *, tol: float = NEWTON_TOL, noise: float = 0.0, max_calls: int = 500
+) -> Minimum:
     """A minimum of `loss`, never higher than `start`.
 
     Newton's method with the damping of Levenberg and Marquardt. Far from the minimum a step must lower the value. Where
     rounding hides the decrease, a step must shorten the gradient in the metric of the curvature. The search ends where
-    the expected decrease is below the share `tol` of the value. Raises `DidNotConverge` with `name`.
+    the expected decrease is below the share `tol` of the value. `noise` is the rounding error of the value, if it is
+    larger than usual. Raises `DidNotConverge` with `name`.
     """
     x, damping, growth, least_decrease = start, 1e-2, 2.0, math.inf
     value, gradient, curvature = loss(x)
@@ -73,7 +76,7 @@ def minimise_newton(loss: Loss, start: Float64, name: str, *, tol: float = NEWTO
     for n_calls in range(1, max_calls):
         undamped_decrease = 0.5 * float((axes.gradient**2 / axes.curvatures).sum())
         size = max(abs(value), LEAST_VALUE)
-        is_rounded = undamped_decrease <= VALUE_DIGITS * size
+        is_rounded = undamped_decrease <= max(VALUE_DIGITS * size, noise)
         # a gradient of rounding errors only does not get shorter
         is_stalled = is_rounded and damping < 1e-6 and undamped_decrease > 0.5 * least_decrease
         if not undamped_decrease > tol * size or is_stalled:
@@ -82,7 +85,7 @@ def minimise_newton(loss: Loss, start: Float64, name: str, *, tol: float = NEWTO
         damped_decrease = float(-gradient @ step - 0.5 * step @ curvature @ step)
         new_value, new_gradient, new_curvature = loss(x + step)
         gain = (value - new_value) / damped_decrease
-        if gain > 1e-3 or (is_rounded and new_value <= value + 1e-13 * size):
+        if gain > 1e-3 or (is_rounded and new_value <= value + max(1e-13 * size, noise)):
             least_decrease = undamped_decrease if is_rounded and damping < 1e-6 else least_decrease
             x, value, gradient, curvature = x + step, new_value, new_gradient, new_curvature
             axes = _principal_axes(gradient, curvature)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftcal.calibrators.nonparametric.kernels.tied_scores import LEAST_SCORE, TOLERANCE, raised_edges
+from driftcal.calibrators.nonparametric.kernels.tied_scores import TOLERANCE, raised_edges
 from driftcal.types import Array, Float64
 
 
@@ -122,8 +122,9 @@ def isotonic_table(scores: Float64, values: Float64, starts: Array, added_slope:
         points, heights = scores[low:high], values[low:high]
         first = np.flatnonzero(np.append(True, np.diff(heights) != 0))
         left, right, height = points[np.append(first[1:], len(points)) - 1][:-1], points[first][1:], heights[first]
-        upper = np.where(right >= LEAST_SCORE, right * (1 - TOLERANCE), -1.0)
-        edges = np.column_stack([np.minimum(raised_edges(left), upper), upper]).reshape(-1)
+        middle = left + 0.5 * (right - left)
+        lower, upper = np.minimum(raised_edges(left), middle), np.maximum(right * (1 - TOLERANCE), middle)
+        edges = np.column_stack([lower, upper]).reshape(-1)
         rows = np.zeros((2 * len(height) - 1, 3))  # value, left and slope of each segment
         rows[::2, 0], rows[1::2, 0] = height, height[:-1] + added_slope * left
         rows[1::2, 1], rows[1::2, 2] = left, np.diff(height) / ((right - left) * SLOPE_UNIT)
@@ -135,9 +136,14 @@ def isotonic_table(scores: Float64, values: Float64, starts: Array, added_slope:
     return LookupTable(Search.among(np.concatenate(entries), first_entry), value, (left_end, slope))
 
 
-def bin_table(edges: Float64, values: Float64) -> LookupTable:
-    """Bins (edge, next edge] for each class: inner edges (C, bins − 1) and values (C, bins)."""
+def bin_table(edges: Float64, values: Float64, steepness: Float64 | float = 1.0) -> LookupTable:
+    """Bins (edge, next edge] for each class: inner edges (C, bins − 1) and values (C, bins).
+
+    `steepness` is the slope of the scores in their log-odds, if there is one: steep scores have larger rounding errors.
+    """
     starts = np.arange(len(edges) + 1) * max(1, edges.shape[1])
     if edges.shape[1] == 0:  # a single bin: one infinite edge
         return LookupTable(Search.among(np.full(len(values), np.inf), starts), np.repeat(values, 2))
-    return LookupTable(Search.among(raised_edges(edges).reshape(-1), starts), values.reshape(-1))
+    return LookupTable(
+        Search.among(raised_edges(edges, np.reshape(steepness, (-1, 1))).reshape(-1), starts), values.reshape(-1)
+    )

@@ -142,7 +142,7 @@ class PlattBinning(LogitCalibrator):
         def fit_class(column: ClassScores) -> tuple[Line, _Bins]:
             line, unmasked = fit_line(column), column.scores > MASKED
             to_sigmoid(column.scores, line.slope, line.intercept)
-            return line, _Bins.of(_select(column, unmasked), self.n_bins)
+            return line, _Bins.of(_select(column, unmasked), self.n_bins, steepness=line.slope)
 
         fitted, passes = for_each_class(data, LOG_ODDS, fit_class)
         lines = [line for line, _ in fitted]
@@ -155,12 +155,12 @@ class PlattBinning(LogitCalibrator):
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:
         platt_kernel(logits, out, self.slopes_, self.intercepts_)
-        _replace_by_bins(out, raised_edges(self.bin_edges_), self.bin_values_)
+        _replace_by_bins(out, raised_edges(self.bin_edges_, self.slopes_[:, None]), self.bin_values_)
         (normalise if self.normalise else mask)(logits, out)
 
     def export_map(self) -> ExportMap:
         """σ(a·x + b) per class, then bins, normalised unless `normalise=False`."""
-        table = bin_table(self.bin_edges_, self.bin_values_)
+        table = bin_table(self.bin_edges_, self.bin_values_, self.slopes_)
         return ExportMap(Sigmoids(self.slopes_, self.intercepts_), table, "normalise" if self.normalise else "mask")
 
     def _check_params(self) -> None:
@@ -197,14 +197,14 @@ class _Bins:
     scores: Float64
 
     @classmethod
-    def of(cls, column: ClassScores, n_bins: int, edges: Float64 | None = None) -> _Bins:
+    def of(cls, column: ClassScores, n_bins: int, edges: Float64 | None = None, steepness: float = 1.0) -> _Bins:
         """Bins with these edges; or of equal weight, where a share k/n_bins of it is at or below edge k."""
         n = len(column.scores)
         if column.equal_weights and n_bins <= _MAX_UNSORTED_BINS:
             if edges is None:
                 ranks = -(-np.arange(1, n_bins) * n // n_bins) - 1  # the least r with r + 1 >= k·n/n_bins
                 edges = order_statistics(column.scores, ranks)
-            counts, sums = sums_up_to(column.scores, np.append(raised_edges(edges), np.inf))
+            counts, sums = sums_up_to(column.scores, np.append(raised_edges(edges, steepness), np.inf))
             weight = float(column.weights[0])
             return cls(edges, weight * np.diff(counts, prepend=0), weight * np.diff(sums, prepend=0.0))
         order = np.argsort(column.scores, kind="stable")
@@ -214,7 +214,7 @@ class _Bins:
             # without the factor, rounding could move an edge beyond the score that reaches it exactly
             ranks = np.searchsorted(cumulative[1:], np.arange(1, n_bins) / n_bins * cumulative[-1] * (1 - 1e-12))
             edges = scores[ranks]
-        bounds = np.concatenate([[0], np.searchsorted(scores, raised_edges(edges), side="right"), [n]])
+        bounds = np.concatenate([[0], np.searchsorted(scores, raised_edges(edges, steepness), side="right"), [n]])
         filled = np.flatnonzero(np.diff(bounds))
         sums = np.zeros(n_bins)
         sums[filled] = np.add.reduceat(scores * weights, bounds[filled])

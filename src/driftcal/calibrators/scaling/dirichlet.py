@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -146,7 +147,9 @@ def _minimise_newton(data: LabelledLogits, loss: LossAndGradient, start: Float64
         curvature = data.reduce_sum(_curvature_sums, (flat.size, flat.size), matrix) / data.total_weight
         return value, gradient.ravel(), curvature + np.diag(2 * penalty.ravel())
 
-    best = minimise_newton(with_curvature, start.ravel(), "Dirichlet calibration")
+    # with logits close to each other, W is large and W·log p is rounded to this
+    noise = 4 * float(np.finfo(float).eps * np.abs(start).max()) * math.log(len(start))
+    best = minimise_newton(with_curvature, start.ravel(), "Dirichlet calibration", noise=noise)
     return Minimum(best.x.reshape(start.shape), best.value, 2 * best.n_calls)
 
 

@@ -215,6 +215,7 @@ def apply_curves(probs: Float64, scores: Float64, values: Float64, starts: Array
                 value = min(
                     values[low - 1] + (p - below) / (above - below) * (values[low] - values[low - 1]), values[low]
                 )
-                value = values[low - 1] if p <= raised(below) else value
-                value = values[low] if p > lowered(above) else value
+                middle = below + 0.5 * (above - below)
+                value = values[low - 1] if p <= min(raised(below), middle) else value
+                value = values[low] if p > max(lowered(above), middle) else value
             probs[i, c] = value + added_slope * p

@@ -9,8 +9,8 @@ Therefore a score counts as equal to a step or an edge within the share `TOLERAN
 
 - In a fit, scores of true classes within `TOLERANCE` above a breakpoint belong to this breakpoint, and the breakpoint
   is lowered by `TOLERANCE`, so that scores just below it belong to it too.
-- In a prediction, a score within `TOLERANCE` of a point of a curve gets the value of this point. A score within
-  `TOLERANCE` above an edge is in the bin below.
+- In a prediction, a score within `TOLERANCE` of a point of a curve gets the value of this point; of two points closer
+  than that, the nearer one counts. A score within `TOLERANCE` above an edge is in the bin below.
 - An exported table holds the lowered and raised numbers.
 
 Rounding all scores to a grid would be as cheap, but one score in some thousands would lie at a border of the grid, and
@@ -28,6 +28,8 @@ from driftcal.types import Array, Float64
 #: 4,096 units in the last place. A softmax over 1,000 classes differs by some tens of them, the tail of a sigmoid by up
 #: to 3,000: its argument is up to 745 and has a rounding error of some units of its own.
 TOLERANCE = 2.0**-40
+#: Up to this slope, `TOLERANCE` covers the rounding of log-odds: 16 units in the last place.
+USUAL_STEEPNESS = 256.0
 #: Smaller scores are one score: other exponential functions have few digits there, or return 0.
 LEAST_SCORE = 1e-300
 
@@ -44,13 +46,16 @@ def raised(score: float) -> float:
     return max(score * (1.0 + TOLERANCE), LEAST_SCORE)
 
 
-def raised_edges(edges: Float64) -> Float64:
+def raised_edges(edges: Float64, steepness: Float64 | float = 1.0) -> Float64:
     """The edges of bins as predictions and exported tables compare them.
+
+    Scores that are a steep function of log-odds have larger rounding errors: `steepness` is the slope of this function.
 
     >>> bool((raised_edges(np.array([0.25])) > 0.25).all())
     True
     """
-    moved: Float64 = np.maximum(edges * (1.0 + TOLERANCE), LEAST_SCORE)
+    tolerance = TOLERANCE * np.maximum(1.0, np.abs(steepness) / USUAL_STEEPNESS)
+    moved: Float64 = np.maximum(edges * (1.0 + tolerance), LEAST_SCORE)
     return moved
 
 
