@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo paper test matrix minimum campaign check style types examples theory bench docs browser clean
+.PHONY: help demo paper test matrix minimum campaign check style types examples theory bench fuzz docs browser clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -88,6 +88,10 @@ theory: $(VENV)/.dev  ## slow statistical checks
 bench: $(VENV)/.bench  ## speed beside the peers; ten minutes to half an hour
 	$(BIN)/python -m benchmarks.speed.calibrator_fits
 	$(BIN)/python -m benchmarks.speed.shifts
+
+SECONDS ?= 300
+fuzz: $(VENV)/.dev  ## mutate files of every kind and open them; SECONDS=300
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.fuzz --seconds $(SECONDS)
 
 $(VENV)/.docs: $(VENV)/.base
 	$(PIP) --group docs
