@@ -214,10 +214,7 @@ def _lines(name: str, folder: Path, seeds: Path) -> Target:
     def use(path: Path) -> None:
         monitor = Monitor(calibrator, window_size=20)
         for batch in json_batches(io.BytesIO(path.read_bytes()), "logits"):
-            if batch.scores is not None:
-                monitor.update(batch.scores, times=batch.times, y=batch.labels, ids=batch.ids)
-            if batch.late_labels:
-                monitor.add_labels(*zip(*batch.late_labels, strict=True))
+            monitor.add_batch(batch)
         monitor.windows(), monitor.summary()
 
     return Target(name, folder, [seeds / "a.jsonl"], use)
