@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,15 +14,16 @@ import typer
 
 from driftcal.cli import options
 from driftcal.cli.console import Console, plain_numbers, printable
+from driftcal.cli.window_printer import window_printer
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from driftcal.monitor.monitor import Monitor
-    from driftcal.monitor.window_report import WindowReport
+    from driftcal.monitor.stream_batch import StreamBatch
 
 #: Unit of a time -> seconds.
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-#: The most windows of the table on a terminal; the newest is the last row.
-_MAX_SHOWN = 15
 
 
 def monitor(
@@ -73,6 +73,17 @@ def monitor(
             callback=options.output_file,
         ),
     ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            help="Listen on this address instead of reading inputs: POST JSON lines, KServe or CloudEvents to /; "
+            "GET /metrics, /report, /healthz.",
+            metavar="HOST:PORT",
+        ),
+    ] = None,
+    max_body_mb: Annotated[
+        float, typer.Option(help="Largest body that --listen takes, in MB.", min=0.001, metavar="MB")
+    ] = 4,
     max_line_mb: Annotated[
         float,
         typer.Option(
@@ -100,6 +111,9 @@ def monitor(
     \b
     One JSON object per window, and a summary at the end:
       driftcal monitor cal.safetensors logits.npy --json
+    \b
+    A service that others send samples to, with metrics for Prometheus:
+      driftcal monitor cal.safetensors --listen 127.0.0.1:9108 --window-size 1h --state monitor.safetensors
     """
     from driftcal.monitor.monitor import Monitor
     from driftcal.monitor.service import MonitorService
@@ -114,6 +128,16 @@ def monitor(
         "false_alarm_rate": false_alarm_rate,
         "low_confidence": low_confidence,
     }
+    address = None
+    if listen is not None:
+        from driftcal.cli.monitor_listen import parse_address
+
+        address = parse_address(listen)
+        if sources:
+            raise typer.BadParameter(
+                f"must be without inputs; there is {sources[0]!r}. Read files first, with the same --state.",
+                param_hint="--listen",
+            )
     paths = sources or ["-"]
     if state is not None and state.exists():
         monitored = Monitor.load(state, calibrator)
@@ -124,6 +148,7 @@ def monitor(
     if dry_run:
         outputs = [str(path) for path in (state, report, prometheus) if path is not None and str(path) != "-"]
         inputs = [path if path == "-" or Path(path).exists() else f"{path} (missing)" for path in paths]
+        inputs = inputs if listen is None else [f"http://{listen}"]
         lines = [f"would read {path}" for path in inputs] + [f"would write {path}" for path in outputs]
         console.output({"would_read": inputs, "would_write": outputs}, *lines)
         return
@@ -131,16 +156,24 @@ def monitor(
         console.message(f"continuing from {state} with its settings: {monitored.n_samples:,} samples so far")
     prints_prometheus = prometheus == "-"
     service = MonitorService(monitored, state, None if prints_prometheus else prometheus, on_message=console.message)
-    batches = read_batches(
-        paths,
-        monitored.settings.score_type,
-        n_classes=monitored.n_classes,
-        timed=timed,
-        max_line=round(max_line_mb * 2**20),
-    )
+    max_line = round(max_line_mb * 2**20)
+    title = f"Monitor of {calibrator.name}"
+    source: AbstractContextManager[Iterator[StreamBatch]]
+    if address is not None:
+        from driftcal.cli.monitor_listen import listening
+
+        max_body = round(max_body_mb * 2**20)
+        source = listening(
+            address, service, console, timed=timed, max_body=max_body, max_line=max(max_line, max_body), title=title
+        )
+    else:
+        score_type = monitored.settings.score_type
+        source = nullcontext(
+            read_batches(paths, score_type, n_classes=monitored.n_classes, timed=timed, max_line=max_line)
+        )
     with _stop_on_signals():
         try:
-            with _window_printer(console, prints_prometheus) as show:
+            with source as batches, window_printer(console, prints_prometheus) as show:
                 for window in service.run(batches):
                     show(window)
         except KeyboardInterrupt:
@@ -150,7 +183,7 @@ def monitor(
     if report is not None:
         from driftcal.report.timeline import write_timeline
 
-        write_timeline(monitored, report, title=f"Monitor of {calibrator.name}")
+        write_timeline(monitored, report, title=title)
         console.message(f"timeline in {report}")
     summary = monitored.summary()
     if prints_prometheus:
@@ -215,85 +248,3 @@ def _stop_on_signals() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _window_printer(console: Console, silent: bool) -> Iterator[Any]:
-    """A function that prints a window: as a JSON line, in a table that is redrawn on a terminal, or as a text line."""
-    if silent:
-        yield lambda window: None
-    elif console.as_json:
-        yield _Printer(console, lambda window: json.dumps(plain_numbers(window.to_dict())))
-    elif sys.stdout.isatty():
-        from rich.live import Live
-
-        shown: list[WindowReport] = []
-        with Live(_table(shown), refresh_per_second=4) as live:
-
-            def redraw(window: WindowReport) -> None:
-                shown.append(window)
-                del shown[:-_MAX_SHOWN]
-                live.update(_table(shown))
-
-            yield redraw
-    else:
-        yield _Printer(console, lambda window: printable(_line(window)))
-
-
-class _Printer:
-    """Prints windows as lines. A full disk behind stdout is reported once and does not stop the monitor."""
-
-    def __init__(self, console: Console, line_of: Callable[[WindowReport], str]) -> None:
-        self.console, self.line_of, self.failed = console, line_of, False
-
-    def __call__(self, window: WindowReport) -> None:
-        try:
-            print(self.line_of(window), flush=True)
-        except BrokenPipeError:  # nobody reads any more
-            raise
-        except OSError as error:
-            if not self.failed:
-                self.console.message(f"windows cannot be printed: {error.strerror}. Monitoring goes on.")
-            self.failed = True
-
-
-_COLUMNS = {
-    "begin": "from",
-    "n_samples": "samples",
-    "state": "state",
-    "accuracy": "estimated accuracy",
-    "overconfidence": "overconfidence",
-    "level": "nearest level",
-    "low_confidence": "low confidence",
-}
-
-
-def _cells(window: WindowReport) -> dict[str, str]:
-    cells = {
-        "begin": f"{window.begin:,.10g}",
-        "n_samples": f"{window.n_samples:,}",
-        "state": window.state,
-        "low_confidence": f"{window.low_confidence_share:.1%}",
-        "accuracy": "–",
-        "overconfidence": "–",
-        "level": window.nearest_level or "–",
-    }
-    if window.accuracy is not None and window.accuracy_interval is not None:
-        low, high = window.accuracy_interval
-        cells["accuracy"] = f"{window.accuracy:.3f} ({low:.2f}–{high:.2f})"
-        cells["overconfidence"] = f"{window.overconfidence:+.3f}"
-    return cells
-
-
-def _line(window: WindowReport) -> str:
-    cells = _cells(window)
-    return (
-        f"{cells['begin']}: {cells['state']}, {cells['n_samples']} samples, accuracy {cells['accuracy']}, "
-        f"overconfidence {cells['overconfidence']}, {cells['level']}, low confidence {cells['low_confidence']}"
-    )
-
-
-def _table(windows: list[WindowReport]) -> Any:
-    from driftcal.report.table import Table, to_terminal
-
-    return to_terminal(Table("windows", "", _COLUMNS, [_cells(window) for window in windows]))

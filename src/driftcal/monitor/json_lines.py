@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from driftcal.monitor.clock import seconds
+from driftcal.monitor.inference_logs import SKIPPED, is_inference_log, line_of
 from driftcal.monitor.line_reader import MAX_LINE, line_groups
 from driftcal.monitor.stream_batch import BatchBuilder, StreamBatch
 
@@ -24,8 +25,8 @@ def json_batches(
 ) -> Iterator[StreamBatch]:
     """Lines of JSON as batches: objects with `score_type` (one sample or several), and optionally label, id and time.
 
-    A line with label and id but without scores is a late label. A time is a number or ISO 8601 text. While the stream
-    is quiet, empty batches are yielded.
+    A line with label and id but without scores is a late label. A time is a number or ISO 8601 text. Logs of inference
+    servers are read, too, see `inference_logs`. While the stream is quiet, empty batches are yielded.
 
     Parameters
     ----------
@@ -68,9 +69,13 @@ class JsonLineReader:
         return self.read_value(value)
 
     def read_value(self, value: Any) -> None:
-        """Read the value of a line: an object, or the scores alone."""
+        """Read the value of a line: an object, a list of objects, or the scores alone."""
         builder, score_type = self.builder, self.score_type
         if isinstance(value, list):
+            if value and isinstance(value[0], dict):
+                for entry in value:
+                    self.read_value(entry)
+                return None
             value = {score_type: value}
         if not isinstance(value, dict):
             return builder.reject("not an object")
@@ -79,6 +84,11 @@ class JsonLineReader:
         labels = label if label is None or type(label) is list else [label]
         ids = name if name is None or type(name) is list else [name]
         if scores is None:
+            if is_inference_log(value):
+                line = line_of(value, score_type)
+                if isinstance(line, str):
+                    return builder.reject(line) if line != SKIPPED else None
+                return self.read_value(line)
             if labels is None or ids is None or len(labels) != len(ids):
                 return builder.reject(f"no {score_type}")
             return builder.add_late_labels(ids, labels)

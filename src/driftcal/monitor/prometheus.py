@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from driftcal.monitor.alarm_rule import STATES
 from driftcal.monitor.summary import Summary
@@ -11,55 +12,84 @@ from driftcal.monitor.window_report import WindowReport
 
 #: The most classes that have a time series: thousands of series would overload a scraper.
 _MAX_CLASSES = 100
-
-#: The labels and the value of each time series of a metric.
+#: The labels and the value of each time series; None for a value that is not known.
 _Values = Sequence[tuple[Mapping[str, object], float | None]]
 
 
-def prometheus_text(newest: WindowReport | None, summary: Summary, class_names: Sequence[str]) -> str:
-    """Gauges of the newest window and counters over all samples, for a scraper or a textfile collector.
+@dataclass(frozen=True)
+class MetricFamily:
+    """A metric of Prometheus: its name without "driftcal_", its kind, a sentence, and its time series."""
 
-    https://prometheus.io/docs/instrumenting/exposition_formats/
-    """
-    lines = [
-        *_metric("samples_total", "counter", "Samples that were used.", [({}, summary.n_samples)]),
-        *_metric(
-            "rejected_samples_total",
-            "counter",
-            "Samples and lines that could not be used.",
-            [({"reason": reason}, float(count)) for reason, count in summary.rejected.items()],
-        ),
+    name: str
+    kind: str
+    help_text: str
+    #: The labels and the value of each time series.
+    values: Sequence[tuple[Mapping[str, object], float]]
+
+
+def metric_families(
+    newest: WindowReport | None,
+    summary: Summary,
+    class_names: Sequence[str],
+    *,
+    n_pending: int = 0,
+    failed_writes: int = 0,
+) -> list[MetricFamily]:
+    """Gauges of the newest window and counters over all samples; a metric without a value is left out."""
+    rejected = [({"reason": reason}, count) for reason, count in summary.rejected.items()]
+    listed: list[tuple[str, str, str, _Values]] = [
+        ("samples_total", "counter", "Samples that were used.", [({}, summary.n_samples)]),
+        ("rejected_samples_total", "counter", "Samples and lines that could not be used.", rejected),
+        ("pending_samples", "gauge", "Samples that wait for their label.", [({}, n_pending)]),
+        ("failed_writes_total", "counter", "Writes of the state or of the metrics that failed.", [({}, failed_writes)]),
         *(_window_metrics(newest, class_names) if newest is not None else ()),
-        *_metric(
+        (
             "state",
             "gauge",
             "1 for the state of the newest window.",
-            [({"state": name}, float(name == summary.state)) for name in STATES],
+            [({"state": name}, name == summary.state) for name in STATES],
         ),
-        *_metric(
+        (
             "windows",
             "gauge",
             "Windows that are kept, by state.",
-            [({"state": name}, float(count)) for name, count in summary.states.items()],
+            [({"state": name}, count) for name, count in summary.states.items()],
         ),
     ]
-    if summary.labelled is not None:
-        labelled = summary.labelled
-        lines += [
-            *_metric("labelled_samples_total", "counter", "Samples with a label.", [({}, labelled.n_samples)]),
-            *_metric("true_accuracy", "gauge", "Accuracy of all labelled samples.", [({}, labelled.accuracy)]),
-            *_metric("calibration_error", "gauge", "ECE of all labelled samples.", [({}, labelled.ece)]),
-            *_metric(
+    if (labelled := summary.labelled) is not None:
+        listed += [
+            ("labelled_samples_total", "counter", "Samples with a label.", [({}, labelled.n_samples)]),
+            ("true_accuracy", "gauge", "Accuracy of all labelled samples.", [({}, labelled.accuracy)]),
+            ("calibration_error", "gauge", "ECE of all labelled samples.", [({}, labelled.ece)]),
+            (
                 "log_evidence_against_calibration",
                 "gauge",
                 "Natural logarithm of the e-value.",
                 [({}, summary.log_evidence)],
             ),
         ]
+    families = []
+    for name, kind, text, values in listed:
+        present = [(labels, float(value)) for labels, value in values if value is not None]
+        if present:
+            families.append(MetricFamily(name, kind, text, present))
+    return families
+
+
+def prometheus_text(families: Iterable[MetricFamily]) -> str:
+    """Metrics in Prometheus' text format, for a textfile collector.
+
+    https://prometheus.io/docs/instrumenting/exposition_formats/
+    """
+    lines = []
+    for family in families:
+        name = f"driftcal_{family.name}"
+        lines += [f"# HELP {name} {family.help_text}", f"# TYPE {name} {family.kind}"]
+        lines += [f"{name}{_labels(labels)} {_number(value)}" for labels, value in family.values]
     return "\n".join(lines) + "\n"
 
 
-def _window_metrics(window: WindowReport, class_names: Sequence[str]) -> list[str]:
+def _window_metrics(window: WindowReport, class_names: Sequence[str]) -> list[tuple[str, str, str, _Values]]:
     low, high = window.accuracy_interval or (None, None)
     shares = list(window.class_shares)[:_MAX_CLASSES]
     classes = [({"class": class_names[c] if c < len(class_names) else c}, share) for c, share in enumerate(shares)]
@@ -78,13 +108,7 @@ def _window_metrics(window: WindowReport, class_names: Sequence[str]) -> list[st
         ("class_distance", "Total variation distance to the clean predictions.", [({}, window.class_distance)]),
         ("predicted_share", "Share of a class among the predictions.", classes),
     ]
-    return [line for name, text, values in gauges for line in _metric(name, "gauge", text, values)]
-
-
-def _metric(name: str, kind: str, help_text: str, values: _Values) -> list[str]:
-    """The lines of one metric; none if it has no value."""
-    samples = [f"driftcal_{name}{_labels(labels)} {_number(value)}" for labels, value in values if value is not None]
-    return [f"# HELP driftcal_{name} {help_text}", f"# TYPE driftcal_{name} {kind}", *samples] if samples else []
+    return [(name, "gauge", text, values) for name, text, values in gauges]
 
 
 def _labels(labels: Mapping[str, object]) -> str:

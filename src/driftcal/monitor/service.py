@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from driftcal.errors import DataError
 from driftcal.io.atomic import write_atomic
 from driftcal.monitor.clock import watermark
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.prometheus import prometheus_text
+from driftcal.monitor.prometheus import MetricFamily, metric_families, prometheus_text
 from driftcal.monitor.stream_batch import StreamBatch
 from driftcal.monitor.window_report import WindowReport
 from driftcal.monitor.window_sums import N_SAMPLES
@@ -32,6 +33,8 @@ class MonitorService:
     state_path : file for the state of the monitor; None for no file.
     prometheus_path : file for the metrics in Prometheus' format; None for no file.
     clock : a function that returns seconds, for the interval between two writes.
+    lock : held while the monitor changes, for other threads that read it.
+    on_write : called after each write of the state.
     on_message : receives a message when files cannot be written, and when they can be written again.
     changed : whether there are numbers that were not written yet.
     failed_writes : how often the files could not be written.
@@ -41,6 +44,8 @@ class MonitorService:
     state_path: str | os.PathLike[str] | None = None
     prometheus_path: str | os.PathLike[str] | None = None
     clock: Callable[[], float] = time.monotonic
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    on_write: Callable[[], None] = lambda: None
     on_message: Callable[[str], None] = lambda message: None
     changed: bool = True
     failed_writes: int = 0
@@ -68,9 +73,11 @@ class MonitorService:
         written = self.clock()
         try:
             for batch in batches:
-                self._feed(batch)
-                yield from self._report(reported, self._ended(reported))
-                if self.changed and self.clock() - written > WRITE_INTERVAL:
+                with self.lock:
+                    self._feed(batch)
+                    reports = list(self._report(reported, self._ended(reported)))
+                yield from reports
+                if self.changed and not batch.more and self.clock() - written > WRITE_INTERVAL:
                     self.try_write()
                     written = self.clock()
             yield from self._report(reported, set(monitor.sums))
@@ -83,6 +90,7 @@ class MonitorService:
         try:
             if self.state_path is not None:
                 self.monitor.save(self.state_path)
+                self.on_write()
             if self.prometheus_path is not None:
                 path = self.prometheus_path
                 write_atomic(Path(self.prometheus_path), self.prometheus_text().encode())
@@ -107,11 +115,19 @@ class MonitorService:
             if before is not None:
                 self.on_message("the files could be written again; nothing was lost.")
 
+    def metric_families(self) -> list[MetricFamily]:
+        """The newest numbers as metrics of Prometheus."""
+        with self.lock:
+            monitor = self.monitor
+            summary = monitor.summary()
+            newest = None if summary.newest is None else monitor.window(summary.newest)
+            return metric_families(
+                newest, summary, monitor.class_names, n_pending=len(monitor.pending), failed_writes=self.failed_writes
+            )
+
     def prometheus_text(self) -> str:
         """The newest numbers in Prometheus' text format."""
-        summary = self.monitor.summary()
-        newest = None if summary.newest is None else self.monitor.window(summary.newest)
-        return prometheus_text(newest, summary, self.monitor.class_names)
+        return prometheus_text(self.metric_families())
 
     def _feed(self, batch: StreamBatch) -> None:
         self.changed |= batch.scores is not None or bool(batch.late_labels) or bool(batch.rejected)

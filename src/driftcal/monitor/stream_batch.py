@@ -28,7 +28,8 @@ class LateLabel(NamedTuple):
 class StreamBatch:
     """Samples for `Monitor.add_batch`, labels of earlier samples, and counts of unreadable lines.
 
-    All samples have the same number of scores; all have a time, or none. A label or an id may be None.
+    All samples have the same number of scores; all have a time, or none. A label or an id may be None. With `more`, the
+    next batch belongs to this one, and no state is written in between.
     """
 
     scores: Any = None
@@ -37,6 +38,7 @@ class StreamBatch:
     ids: Any = None
     late_labels: list[LateLabel] = field(default_factory=list)
     rejected: Mapping[str, int] = field(default_factory=dict)
+    more: bool = False
 
 
 class BatchBuilder:
@@ -50,6 +52,8 @@ class BatchBuilder:
     def __init__(self, n_classes: int | None = None) -> None:
         #: The allowed numbers of scores of a sample. Of two classes, one score is enough.
         self.widths = None if n_classes is None else {n_classes, 1} if n_classes == 2 else {n_classes}
+        #: Samples, labels and rejected lines by reason, of all batches.
+        self.totals: Counter[str] = Counter()
         self._full: list[StreamBatch] = []
         self._start()
 
@@ -65,10 +69,12 @@ class BatchBuilder:
     def reject(self, reason: str, n_samples: int = 1) -> None:
         """Count a line, or samples, that cannot be used."""
         self._rejected[reason] += n_samples
+        self.totals[reason] += n_samples
 
     def add_late_labels(self, ids: Sequence[Any], labels: Sequence[Any]) -> None:
         """Add labels of earlier samples."""
         n_before = self._n_samples
+        self.totals["labels"] += len(ids)
         for name, label in zip(ids, labels, strict=True):
             self._late_labels.append(LateLabel(name, label, n_before))
 
@@ -87,6 +93,7 @@ class BatchBuilder:
         if self.widths is not None and width not in self.widths:
             return self.reject("wrong number of classes", len(samples))
         n_before = self._n_samples
+        self.totals["samples"] += len(samples)
         if n_before and (width != self._width or (times is None) != (self._times is None) or n_before >= BATCH_SAMPLES):
             self._finish()
             n_before = 0
