@@ -18,6 +18,7 @@ import pytest
 
 from driftcal.cli.console import Console
 from driftcal.cli.monitor_listen import listening
+from driftcal.errors import DataError
 from driftcal.monitor.http_server import MonitorServer
 from driftcal.monitor.ingest import Ingest
 from driftcal.monitor.journal import Journal
@@ -193,6 +194,28 @@ def test_a_journal_survives_a_torn_end_and_knows_its_state(tmp_path):
     state.write_bytes(b"newer")  # killed between the write of the state and the restart of the journal
     assert Journal(state).unwritten() == []
     journal.close()
+
+
+def test_a_journal_is_not_forgotten_by_other_commands(scenario, artefact, tmp_path, capsys):
+    from driftcal.cli import main
+
+    state = tmp_path / "state.safetensors"
+    Monitor(artefact).save(state)
+    journal = Journal(state)
+    journal.lock()
+    journal.append([b'{"event": {}, "arrival": 0}\n{"logits": [1, 2, 3]}'])
+    with pytest.raises(DataError, match="another one that runs now"):
+        Journal(state).lock()
+    journal.close()
+    np.save(tmp_path / "a.npy", scenario.sample(10)[0])
+    with pytest.raises(SystemExit) as end:
+        main(["monitor", str(artefact), str(tmp_path / "a.npy"), "--state", str(state)])
+    assert end.value.code == 1
+    assert "1 requests are only in its journal" in capsys.readouterr().err
+    with Listener(artefact, "--state", state) as listener:
+        assert any("1 samples were in the journal" in message for message in listener.messages)
+        assert listener.stop()[0] == 0
+    assert Monitor.load(state, artefact).n_samples == 1
 
 
 def test_a_full_disk_refuses_requests_and_recovers(tmp_path, monkeypatch):

@@ -115,6 +115,8 @@ def monitor(
     A service that others send samples to, with metrics for Prometheus:
       driftcal monitor cal.safetensors --listen 127.0.0.1:9108 --window-size 1h --state monitor.safetensors
     """
+    from driftcal.errors import DataError
+    from driftcal.monitor.journal import Journal
     from driftcal.monitor.monitor import Monitor
     from driftcal.monitor.service import MonitorService
     from driftcal.monitor.stream_reader import read_batches
@@ -139,6 +141,11 @@ def monitor(
                 param_hint="--listen",
             )
     paths = sources or ["-"]
+    if state is not None and listen is None and (records := Journal(state).unwritten()):
+        raise DataError(
+            f"{state} must hold all samples of its last run to be continued; {len(records):,} requests are only in its journal, "
+            "because a listening monitor was killed. Start it once more with --listen, and stop it."
+        )
     if state is not None and state.exists():
         monitored = Monitor.load(state, calibrator)
         _check_settings(context, settings, timed, monitored)

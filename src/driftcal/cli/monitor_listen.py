@@ -74,6 +74,7 @@ def listening(
 
     pages = {"/metrics": metrics_page(families), "/report": report}
     if journal is not None:
+        journal.lock()
         n_before = monitor.n_samples
         for batch in ingest.replay():
             monitor.add_batch(batch)

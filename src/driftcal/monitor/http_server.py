@@ -169,8 +169,12 @@ class _Handler(BaseHTTPRequestHandler):
             problem = self.server.health()
             self._answer(200 if problem is None else 503, {"status": "ok" if problem is None else problem})
         elif path in self.server.pages:
-            content_type, content = self.server.pages[path](self.headers.get("Accept", ""))
-            self._send(200, content_type, content)
+            try:
+                content_type, content = self.server.pages[path](self.headers.get("Accept", ""))
+            except Exception as error:  # a page must not end the connection of a sender
+                self._answer(500, {"error": f"the page could not be made: {error!r}"})
+            else:
+                self._send(200, content_type, content)
         else:
             listed = ", ".join([*self.server.pages, "/healthz"])
             self._answer(404, {"error": f"there is no such page; there are {listed}, and POST to /"})

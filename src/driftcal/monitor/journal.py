@@ -6,12 +6,20 @@ kill either both belong together and the records are read again, or the state is
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
+
+from driftcal.errors import DataError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 _MAGIC = b"driftcal-journal-1\n"
 #: Bytes of the largest journal. It is emptied whenever the state is written, so it grows only while that fails.
@@ -27,7 +35,23 @@ class Journal:
         self.state_path = Path(state_path)
         self.path = self.state_path.with_name(self.state_path.name + ".journal")
         self._file: int | None = None
+        self._lock: int | None = None
         self.size = 0
+
+    def lock(self) -> None:
+        """Refuse a state file that another process uses; the lock ends with the process."""
+        if fcntl is None:  # Windows
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.close()
+            raise DataError(
+                f"{self.state_path} must be the state of one monitor; another one that runs now uses it. Stop that one, or pass "
+                "another --state."
+            ) from error
 
     def unwritten(self) -> list[bytes]:
         """The records that the state file does not hold, in order. An incomplete last record was never acknowledged."""
@@ -49,7 +73,7 @@ class Journal:
 
     def restart(self) -> None:
         """Begin an empty journal that continues the state file as it is now."""
-        self.close()
+        self._close_file()
         content = _MAGIC + self._state_digest()
         temporary = self.path.with_name(self.path.name + ".new")
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -61,11 +85,12 @@ class Journal:
             os.close(descriptor)
             raise
         self._file, self.size = descriptor, len(content)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with contextlib.suppress(OSError):  # some systems cannot open a folder
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
     def append(self, records: Iterable[bytes]) -> None:
         """Add records and flush them to the disk. After an error, for instance on a full disk, none of them is there."""
@@ -88,7 +113,13 @@ class Journal:
         self.size += len(content)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file and give up the lock."""
+        self._close_file()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _close_file(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -16,11 +16,11 @@ from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.core.labels import NO_CLASS, ClassLookup, is_missing
 from driftcal.core.numerics import softmax
 from driftcal.drift.estimators import CALIBRATED_CONFIDENCE, CONFIDENCE, DRIFT_STATISTICS
-from driftcal.drift.reference import OLD_KEYS, DriftReference, rename_keys
+from driftcal.drift.reference import DriftReference
 from driftcal.errors import InputError
-from driftcal.io.fingerprint import fingerprint
 from driftcal.monitor.clock import window_indices
 from driftcal.monitor.fixed_point import to_fixed_point
+from driftcal.monitor.identity import identity_of
 from driftcal.monitor.label_metrics import LabelMetrics
 from driftcal.monitor.monitor_settings import MonitorSettings
 from driftcal.monitor.open_calibrator import CalibratorSource, open_calibrator
@@ -203,10 +203,7 @@ class Monitor:
     @property
     def identity(self) -> str:
         """A fingerprint of calibrator and drift reference. A saved monitor can be loaded with these only."""
-        fitted = {name: np.asarray(getattr(self.calibrator, name)) for name in self.calibrator.fitted}
-        reference = _in_version_0_1(self.drift_reference) if self.drift_reference else None
-        metadata = {"kind": type(self.calibrator).__name__, "profile": reference}
-        return fingerprint({**metadata, **fitted, "classes": [str(name) for name in self.calibrator.classes_]})
+        return identity_of(self.calibrator, self.drift_reference)
 
     def window(self, index: int) -> WindowReport:
         """The report of one window that is kept separately. It is computed anew only if the window has changed."""
@@ -342,10 +339,3 @@ class Monitor:
             oldest = min(self.sums)
             self.older_sums = self.older_sums + self.sums.pop(oldest)
             self._reports.pop(oldest, None)
-
-
-def _in_version_0_1(drift_reference: DriftReference) -> dict[str, Any]:
-    """The drift reference under the names of version 0.1, so that the identity of its files stays the same."""
-    names = {new: old for old, new in OLD_KEYS.items()}
-    values = rename_keys(drift_reference.to_dict(), names)
-    return {**values, "estimator": names.get(values["estimator"], values["estimator"])}
