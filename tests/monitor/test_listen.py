@@ -169,6 +169,23 @@ def test_slow_clients_are_closed(small_server):
     assert small_server.ingest.bytes_in_memory == 0
 
 
+def test_idle_connections_leave_a_place(scenario):
+    ingest = Ingest("logits", 3, timed=False, journal=None, max_bytes=1000)
+    server = MonitorServer(("127.0.0.1", 0), ingest, {}, lambda: None, max_body=1000, max_connections=4)
+    server.start()
+    idle = [socket.create_connection(server.server_address, timeout=10) for _ in range(15)]
+    time.sleep(0.3)
+    for _ in range(3):
+        connection = http.client.HTTPConnection(*server.server_address, timeout=10)
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().read() == b'{"status": "ok"}\n'
+        connection.close()
+    for client in idle:
+        client.close()
+    server.shutdown()
+    server.server_close()
+
+
 def test_full_memory_is_back_pressure(small_server):
     assert small_server.ingest.reserve(950)
     connection = http.client.HTTPConnection(*small_server.server_address, timeout=10)

@@ -26,6 +26,8 @@ MAX_CONNECTIONS = 256
 CLIENT_SECONDS = 30.0
 #: Seconds after which a client that has not sent its request may lose its place to another one, if all places are taken.
 _PATIENCE = 1.0
+#: The same for a client that has not sent any request yet.
+_FIRST_PATIENCE = 0.1
 #: Seconds in which an accepted body is handled; a sender that waits longer is told to try again.
 _ANSWER_SECONDS = 60.0
 #: Bytes of a refused body that are read, so that its sender sees the answer.
@@ -37,10 +39,11 @@ Page = Callable[[str], tuple[str, bytes]]
 
 @dataclass(eq=False)
 class _Connection:
-    """An open connection: since when it waits for its client; None while a request is handled."""
+    """An open connection: since when it waits for its client; None while a request is handled. Whether it ever sent one."""
 
     socket: socket.socket
     waiting_since: float | None
+    is_new: bool = True
 
 
 class MonitorServer(ThreadingHTTPServer):
@@ -91,7 +94,7 @@ class MonitorServer(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Give a connection to a new thread; if there are too many, the slowest client or this one is refused."""
         with self._lock:
-            if len(self._connections) >= self.max_connections:
+            if len(self._connections) >= self.max_connections and not self._close_slow(_FIRST_PATIENCE, only_new=True):
                 self._close_slow(_PATIENCE)
             if len(self._connections) >= self.max_connections + 16:  # those that were closed are about to end
                 self.count(503)
@@ -119,9 +122,13 @@ class MonitorServer(ThreadingHTTPServer):
             while self._close_slow(self.client_seconds):
                 pass
 
-    def _close_slow(self, seconds: float) -> bool:
+    def _close_slow(self, seconds: float, *, only_new: bool = False) -> bool:
         """Close the connection that waits longest for its client, if that is longer than `seconds`."""
-        waiting = [(c.waiting_since, key) for key, c in self._connections.items() if c.waiting_since is not None]
+        waiting = [
+            (connection.waiting_since, key)
+            for key, connection in self._connections.items()
+            if connection.waiting_since is not None and (connection.is_new or not only_new)
+        ]
         if not waiting or time.monotonic() - min(waiting)[0] < seconds:
             return False
         connection = self._connections[min(waiting)[1]]
@@ -136,6 +143,7 @@ class MonitorServer(ThreadingHTTPServer):
         with self._lock:
             if (entry := self._connections.get(id(connection))) is not None:
                 entry.waiting_since = time.monotonic() if waiting else None
+                entry.is_new = entry.is_new and waiting
 
     def count(self, status: int) -> None:
         """Count a response."""
