@@ -1,6 +1,6 @@
 """Samples per second of the monitor on streams of JSON lines: plain, with garbage, with labels, with late labels.
 
-    python -m benchmarks.speed.monitor_throughput        # about two minutes
+    python -m benchmarks.speed.monitor_throughput        # about a minute
 
 A stream is made in memory beforehand. Measured is the time from the first byte to the last report: reading, parsing, calibrating,
 summing, matching labels and reporting windows. CPU seconds of the process are measured, so other processes matter little.
@@ -108,7 +108,7 @@ def make_monitor_cached() -> Monitor:
 def main() -> None:
     """Measure every stream in turn and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, default=100_000)
+    parser.add_argument("--samples", type=int, default=30_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--no-page", action="store_true", help="only print")
     arguments = parser.parse_args()

@@ -84,6 +84,8 @@ class JsonLineReader:
         labels = label if label is None or type(label) is list else [label]
         ids = name if name is None or type(name) is list else [name]
         if scores is None:
+            if len(value) == 2 and labels is not None and ids is not None and len(labels) == len(ids):
+                return builder.add_late_labels(ids, labels)
             if is_inference_log(value):
                 line = line_of(value, score_type)
                 if isinstance(line, str):

@@ -56,14 +56,16 @@ class PendingSamples(OrderedDict[str, PendingSample]):
         max_pending : the most samples that wait; the oldest are dropped.
         """
         matched: list[LabelledSample] = []
-        labels = [label for label in late_labels if not is_missing(label.label)]
+        labels = [late for late in late_labels if type(late.label) in (int, str) or not is_missing(late.label)]
         columns = lookup.columns(label.label for label in labels).tolist()
         n_labels, i = len(labels), 0
 
         def take(last: float) -> int:
             k = i
             while k < n_labels and labels[k].n_before <= last:
-                name = _text(labels[k].id)
+                name = labels[k].id
+                if type(name) is not str:
+                    name = _text(name)
                 if name not in self:
                     rejected["label without a sample"] += 1
                 elif columns[k] < 0:
@@ -74,7 +76,8 @@ class PendingSamples(OrderedDict[str, PendingSample]):
             return k
 
         for position, sample_id, sample in new_samples:
-            i = take(position)
+            if i < n_labels and labels[i].n_before <= position:
+                i = take(position)
             if isinstance(sample_id, float) and not abs(sample_id) < _INEXACT:
                 rejected["id not exact"] += 1
             elif len(name := _text(sample_id)) > _MAX_ID_LENGTH:
