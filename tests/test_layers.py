@@ -118,7 +118,7 @@ def test_the_rule_bites(module, source):
             "from driftcal.metrics.bins import Bins\nfrom . import bins\nfrom .bins import Bins",
         ),
         ("driftcal/pipeline/tune.py", "from driftcal.calibrators import make_calibrator"),
-        ("driftcal/cli/tune.py", "import driftcal"),
+        ("driftcal/cli/commands/tune.py", "import driftcal"),
     ],
 )
 def test_the_rule_lets_through(module, source):

@@ -18,9 +18,9 @@ import numpy as np
 from benchmarks.measure import anonymous_memory
 from benchmarks.speed.monitor_throughput import N_CLASSES, make_monitor
 from driftcal.errors import DriftcalError
-from driftcal.monitor.json_lines import json_batches
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.service import MonitorService
+from driftcal.monitor.reading.json_lines import json_batches
+from driftcal.monitor.serving.service import MonitorService
 
 #: Lines that are never samples and never labels of a pending sample.
 HOSTILE = [

@@ -20,9 +20,9 @@ import numpy as np
 
 import driftcal
 from benchmarks.measure import machine, seconds_of, table_head, table_row, write_page
-from driftcal.monitor.json_lines import json_batches
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.service import MonitorService
+from driftcal.monitor.reading.json_lines import json_batches
+from driftcal.monitor.serving.service import MonitorService
 
 N_CLASSES = 10
 GARBAGE = (

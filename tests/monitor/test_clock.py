@@ -8,9 +8,9 @@ import pytest
 from driftcal.errors import InputError
 from driftcal.monitor.clock import seconds, watermark
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.service import MonitorService
-from driftcal.monitor.stream_batch import StreamBatch
-from driftcal.monitor.stream_reader import file_batches
+from driftcal.monitor.reading.stream_batch import StreamBatch
+from driftcal.monitor.reading.stream_reader import file_batches
+from driftcal.monitor.serving.service import MonitorService
 
 DAY = 1_767_225_600  # 2026-01-01
 

@@ -17,11 +17,11 @@ from driftcal.cli import main
 from driftcal.errors import DataError, DriftcalError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.io.safetensors import read_tensors, write_tensors
-from driftcal.monitor.line_reader import MAX_LINE
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.service import WRITE_INTERVAL, MonitorService
-from driftcal.monitor.stream_batch import StreamBatch
-from driftcal.monitor.stream_reader import read_batches
+from driftcal.monitor.reading.line_reader import MAX_LINE
+from driftcal.monitor.reading.stream_batch import StreamBatch
+from driftcal.monitor.reading.stream_reader import read_batches
+from driftcal.monitor.serving.service import WRITE_INTERVAL, MonitorService
 
 VERSION_0_1 = Path(__file__).parents[1] / "data" / "compat" / "0.1" / "calibrators" / "ts.safetensors"
 
@@ -177,7 +177,7 @@ WORST = {
 }
 MEASURE = """
 import resource, sys
-from driftcal.monitor.json_lines import json_batches
+from driftcal.monitor.reading.json_lines import json_batches
 sys.stdin.buffer.read(0)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 batches = list(json_batches(sys.stdin.buffer, "logits", n_classes=3))

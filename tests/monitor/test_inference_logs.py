@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from driftcal.monitor.json_lines import JsonLineReader
+from driftcal.monitor.reading.json_lines import JsonLineReader
 
 SAMPLES = [[1.0, 2.0, 3.0], [3.0, 1.0, 0.5]]
 FLAT = [score for sample in SAMPLES for score in sample]

@@ -11,16 +11,16 @@ import time
 import numpy as np
 import pytest
 
-from driftcal.monitor.json_lines import json_batches
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.service import MonitorService
+from driftcal.monitor.reading.json_lines import json_batches
+from driftcal.monitor.serving.service import MonitorService
 
 #: Feeds lines in groups of ten and writes the state after each; prints the number of lines that are in the file.
 CHILD = """
 import io, itertools, sys
-from driftcal.monitor.json_lines import json_batches
+from driftcal.monitor.reading.json_lines import json_batches
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.service import MonitorService
+from driftcal.monitor.serving.service import MonitorService
 
 artefact, source, state, start = *sys.argv[1:4], int(sys.argv[4])
 monitor = Monitor.load(state, artefact) if start else Monitor(artefact, window_size=40)

@@ -6,7 +6,7 @@ import pytest
 import driftcal
 from driftcal.errors import InputError
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.service import MonitorService
+from driftcal.monitor.serving.service import MonitorService
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from driftcal.cli.commands.monitor_listen import listening
 from driftcal.cli.console import Console
-from driftcal.cli.monitor_listen import listening
 from driftcal.errors import DataError
-from driftcal.monitor.http_server import MonitorServer
-from driftcal.monitor.ingest import Ingest
-from driftcal.monitor.journal import Journal
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.service import MonitorService
+from driftcal.monitor.serving.http_server import MonitorServer
+from driftcal.monitor.serving.ingest import Ingest
+from driftcal.monitor.serving.journal import Journal
+from driftcal.monitor.serving.service import MonitorService
 
 pytest.importorskip("prometheus_client")
 

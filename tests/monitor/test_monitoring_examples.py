@@ -13,9 +13,9 @@ import yaml
 from typer.testing import CliRunner
 
 from driftcal.cli import app
-from driftcal.monitor.metrics_page import metrics_page
-from driftcal.monitor.prometheus import MetricFamily
-from driftcal.monitor.service import MonitorService
+from driftcal.monitor.serving.metrics_page import metrics_page
+from driftcal.monitor.serving.prometheus import MetricFamily
+from driftcal.monitor.serving.service import MonitorService
 
 FOLDER = Path(__file__).parents[2] / "examples" / "monitoring"
 NAME = re.compile(r"\b(?:driftcal|process)_[a-z_]+\b")

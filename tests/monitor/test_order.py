@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from driftcal.monitor.json_lines import json_batches
-from driftcal.monitor.service import MonitorService
-from driftcal.monitor.stream_batch import BATCH_SAMPLES
+from driftcal.monitor.reading.json_lines import json_batches
+from driftcal.monitor.reading.stream_batch import BATCH_SAMPLES
+from driftcal.monitor.serving.service import MonitorService
 
 
 def mixed_lines(scenario, n, seed=0, *, timed=False):
@@ -110,7 +110,7 @@ def test_ids_that_are_not_exact_are_counted_and_not_confused(scenario):
 
 
 def test_ids_of_arrays_are_exact(scenario, tmp_path):
-    from driftcal.monitor.stream_reader import file_batches
+    from driftcal.monitor.reading.stream_reader import file_batches
 
     ids = np.uint64(2**64 - 200) + np.arange(100, dtype=np.uint64)
     np.savez(tmp_path / "a.npz", logits=scenario.sample(100)[0], id=ids)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from driftcal.monitor.service import MonitorService
+from driftcal.monitor.serving.service import MonitorService
 
 HOSTILE = ["</script><script>alert(1)</script>", 'a"b\\c\nd', "<img src=x onerror=alert(1)>"]
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from driftcal.cli import main
-from driftcal.cli.monitor import _stop_on_signals
-from driftcal.monitor import line_reader
-from driftcal.monitor.json_lines import json_batches
+from driftcal.cli.commands.monitor import _stop_on_signals
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.service import WRITE_INTERVAL, MonitorService
-from driftcal.monitor.stream_batch import StreamBatch
+from driftcal.monitor.reading import line_reader
+from driftcal.monitor.reading.json_lines import json_batches
+from driftcal.monitor.reading.stream_batch import StreamBatch
+from driftcal.monitor.serving.service import WRITE_INTERVAL, MonitorService
 
 
 @pytest.fixture(scope="module")

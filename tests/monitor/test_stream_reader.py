@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from driftcal.cli import main
-from driftcal.monitor.json_lines import json_batches
-from driftcal.monitor.line_reader import lines_of
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.service import MonitorService
+from driftcal.monitor.reading.json_lines import json_batches
+from driftcal.monitor.reading.line_reader import lines_of
+from driftcal.monitor.serving.service import MonitorService
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from driftcal.cli.app import main
-from driftcal.cli.paper import paper
+from driftcal.cli.commands.paper import paper
 from driftcal.errors import InputError
 from driftcal.metrics.additive_statistics import Statistics
 from driftcal.paper.experiments import EXPERIMENTS

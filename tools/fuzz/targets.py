@@ -21,7 +21,7 @@ from driftcal.calibrators.serialization import load_file
 from driftcal.data.image_files import ImageDecoder
 from driftcal.errors import DriftcalError
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.stream_reader import json_batches
+from driftcal.monitor.reading.stream_reader import json_batches
 from driftcal.pipeline.describe_file import describe
 from driftcal.pipeline.evaluating.results import METRICS, CalibratorInfo, ResultRow, Results, ShiftInfo
 from tools.fuzz.mutation import mutate_bytes

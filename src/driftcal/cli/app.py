@@ -12,20 +12,20 @@ from typing import Annotated
 import typer
 
 from driftcal import __version__
+from driftcal.cli.commands.demo import demo
+from driftcal.cli.commands.evaluate import evaluate
+from driftcal.cli.commands.export import export
+from driftcal.cli.commands.inspect import inspect
+from driftcal.cli.commands.monitor import monitor
+from driftcal.cli.commands.paper import paper
+from driftcal.cli.commands.plan import plan
+from driftcal.cli.commands.recalibrate import recalibrate
+from driftcal.cli.commands.report import report
+from driftcal.cli.commands.shifts import shifts
+from driftcal.cli.commands.tune import tune
 from driftcal.cli.console import printable
-from driftcal.cli.demo import demo
-from driftcal.cli.evaluate import evaluate
-from driftcal.cli.export import export
-from driftcal.cli.inspect import inspect
-from driftcal.cli.monitor import monitor
-from driftcal.cli.paper import paper
-from driftcal.cli.plan import plan
 from driftcal.cli.plugins import register_plugins
-from driftcal.cli.recalibrate import recalibrate
 from driftcal.cli.registry_help import RegistryHelpCommand
-from driftcal.cli.report import report
-from driftcal.cli.shifts import shifts
-from driftcal.cli.tune import tune
 from driftcal.errors import DriftcalError, UnknownName
 
 app = typer.Typer(

@@ -23,10 +23,10 @@ from driftcal.monitor.fixed_point import to_fixed_point
 from driftcal.monitor.identity import identity_of
 from driftcal.monitor.label_metrics import LabelMetrics
 from driftcal.monitor.monitor_settings import MonitorSettings
-from driftcal.monitor.open_calibrator import CalibratorSource, open_calibrator
 from driftcal.monitor.pending_samples import PendingSample, PendingSamples
+from driftcal.monitor.reading.stream_batch import LateLabel, StreamBatch
 from driftcal.monitor.sequential_test import log_evidence
-from driftcal.monitor.stream_batch import LateLabel, StreamBatch
+from driftcal.monitor.serving.open_calibrator import CalibratorSource, open_calibrator
 from driftcal.monitor.summary import Summary, summarise
 from driftcal.monitor.usable_samples import check_samples, one_per_sample
 from driftcal.monitor.window_report import WindowReport, report_window

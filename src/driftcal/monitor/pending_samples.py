@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from driftcal.core.labels import ClassLookup, is_missing
-from driftcal.monitor.stream_batch import LateLabel
+from driftcal.monitor.reading.stream_batch import LateLabel
 
 #: Longer ids are rejected: the state file holds the ids of all pending samples.
 _MAX_ID_LENGTH = 200

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from driftcal.monitor.journal import Journal
-from driftcal.monitor.json_lines import JsonLineReader, parse_json
-from driftcal.monitor.line_reader import MAX_LINE, QUIET_SECONDS
-from driftcal.monitor.stream_batch import StreamBatch
+from driftcal.monitor.reading.json_lines import JsonLineReader, parse_json
+from driftcal.monitor.reading.line_reader import MAX_LINE, QUIET_SECONDS
+from driftcal.monitor.reading.stream_batch import StreamBatch
+from driftcal.monitor.serving.journal import Journal
 
 #: Requests that are flushed to the disk together. A flush takes milliseconds, a request much less.
 _MAX_GROUP = 256

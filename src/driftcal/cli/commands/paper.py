@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from driftcal.cli import options
+from driftcal.cli.commands.paper_train import train
 from driftcal.cli.console import Console
-from driftcal.cli.paper_train import train
 from driftcal.paper.experiments import EXPERIMENTS
 
 if TYPE_CHECKING:

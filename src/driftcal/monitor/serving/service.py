@@ -14,8 +14,8 @@ from driftcal.errors import DataError
 from driftcal.io.atomic import write_atomic
 from driftcal.monitor.clock import watermark
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.prometheus import MetricFamily, metric_families, prometheus_text
-from driftcal.monitor.stream_batch import StreamBatch
+from driftcal.monitor.reading.stream_batch import StreamBatch
+from driftcal.monitor.serving.prometheus import MetricFamily, metric_families, prometheus_text
 from driftcal.monitor.window_report import WindowReport
 from driftcal.monitor.window_sums import N_SAMPLES
 

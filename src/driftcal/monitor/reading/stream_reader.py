@@ -19,10 +19,10 @@ import numpy as np
 from driftcal.errors import DataError
 from driftcal.io.npz import LABEL_NAMES, open_arrays
 from driftcal.monitor.clock import as_times, seconds
-from driftcal.monitor.csv_lines import csv_batches
-from driftcal.monitor.json_lines import json_batches
-from driftcal.monitor.line_reader import MAX_LINE
-from driftcal.monitor.stream_batch import BATCH_SAMPLES, StreamBatch
+from driftcal.monitor.reading.csv_lines import csv_batches
+from driftcal.monitor.reading.json_lines import json_batches
+from driftcal.monitor.reading.line_reader import MAX_LINE
+from driftcal.monitor.reading.stream_batch import BATCH_SAMPLES, StreamBatch
 
 
 def read_batches(

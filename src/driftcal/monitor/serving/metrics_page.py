@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from driftcal.errors import need
-from driftcal.monitor.prometheus import MetricFamily
+from driftcal.monitor.serving.prometheus import MetricFamily
 
 #: The extra that holds the client.
 EXTRA = "monitor"

@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from driftcal._version import __version__
-from driftcal.monitor.ingest import Ingest, Request
+from driftcal.monitor.serving.ingest import Ingest, Request
 
 #: Connections that are served at once; each has a thread.
 MAX_CONNECTIONS = 256

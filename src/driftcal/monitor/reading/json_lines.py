@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from driftcal.monitor.clock import seconds
-from driftcal.monitor.inference_logs import SKIPPED, is_inference_log, line_of
-from driftcal.monitor.line_reader import MAX_LINE, line_groups
-from driftcal.monitor.stream_batch import BatchBuilder, StreamBatch
+from driftcal.monitor.reading.inference_logs import SKIPPED, is_inference_log, line_of
+from driftcal.monitor.reading.line_reader import MAX_LINE, line_groups
+from driftcal.monitor.reading.stream_batch import BatchBuilder, StreamBatch
 
 #: Whole numbers with more digits become floats. All others fit into a float, too, so that they can be scores.
 _MAX_DIGITS = 300

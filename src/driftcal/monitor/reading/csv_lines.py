@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from driftcal.monitor.clock import seconds
-from driftcal.monitor.line_reader import MAX_LINE, line_groups
-from driftcal.monitor.stream_batch import BatchBuilder, StreamBatch
+from driftcal.monitor.reading.line_reader import MAX_LINE, line_groups
+from driftcal.monitor.reading.stream_batch import BatchBuilder, StreamBatch
 
 #: Columns that are not scores.
 _SPECIAL_COLUMNS = ("label", "id", "time")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from driftcal.monitor.monitor import Monitor
-    from driftcal.monitor.stream_batch import StreamBatch
+    from driftcal.monitor.reading.stream_batch import StreamBatch
 
 #: Unit of a time -> seconds.
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -116,10 +116,10 @@ def monitor(
       driftcal monitor cal.safetensors --listen 127.0.0.1:9108 --window-size 1h --state monitor.safetensors
     """
     from driftcal.errors import DataError
-    from driftcal.monitor.journal import Journal
     from driftcal.monitor.monitor import Monitor
-    from driftcal.monitor.service import MonitorService
-    from driftcal.monitor.stream_reader import read_batches
+    from driftcal.monitor.reading.stream_reader import read_batches
+    from driftcal.monitor.serving.journal import Journal
+    from driftcal.monitor.serving.service import MonitorService
 
     console = Console(as_json, quiet)
     size, timed = _parse_window_size(window_size)
@@ -132,7 +132,7 @@ def monitor(
     }
     address = None
     if listen is not None:
-        from driftcal.cli.monitor_listen import parse_address
+        from driftcal.cli.commands.monitor_listen import parse_address
 
         address = parse_address(listen)
         if sources:
@@ -167,7 +167,7 @@ def monitor(
     title = f"Monitor of {calibrator.name}"
     source: AbstractContextManager[Iterator[StreamBatch]]
     if address is not None:
-        from driftcal.cli.monitor_listen import listening
+        from driftcal.cli.commands.monitor_listen import listening
 
         max_body = round(max_body_mb * 2**20)
         source = listening(

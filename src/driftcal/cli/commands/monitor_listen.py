@@ -11,13 +11,13 @@ from typing import Any
 import typer
 
 from driftcal.cli.console import Console
-from driftcal.monitor.http_server import MonitorServer
-from driftcal.monitor.ingest import Ingest
-from driftcal.monitor.journal import Journal
-from driftcal.monitor.metrics_page import metrics_page
-from driftcal.monitor.prometheus import MetricFamily
-from driftcal.monitor.service import MonitorService
-from driftcal.monitor.stream_batch import StreamBatch
+from driftcal.monitor.reading.stream_batch import StreamBatch
+from driftcal.monitor.serving.http_server import MonitorServer
+from driftcal.monitor.serving.ingest import Ingest
+from driftcal.monitor.serving.journal import Journal
+from driftcal.monitor.serving.metrics_page import metrics_page
+from driftcal.monitor.serving.prometheus import MetricFamily
+from driftcal.monitor.serving.service import MonitorService
 
 #: Bodies in memory at once, as a multiple of the largest one.
 _BODIES_IN_MEMORY = 8

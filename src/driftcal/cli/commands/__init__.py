@@ -1,0 +1,1 @@
+"""The commands, one file each: parse, one library call, print."""
