@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from driftcal.shifts.registry import SHIFTS, get_shift, image_shifts, register_shift
 from driftcal.shifts.shift import Shift
+from driftcal.shifts.simulated.conditions import SimulatedCondition, simulated_conditions
 from driftcal.shifts.suites import SUITES, Suite, get_suite
 from driftcal.shifts.tabular.drifts import FeatureDrift
 from driftcal.shifts.tabular.tabular_noise import TabularNoise
@@ -13,10 +14,12 @@ __all__ = [
     "SUITES",
     "FeatureDrift",
     "Shift",
+    "SimulatedCondition",
     "Suite",
     "TabularNoise",
     "get_shift",
     "get_suite",
     "image_shifts",
     "register_shift",
+    "simulated_conditions",
 ]

@@ -9,6 +9,7 @@ from driftcal.shifts.corruptions.corruption import Corruption
 from driftcal.shifts.gaussian import Gaussian
 from driftcal.shifts.mixture import Mixture
 from driftcal.shifts.shift import Shift
+from driftcal.shifts.simulated.image_changes import ImageChange
 from driftcal.shifts.suites import SUITES
 from driftcal.shifts.tabular.drifts import FeatureDrift
 from driftcal.shifts.tabular.tabular_noise import TabularNoise
@@ -47,6 +48,23 @@ DESCRIPTIONS: dict[str, str] = {
     "jpeg_compression": "losses of JPEG compression",
     "h_mixture": "one of the four -H corruptions for each image",
     "varied": "Gaussian noise or one of eight perturbations that no suite has, for each image: a tuning shift",
+    "cover": "a rectangle of one colour covers 9 % to 70 % of each side (simulated, for fitting, like those that follow)",
+    "ghost": "the image is mixed with itself upside down",
+    "shuffle": "some tiles of a grid change positions",
+    "solarise": "bright values are inverted",
+    "posterise": "values are rounded to a few",
+    "cloud": "a smooth random field of each colour is added",
+    "jitter": "every row of pixels moves sideways by its own distance",
+    "recolour": "colour channels are exchanged",
+    "darken": "values are multiplied, ×0.8 to ×0.18",
+    "brighten": "values are multiplied, ×1.2 to ×3.2",
+    "gamma_up": "values are raised to a power, 1.3 to 4: darker",
+    "gamma_down": "values are raised to a power, 0.75 to 0.24: brighter",
+    "fade": "distances from mid-grey shrink, ×0.75 to ×0.17",
+    "downscale": "fewer pixels, 85 % to 30 % of each side, interpolated",
+    "soften": "half-pixel moves average neighbouring pixels",
+    "crop": "a random crop of 90 % to 50 % of each side is enlarged",
+    "zoom_out": "the image shrinks by 1.15 to 2.6, its mirror image around it",
     "tabular_noise": "noise for feature tables, in units learnt by .fit(x_val)",
     "feature_offset": "columns move up or down, by 0.25 to 2 standard deviations",
     "feature_spread": "distances from the mean grow, ×1.25 to ×4",
@@ -55,6 +73,13 @@ DESCRIPTIONS: dict[str, str] = {
     "feature_dead": "5 % to 50 % of the columns are replaced by the mean",
     "feature_shuffled": "10 % to 60 % of the entries are replaced by those of other samples",
     "feature_outliers": "1 % to 20 % of the entries move by six standard deviations",
+    "feature_scaled": "a sample's distances from the mean get a random factor (simulated, for fitting, like those that follow)",
+    "feature_warped": "distances from the mean are raised to a power, 0.8 to 0.2",
+    "feature_tilted": "samples move along one direction, by up to 0.4 to 3 standard deviations",
+    "feature_blended": "entries move towards those of other samples, by 10 % to 70 %",
+    "feature_redrawn": "5 % to 60 % of the columns are replaced by entries of other samples",
+    "feature_dropped": "5 % to 50 % of the entries are replaced by the column's lowest value",
+    "feature_rounded": "values are rounded to multiples of 0.3 to 2.5 standard deviations",
 }
 
 
@@ -65,6 +90,7 @@ _FAMILIES: dict[type, str] = {
     Corruption: "corruption",
     Mixture: "mixture",
     Varied: "mixture",
+    ImageChange: "simulated",
     TabularNoise: "tabular",
     FeatureDrift: "tabular",
 }

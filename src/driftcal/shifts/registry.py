@@ -13,8 +13,9 @@ from driftcal.shifts.custom import Custom
 from driftcal.shifts.gaussian import Gaussian
 from driftcal.shifts.mixture import Mixture
 from driftcal.shifts.shift import Shift
+from driftcal.shifts.simulated.image_changes import IMAGE_CHANGES, ImageChange
 from driftcal.shifts.suites import H_TUNING
-from driftcal.shifts.tabular.drifts import DRIFTS, FeatureDrift
+from driftcal.shifts.tabular.drifts import DRIFTS, SIMULATED_DRIFTS, FeatureDrift
 from driftcal.shifts.tabular.tabular_noise import TabularNoise
 from driftcal.shifts.varied import Varied
 
@@ -26,7 +27,8 @@ SHIFTS: dict[str, Shift] = {
     "h_mixture": Mixture("h_mixture", tuple(map(Corruption, H_TUNING))),
     "varied": Varied(),
     "tabular_noise": TabularNoise(),
-    **{name: FeatureDrift(name) for name in DRIFTS},
+    **{name: ImageChange(name) for name in IMAGE_CHANGES},
+    **{name: FeatureDrift(name) for name in (*DRIFTS, *SIMULATED_DRIFTS)},
 }
 
 _BUILT_IN = frozenset(SHIFTS)

@@ -49,10 +49,8 @@ class Varied:
         from driftcal.core.random import first_uniforms  # compiles: not needed to list shifts
 
         sample_indices = as_indices(indices, len(out))
-        height, _, channels = out.shape[1:]
         keys = sample_keys(self.name, seed, sample_indices)
-        n_draws = 1 + _N_SINGLE_DRAWS + max(2 * _TILES**2, height, channels * _GRID**2)
-        draws = first_uniforms(keys, n_draws)  # the first one chooses the perturbation
+        draws = first_uniforms(keys, 1 + n_draws_per_image(out.shape))  # the first one chooses the perturbation
         choice = (draws[:, 0] * (len(PERTURBATIONS) + 1)).astype(np.int64)
         for number, perturb in enumerate(PERTURBATIONS.values()):
             chosen = np.flatnonzero(choice == number)
@@ -62,6 +60,12 @@ class Varied:
         if len(noisy):
             out[noisy] = Gaussian()(out[noisy], strength**2, seed=seed, indices=sample_indices[noisy])
         return out
+
+
+def n_draws_per_image(shape: tuple[int, ...]) -> int:
+    """How many random numbers a perturbation may use of each image, for images of this shape."""
+    height, channels = shape[1], shape[3]
+    return _N_SINGLE_DRAWS + max(2 * _TILES**2, height, channels * _GRID**2)
 
 
 def _cover(images: Images, strength: float, draws: Float64) -> Array:

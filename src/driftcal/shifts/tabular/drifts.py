@@ -1,4 +1,7 @@
-"""Seven drifts of feature tables, for evaluation. None of them is the noise that tuning uses."""
+"""Drifts of feature tables: seven for evaluation, and others on which windowed calibrators are fitted.
+
+None of either is the noise that tuning uses, and none of the others is one of the seven.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,18 @@ DRIFTS: dict[str, tuple[float, ...]] = {
     "feature_shuffled": (0.1, 0.2, 0.3, 0.45, 0.6),
     "feature_outliers": (0.01, 0.02, 0.05, 0.1, 0.2),
 }
+#: name -> (family, amounts at levels 1 to 5) of the drifts for fitting. Close relatives: ``feature_scaled`` and
+#: ``feature_warped`` of spread and shrink; ``feature_tilted`` of offset; ``feature_blended`` and ``feature_redrawn`` of
+#: shuffled; ``feature_dropped`` of missing.
+SIMULATED_DRIFTS: dict[str, tuple[str, tuple[float, ...]]] = {
+    "feature_scaled": ("scale", (0.3, 0.6, 1.0, 1.5, 2.2)),
+    "feature_warped": ("scale", (0.8, 0.65, 0.5, 0.35, 0.2)),
+    "feature_tilted": ("offset", (0.4, 0.8, 1.5, 2.2, 3.0)),
+    "feature_blended": ("blend", (0.1, 0.2, 0.35, 0.5, 0.7)),
+    "feature_redrawn": ("columns", (0.05, 0.1, 0.2, 0.35, 0.6)),
+    "feature_dropped": ("dropped", (0.05, 0.1, 0.2, 0.35, 0.5)),
+    "feature_rounded": ("rounding", (0.3, 0.6, 1.0, 1.6, 2.5)),
+}
 #: Distance of an outlier, in standard deviations.
 _OUTLIER_DISTANCE = 6.0
 #: Largest number of values of a column that are stored to draw from.
@@ -43,6 +58,12 @@ class FeatureDrift:
     ``feature_dead`` does the same to a share of the columns.
     ``feature_shuffled`` replaces a share of the entries by others of their column.
     ``feature_outliers`` moves a share of the entries by six standard deviations.
+
+    For fitting: ``feature_scaled`` multiplies a sample's distances from the mean by a random factor, ``feature_warped``
+    raises them to a power. ``feature_tilted`` moves a sample a random distance along one direction that the seed decides.
+    ``feature_blended`` moves entries towards those of other samples, ``feature_redrawn`` replaces whole columns by them.
+    ``feature_dropped`` replaces entries by the lowest value of the column. ``feature_rounded`` rounds to multiples of
+    standard deviations.
 
     Drifts that move numbers do not change categorical columns. Missing values stay. A higher level changes all entries
     that a lower level changes. A pandas data frame keeps its columns, index and dtypes, as for :class:`TabularNoise`.
@@ -100,8 +121,17 @@ class FeatureDrift:
         # one draw for all samples: it decides which columns move up and which are replaced
         column_key = sample_keys(f"{self.name} columns", seed, np.zeros(1, np.int64))
         column_draws = uniforms(column_key, 0, table.n_features)[0]
-        drifted = self._drifted(x, DRIFTS[self.name][step - 1], keys, column_draws)
+        drifted = self._drifted(x, self._amounts[step - 1], keys, column_draws)
         return table.with_numbers(x, np.where(np.isnan(x), x, drifted), self._categories)
+
+    @property
+    def family(self) -> str:
+        """Drifts of one family are alike: cross-validation leaves them out together."""
+        return SIMULATED_DRIFTS[self.name][0] if self.name in SIMULATED_DRIFTS else self.name
+
+    @property
+    def _amounts(self) -> tuple[float, ...]:
+        return SIMULATED_DRIFTS[self.name][1] if self.name in SIMULATED_DRIFTS else DRIFTS[self.name]
 
     @cached_property
     def _categories(self) -> dict[int, Array]:
@@ -125,24 +155,54 @@ class FeatureDrift:
             return x + amount * self.scale * np.where(column_draws < 0.5, -1.0, 1.0)
         if kind in ("spread", "shrink"):
             return np.where(self.scale > 0, self.centre + amount * (x - self.centre), x)
-        if kind == "dead":
-            dead = column_draws.argsort().argsort() < max(1, round(amount * width))
-            return np.where(dead, self.centre, x)
+        if kind in ("dead", "redrawn"):
+            chosen_columns = column_draws.argsort().argsort() < max(1, round(amount * width))
+            return np.where(chosen_columns, self.centre if kind == "dead" else self._drawn(uniforms(keys, 0, width)), x)
+        if kind in ("scaled", "warped", "tilted", "rounded"):
+            return np.where(self.scale > 0, self._moved(kind, x, amount, uniforms(keys, 0, 1), column_draws), x)
         draws = uniforms(keys, 0, 2 * width)
         changed, second_draw = draws[:, :width] < amount, draws[:, width:]
         if kind == "missing":
             return np.where(changed, self.centre, x)
+        if kind == "dropped":
+            return np.where(changed, np.nanmin(self._numbers_to_draw, axis=0), x)
+        if kind == "blended":
+            others = self._drawn(second_draw)
+            return np.where(self.scale > 0, x + amount * (others - x), np.where(changed, others, x))
         if kind == "shuffled":
-            chosen = (second_draw * len(self._numbers_to_draw)).astype(np.int64)
-            return np.where(changed, np.take_along_axis(self._numbers_to_draw, chosen, axis=0), x)
+            return np.where(changed, self._drawn(second_draw), x)
         return np.where(changed, x + _OUTLIER_DISTANCE * self.scale * np.where(second_draw < 0.5, -1.0, 1.0), x)
+
+    def _drawn(self, draws: Float64) -> Float64:
+        """An entry of the same column for each draw."""
+        chosen = (draws * len(self._numbers_to_draw)).astype(np.int64)
+        return np.take_along_axis(self._numbers_to_draw, chosen, axis=0)
+
+    def _moved(self, kind: str, x: Float64, amount: float, draw: Float64, column_draws: Float64) -> Float64:
+        """Entries that moved within their columns; `draw` is a random number per sample, (n, 1)."""
+        assert self.scale is not None
+        assert self.centre is not None
+        scale = np.where(self.scale > 0, self.scale, 1.0)
+        z = (x - self.centre) / scale
+        if kind == "scaled":
+            z = z * np.exp(amount * (2 * draw - 1))
+        elif kind == "warped":
+            z = np.sign(z) * np.abs(z) ** amount
+        elif kind == "tilted":
+            z = z + amount * draw * np.where(column_draws < 0.5, -1.0, 1.0)
+        else:
+            z = np.round(z / amount) * amount
+        moved: Float64 = self.centre + scale * z
+        return moved
 
     def label(self, level: float) -> str:
         """The meaning of a level: a factor, standard deviations or a share."""
         step = as_step(level, self.levels, self.name)
         if step == 0:
             return "clean"
-        amount = DRIFTS[self.name][step - 1]
+        amount = self._amounts[step - 1]
+        if self.name in SIMULATED_DRIFTS:
+            return f"{amount:g}"
         if self.name in ("feature_spread", "feature_shrink"):
             return f"×{amount:g}"
         return f"±{amount:g} sd" if self.name == "feature_offset" else f"{amount:.0%}"

@@ -1,0 +1,65 @@
+"""Which simulated shifts are used, at which levels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from driftcal.errors import InputError
+from driftcal.shifts.gaussian import Gaussian
+from driftcal.shifts.shift import Shift
+from driftcal.shifts.simulated.image_changes import IMAGE_CHANGES, ImageChange
+from driftcal.shifts.tabular.drifts import SIMULATED_DRIFTS, FeatureDrift
+from driftcal.shifts.tabular.tabular_noise import TabularNoise
+from driftcal.types import AnyArray
+
+#: Standard deviations of Gaussian noise on pixels in [0, 1].
+_NOISE = (0.02, 0.04, 0.06, 0.09, 0.13, 0.18, 0.25, 0.4, 0.7)
+#: Variances of noise on features, in units of their own: the share of noise in a feature rises from 5 % to 99 %.
+_FEATURE_NOISE = (0.05, 0.2, 0.5, 1.2, 3.0, 10.0, 100.0)
+
+
+@dataclass(frozen=True)
+class SimulatedCondition:
+    """A shift at one level. Shifts of one `family` are alike: cross-validation leaves them out together."""
+
+    family: str
+    shift: Shift
+    level: float
+
+    @property
+    def name(self) -> str:
+        """The condition in tables and files: ``cover/3``."""
+        return f"{self.shift.name}/{self.level:g}"
+
+
+def simulated_conditions(
+    kind: str = "images", features: AnyArray | None = None, *, categorical: Sequence[int | str] = ()
+) -> list[SimulatedCondition]:
+    """Separate simulated shifts of ``images`` or ``features``, each at several levels, without the clean condition.
+
+    With `features`, shifts of feature tables are fitted on them; without, fit them before use: ``condition.shift.fit(x)``.
+
+    >>> conditions = simulated_conditions()
+    >>> len(conditions), conditions[9].name, conditions[9].family
+    (94, 'cover/1', 'cover')
+    """
+    if kind == "images":
+        noise = [SimulatedCondition("noise", Gaussian(), deviation**2) for deviation in _NOISE]
+        changes = [ImageChange(name) for name in IMAGE_CHANGES]
+        return noise + [SimulatedCondition(s.family, s, level) for s in changes for level in s.levels[1:]]
+    if kind != "features":
+        raise InputError(
+            f"kind must be 'images' or 'features'; got {kind!r}. For other inputs register shifts of your own."
+        )
+    tabular_noise, drifts = TabularNoise(), [FeatureDrift(name) for name in SIMULATED_DRIFTS]
+    if features is not None:
+        tabular_noise = tabular_noise.fit(features, categorical=categorical)
+        statistics = FeatureDrift("feature_offset").fit(features, categorical=categorical)
+        drifts = [replace(statistics, name=drift.name) for drift in drifts]
+    noise = [SimulatedCondition("noise", tabular_noise, variance) for variance in _FEATURE_NOISE]
+    return noise + [
+        SimulatedCondition(SIMULATED_DRIFTS[drift.name][0], drift, level)
+        for drift in drifts
+        for level in drift.levels[1:]
+    ]
