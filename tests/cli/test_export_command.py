@@ -75,7 +75,7 @@ def test_the_model_is_run_on_the_users_inputs(onnx_tuned, run):
     (onnx_tuned / "inputs.txt").write_text("1 2 3")
     arguments = ("export", "model.onnx", "cal.safetensors", "-o", "out.onnx", "--json", "--inputs")
     for name in ("inputs.npy", "inputs.npz"):
-        assert json.loads(run(*arguments, name).out)["n_samples"] == 576
+        assert json.loads(run(*arguments, name).out)["n_samples"] == 704
     for name, fact in (("inputs.txt", "plain arrays"), ("none.npy", "no file"), ("cal.safetensors", "plain arrays")):
         ran = run(*arguments, name)
         assert (ran.code, ran.err.count("\n"), fact in ran.err) == (1, 1, True), ran.err

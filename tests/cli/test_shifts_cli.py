@@ -86,7 +86,7 @@ def test_a_sheet_that_cannot_be_written_is_an_error(picture: Path, tmp_path: Pat
     target = picture / "sheet.png"  # below a file, not a folder
     out = run("shifts", "--contact-sheet", picture, "-o", target, "--suite", "affine")
     assert out.returncode == 1
-    assert "cannot write" in out.stderr
+    assert "cannot be written" in out.stderr
 
 
 def test_a_cell_shows_the_shifted_image(tmp_path: Path) -> None:

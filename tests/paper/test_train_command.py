@@ -58,4 +58,4 @@ def test_trained_networks_open_with_their_held_out_images(tmp_path):
     np.testing.assert_allclose(network.model.logits(images), expected, rtol=1e-4, atol=1e-5)
     held_out = network.held_out(digits())
     assert list(held_out.indices) == list(split_training(digits(), seed=4)[1].indices)
-    assert set(CIFAR10_NETWORKS) == {"mobilenetv2", "densenet121", "resnet50", "vgg19"}
+    assert {"mobilenetv2", "densenet121", "resnet50", "vgg19"} <= set(CIFAR10_NETWORKS)

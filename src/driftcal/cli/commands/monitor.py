@@ -113,7 +113,8 @@ def monitor(
       driftcal monitor cal.safetensors logits.npy --json
     \b
     A service that others send samples to, with metrics for Prometheus:
-      driftcal monitor cal.safetensors --listen 127.0.0.1:9108 --window-size 1h --state monitor.safetensors
+      driftcal monitor cal.safetensors --window-size 1h \\
+        --listen 127.0.0.1:9108 --state monitor.safetensors
     """
     from driftcal.errors import DataError
     from driftcal.monitor.monitor import Monitor
