@@ -25,7 +25,7 @@ Cache = Annotated[
     str | None,
     typer.Option(metavar="DIR or URL", help="Keep the model's logits here: a killed run continues from there."),
 ]
-WindowSize = Annotated[int, typer.Option(min=20, help="Samples in a window of the windowed form.")]
+WindowSize = Annotated[int, typer.Option(min=1, help="Samples in a window of the windowed form.")]
 
 
 def output_file(path: PathOrText) -> PathOrText:

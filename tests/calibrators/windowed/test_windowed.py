@@ -5,9 +5,13 @@ import pytest
 
 from driftcal.calibrators import CALIBRATORS, WindowedCalibrator, make_calibrator
 from driftcal.calibrators.serialization import load
-from driftcal.calibrators.windowed.expectation_consistency import consistent_temperature
+from driftcal.calibrators.windowed.expectation_consistency import (
+    MAX_FACTOR,
+    consistent_temperature,
+    scaled_confidences,
+    temperature_grid,
+)
 from driftcal.calibrators.windowed.level_matching import last_used_level
-from driftcal.calibrators.windowed.windowed_calibrator import MIN_WINDOW
 from driftcal.core.numerics import softmax
 from driftcal.errors import InputError, NoFiniteOptimum, NotFittedError, UnknownName
 from driftcal.metrics import expected_calibration_error
@@ -71,7 +75,7 @@ def test_predict_proba_looks_at_each_sample_alone(fitted):
 
 
 def test_small_windows_get_the_per_sample_form(fitted):
-    window, _ = level_data(4, seed=52, n=MIN_WINDOW - 1)
+    window, _ = level_data(4, seed=52, n=fitted.min_window - 1)
     np.testing.assert_array_equal(adapted_proba(fitted, window, window), fitted.predict_proba(window))
     np.testing.assert_array_equal(fitted.windowed(50).predict_proba(window), fitted.predict_proba(window))
 
@@ -143,11 +147,44 @@ def test_the_last_used_level_lies_60_percent_of_the_way_to_chance():
 
 def test_mean_confidence_agrees_with_the_accuracy_asked_for():
     z, _ = level_data(1, n=200)
+    grid = temperature_grid(2.0)
+    means = scaled_confidences(z, grid).mean(axis=0)
     for accuracy in (0.4, 0.7, 0.95):
-        t = consistent_temperature(z, accuracy)
+        t = consistent_temperature(means, accuracy, grid)
         assert softmax(z, 1 / t).max(axis=1).mean() == pytest.approx(accuracy, abs=1e-6)
-    assert consistent_temperature(z, 0.0, near=2.0) == pytest.approx(200)
-    assert consistent_temperature(z, 1.1, near=2.0) == pytest.approx(0.02)
+    assert consistent_temperature(means, 0.0, grid) == pytest.approx(2 * MAX_FACTOR)
+    assert consistent_temperature(means, 1.1, grid) == pytest.approx(2 / MAX_FACTOR)
+
+
+def test_confidences_at_fixed_temperatures_suffice_for_any_scale_of_the_logits():
+    rng = np.random.default_rng(0)
+    for scale in np.exp(np.linspace(-3, 4, 15)):
+        z = rng.normal(size=(25, 3)) * scale
+        z[:, 0] += 3 * scale
+        grid = temperature_grid(scale)
+        t = consistent_temperature(scaled_confidences(z, grid).mean(axis=0), 0.8, grid)
+        assert softmax(z, 1 / t).max(axis=1).mean() == pytest.approx(0.8, abs=3e-5)
+
+
+def test_statistics_have_names_and_count_samples(fitted):
+    z, _ = level_data(1, n=50)
+    statistics = fitted.window_statistics(z)
+    assert statistics.shape == (50, len(fitted.statistic_names))
+    assert fitted.statistic_names[0] == "count"
+    assert (statistics[:, 0] == 1).all()
+
+
+def test_only_the_sums_of_the_statistics_matter(fitted):
+    window, _ = level_data(2, seed=56, n=90)
+    sums = fitted.window_sums(window[:50]) + fitted.window_sums(window[50:])
+    np.testing.assert_allclose(
+        fitted.calibrator_at(sums).predict_proba(window), adapted_proba(fitted, window, window), atol=1e-12
+    )
+
+
+def test_a_window_beyond_the_last_used_level_extrapolates(fitted):
+    assert not fitted.extrapolates(fitted.window_sums(level_data(0, seed=57)[0]))
+    assert fitted.extrapolates(fitted.window_sums(level_data(5, seed=58)[0] / 3))
 
 
 def test_unusable_windows_are_refused(fitted):
@@ -164,10 +201,10 @@ def test_an_unknown_statistic_is_refused():
 
 def test_a_subclass_that_lacks_a_method_is_refused_by_name():
     class Incomplete(WindowedCalibrator):
-        def _adapted(self, window):
+        def window_statistics(self, logits):
             raise NotImplementedError
 
-    with pytest.raises(TypeError, match="_fit_levels"):
+    with pytest.raises(TypeError, match="calibrator_at"):
         Incomplete()
 
 

@@ -9,22 +9,28 @@ levels would ask for less confidence than other shifts deserve. docs/research.md
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from driftcal.calibrators.base import FitReport, LogitCalibrator
+from driftcal.calibrators.base import FitInputs, FitReport, LogitCalibrator, refuse_features
 from driftcal.calibrators.fitted_array import FittedArray
+from driftcal.calibrators.levels import split_by_level
 from driftcal.calibrators.nonparametric.isotonic import IsotonicRegressionMulticlass, check_starts
 from driftcal.calibrators.nonparametric.kernels.isotonic_fit import fit_curves
 from driftcal.calibrators.scaling.first_pass import check_nll_optimum, first_pass, mean_first_pass
 from driftcal.calibrators.scaling.minimise_in_beta import minimise_in_beta
 from driftcal.calibrators.scaling.temperature import fit_nll, min_beta, nll_sums
-from driftcal.calibrators.windowed.expectation_consistency import consistent_temperature
+from driftcal.calibrators.windowed.expectation_consistency import (
+    consistent_temperature,
+    scaled_confidences,
+    temperature_grid,
+)
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.core.dataset import LabelledLogits
-from driftcal.drift.label_free_statistics import check_statistic, data_statistic, window_statistic
+from driftcal.drift.label_free_statistics import check_statistic, data_statistic, sample_statistic
 from driftcal.drift.level_scale import LevelScale, interpolate_levels
 from driftcal.errors import NoFiniteOptimum
 from driftcal.types import Array, Float64, Logits
@@ -33,6 +39,8 @@ from driftcal.types import Array, Float64, Logits
 MAX_FALL = 0.6
 #: Levels reach chance if accuracy falls at least this share of the way.
 REACHES_CHANCE = 0.9
+#: The mean of fewer samples varies over several perturbation levels: such windows get the per-sample form.
+MIN_WINDOW = 20
 #: The weight of the clean level in the per-sample form; the others up to the last used one share the rest.
 CLEAN_WEIGHT = 0.5
 
@@ -46,10 +54,39 @@ _SCALE = {
 class LevelMatchingCalibrator(WindowedCalibrator):
     """What level-matching calibrators share: the mean statistic of each level, and the position of a window between them."""
 
+    min_window = MIN_WINDOW
     statistic: str
     statistics_: Float64
     accuracies_: Float64
     last_level_: float
+
+    @abstractmethod
+    def _fit_levels(self, by_level: Sequence[LabelledLogits]) -> FitReport:
+        """Fit on the samples of each perturbation level, the clean ones first."""
+
+    @property
+    def statistic_names(self) -> tuple[str, ...]:
+        """The count and the statistic that places a window between the levels."""
+        return ("count", check_statistic(self.statistic))
+
+    def window_statistics(self, logits: Logits) -> Float64:
+        """(n, 2): 1 and the statistic of each sample."""
+        return np.stack([np.ones(len(logits)), sample_statistic(self.statistic, logits)], axis=1)
+
+    def extrapolates(self, sums: Float64) -> bool:
+        """Whether the window lies beyond the last level that is used."""
+        return self._position(sums) >= self.last_level_
+
+    def position(self, window: Logits) -> float:
+        """The position of a window of unlabelled logits between the levels: 0 is clean."""
+        return self._position(self.window_sums(window))
+
+    def _position(self, sums: Float64) -> float:
+        return min(LevelScale.of(self.statistics_).position(float(sums[1] / sums[0])), self.last_level_)
+
+    def _fit_inputs(self, data: LabelledLogits, inputs: FitInputs) -> FitReport:
+        refuse_features(self, inputs.features, inputs.reference)
+        return self._fit_levels(split_by_level(data, inputs.levels))
 
     def _check_params(self) -> None:
         check_statistic(self.statistic)
@@ -62,12 +99,6 @@ class LevelMatchingCalibrator(WindowedCalibrator):
         self.statistics_ = np.array([data_statistic(self.statistic, data) for data in by_level])
         self.accuracies_ = np.array([data.accuracy for data in by_level])
         self.last_level_ = last_used_level(self.accuracies_, 1 / by_level[0].n_classes)
-
-    def position(self, window: Logits) -> float:
-        """The position of a window of unlabelled logits between the levels: 0 is clean."""
-        logits, _ = self._checked(window)
-        value = window_statistic(self.statistic, logits)
-        return min(LevelScale.of(self.statistics_).position(value), self.last_level_)
 
     def _level_weights(self) -> Float64:
         """The weight of each level in the per-sample form."""
@@ -165,8 +196,9 @@ class LevelTemperatureScaling(_LevelTemperatures):
     True
     """
 
-    def _adapted(self, window: Logits) -> LogitCalibrator:
-        log_t = interpolate_levels(np.log(self.temperatures_), self.position(window))
+    def calibrator_at(self, sums: Float64) -> LogitCalibrator:
+        """Temperature scaling with the window's temperature."""
+        log_t = interpolate_levels(np.log(self.temperatures_), self._position(sums))
         return self._temperature_scaling(math.exp(log_t))
 
 
@@ -175,16 +207,30 @@ class LevelExpectationConsistency(_LevelTemperatures):
 
     As `LevelTemperatureScaling`, but accuracy is interpolated between the levels, not log T. The temperature follows from the
     window itself (expectation consistency, Clarté et al. 2023), so logits of another scale than the levels' get the
-    temperature they need. Fitted without `levels` every window is given the clean accuracy.
+    temperature they need. It is read from the window's mean confidences at fixed temperatures. Fitted without `levels` every
+    window is given the clean accuracy.
     """
+
+    @property
+    def statistic_names(self) -> tuple[str, ...]:
+        """The count, the statistic that places a window between the levels, and the confidences at fixed temperatures."""
+        grid = temperature_grid(self.temperature_)
+        return (*super().statistic_names, *(f"confidence at temperature {t:.4g}" for t in grid))
+
+    def window_statistics(self, logits: Logits) -> Float64:
+        """(n, 2 + N_TEMPERATURES): 1, the statistic, and the confidences of each sample."""
+        confidences = scaled_confidences(logits, temperature_grid(self.temperature_))
+        return np.concatenate([super().window_statistics(logits), confidences], axis=1)
 
     def estimate_accuracy(self, window: Logits) -> float:
         """The estimated accuracy of a window of unlabelled logits."""
         return interpolate_levels(self.accuracies_, self.position(window))
 
-    def _adapted(self, window: Logits) -> LogitCalibrator:
-        accuracy = self.estimate_accuracy(window)
-        return self._temperature_scaling(consistent_temperature(window, accuracy, self.temperature_))
+    def calibrator_at(self, sums: Float64) -> LogitCalibrator:
+        """Temperature scaling whose mean confidence on the window is the estimated accuracy."""
+        accuracy = interpolate_levels(self.accuracies_, self._position(sums))
+        grid = temperature_grid(self.temperature_)
+        return self._temperature_scaling(consistent_temperature(sums[2:] / sums[0], accuracy, grid))
 
 
 def _betas(by_level: Sequence[LabelledLogits], t_max: float | None) -> tuple[Float64, list[FitReport]]:
@@ -237,8 +283,9 @@ class LevelIsotonicRegression(LevelMatchingCalibrator):
         after = sum(w * report.after for w, (_, report) in zip(weights, fits, strict=True))
         return FitReport(fits[0][1].loss, float(before), float(after), fits[0][1].passes)
 
-    def _adapted(self, window: Logits) -> LogitCalibrator:
-        position = self.position(window)
+    def calibrator_at(self, sums: Float64) -> LogitCalibrator:
+        """IRM with the curve of the window's place between the levels."""
+        position = self._position(sums)
         low = min(int(position), len(self.statistics_) - 1)
         weights = np.zeros(len(self.statistics_))
         weights[low] = 1 - (position - low)

@@ -1,19 +1,20 @@
 """The protocol of calibrators that follow a window of unlabelled logits.
 
-They are fitted once, on labelled samples of several perturbation levels. Afterwards a window of unlabelled logits says how far
-the data have shifted. `predict_proba` looks at each sample alone and uses the per-sample form; `windowed` follows the inputs.
+They are fitted once, on labelled samples of several shifts. Afterwards the sums of a few label-free statistics over a window of
+unlabelled logits say how far the data have shifted. `predict_proba` looks at each sample alone and uses the per-sample form;
+`windowed` follows the inputs.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from driftcal.calibrators.base import Calibrator, FitInputs, FitReport, LogitCalibrator, refuse_features
-from driftcal.calibrators.levels import split_by_level
+import numpy as np
+
+from driftcal.calibrators.base import Calibrator, LogitCalibrator
 from driftcal.calibrators.scaling.temperature import TemperatureScaling
-from driftcal.core.dataset import LabelledLogits
+from driftcal.errors import InputError
 from driftcal.types import AnyArray, Float64, Logits
 
 if TYPE_CHECKING:
@@ -21,43 +22,60 @@ if TYPE_CHECKING:
 
 #: Samples in a window by default.
 WINDOW_SIZE = 100
-#: The mean of fewer samples varies over several perturbation levels: such windows get the per-sample form.
-MIN_WINDOW = 20
 
 
 class WindowedCalibrator(Calibrator):
-    """A calibrator that adapts to a window of unlabelled logits; it never changes the predicted class."""
+    """A calibrator that adapts to a window of unlabelled logits; it never changes the predicted class.
+
+    All that it reads of a window are the sums of `window_statistics` over its samples. So windows add, merge and slide, and an
+    exported graph needs the sums only.
+    """
 
     keeps_accuracy = True
     needs_levels = True
     needs_window = True
+    #: A window of fewer samples gets the per-sample form.
+    min_window: ClassVar[int]
+
+    @property
+    @abstractmethod
+    def statistic_names(self) -> tuple[str, ...]:
+        """The names of the columns of `window_statistics`; the first is "count"."""
 
     @abstractmethod
-    def _fit_levels(self, by_level: Sequence[LabelledLogits]) -> FitReport:
-        """Fit on the samples of each perturbation level, the clean ones first."""
+    def window_statistics(self, logits: Logits) -> Float64:
+        """(n, k): statistics of each sample of checked logits (n, C). Column 0 is 1, so its sum is the number of samples."""
 
     @abstractmethod
-    def _adapted(self, window: Logits) -> LogitCalibrator:
-        """The calibrator for a checked window of at least `MIN_WINDOW` samples."""
+    def calibrator_at(self, sums: Float64) -> LogitCalibrator:
+        """The calibrator for a window of at least `min_window` samples with these sums (k,) of `window_statistics`."""
 
     @abstractmethod
     def per_sample(self) -> LogitCalibrator:
         """The calibrator for inputs without a window, fitted on all levels."""
 
+    def extrapolates(self, sums: Float64) -> bool | None:
+        """Whether a window with these sums lies outside the shifts of the fit; None if the calibrator cannot tell."""
+        return None
+
+    def calibrator_for(self, sums: Float64) -> LogitCalibrator:
+        """As `calibrator_at`, for any number of samples: the per-sample form below `min_window`."""
+        return self.calibrator_at(sums) if sums[0] >= self.min_window else self.per_sample()
+
+    def window_sums(self, window: AnyArray) -> Float64:
+        """(k,): the sums of `window_statistics` over a window of unlabelled logits."""
+        logits, _ = self._checked(window)
+        return sum_statistics(self.window_statistics(logits))
+
     def adapt(self, window: AnyArray) -> LogitCalibrator:
         """A calibrator for data like this window of unlabelled logits. It no longer changes; it can be saved and exported."""
-        logits, _ = self._checked(window)
-        return self._adapted(logits) if len(logits) >= MIN_WINDOW else self.per_sample()
+        return self.calibrator_for(self.window_sums(window))
 
     def windowed(self, window_size: int = WINDOW_SIZE) -> WindowedPredictor:
         """An object that predicts batch after batch and follows the last `window_size` samples."""
         from driftcal.calibrators.windowed.windowed_predictor import WindowedPredictor
 
         return WindowedPredictor(self, window_size)
-
-    def _fit_inputs(self, data: LabelledLogits, inputs: FitInputs) -> FitReport:
-        refuse_features(self, inputs.features, inputs.reference)
-        return self._fit_levels(split_by_level(data, inputs.levels))
 
     def _predict(self, logits: Logits, features: AnyArray, *, log: bool) -> Float64:
         return self.per_sample()._predict(logits, features, log=log)
@@ -72,3 +90,15 @@ class WindowedCalibrator(Calibrator):
         calibrator = TemperatureScaling()
         calibrator.temperature_ = float(temperature)
         return self._as_fitted(calibrator)
+
+
+def sum_statistics(statistics: Float64) -> Float64:
+    """The sums of each column, sample after sample: the order is fixed, so the same samples give the same bits.
+
+    >>> sum_statistics(np.array([[1.0, 0.5], [1.0, 0.25]]))
+    array([2.  , 0.75])
+    """
+    if not len(statistics):
+        raise InputError("a window must hold at least one sample; it is empty. Wait for the first inputs.")
+    sums: Float64 = np.add.reduce(np.ascontiguousarray(statistics), axis=0)
+    return sums

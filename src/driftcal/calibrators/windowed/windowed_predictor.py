@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftcal.calibrators.windowed.windowed_calibrator import MIN_WINDOW, WINDOW_SIZE, WindowedCalibrator
+from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE, WindowedCalibrator, sum_statistics
 from driftcal.errors import InputError
-from driftcal.types import AnyArray, Float64, Logits, LogProbs, Probs
+from driftcal.types import AnyArray, Float64, LogProbs, Probs
 
 
 class WindowedPredictor:
     """A windowed calibrator and its window: the last `window_size` samples, those of the present batch included.
 
-    A larger batch is cut into blocks of `window_size`, each calibrated by itself. While the window has fewer than 20 samples,
-    the per-sample form predicts.
+    A larger batch is cut into blocks of `window_size`, each calibrated by itself. While the window has fewer samples than the
+    calibrator's `min_window`, the per-sample form predicts.
 
     >>> import numpy as np
     >>> from driftcal.calibrators import make_calibrator
@@ -28,13 +28,17 @@ class WindowedPredictor:
     """
 
     def __init__(self, calibrator: WindowedCalibrator, window_size: int = WINDOW_SIZE) -> None:
-        if isinstance(window_size, bool) or not isinstance(window_size, int | np.integer) or window_size < MIN_WINDOW:
+        if (
+            isinstance(window_size, bool)
+            or not isinstance(window_size, int | np.integer)
+            or window_size < calibrator.min_window
+        ):
             raise InputError(
-                f"window_size must be a whole number of samples, {MIN_WINDOW} or more; it is {window_size!r}. "
+                f"window_size must be a whole number of samples, {calibrator.min_window} or more; it is {window_size!r}. "
                 f"Smaller windows say too little about a shift; {WINDOW_SIZE} is usual."
             )
         self.calibrator, self.window_size = calibrator, int(window_size)
-        self._window: Logits | None = None
+        self._window: Float64 | None = None
 
     def __repr__(self) -> str:
         filled = 0 if self._window is None else len(self._window)
@@ -53,9 +57,9 @@ class WindowedPredictor:
         out = np.empty(scores.shape)
         for low in range(0, len(scores), self.window_size):
             block = scores[low : low + self.window_size]
-            window = block if self._window is None else np.concatenate([self._window, block])
+            statistics = self.calibrator.window_statistics(block)
+            window = statistics if self._window is None else np.concatenate([self._window, statistics])
             self._window = window[-self.window_size :].copy()
-            enough = len(self._window) >= MIN_WINDOW
-            calibrator = self.calibrator._adapted(self._window) if enough else self.calibrator.per_sample()
+            calibrator = self.calibrator.calibrator_for(sum_statistics(self._window))
             out[low : low + self.window_size] = calibrator._predict(block, None, log=log)
         return out.reshape(*shape, scores.shape[1])
