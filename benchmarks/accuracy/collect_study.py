@@ -7,9 +7,11 @@ It writes DIR/NETWORK.npz with arrays of float16 logits (images, classes):
 - ``val_labels``, ``val/clean``, ``val/<shift>/<level>``: validation images, clean and under every simulated shift of
   `driftcal.shifts.simulated_conditions`; for Gaussian noise the level is its place in the list, 1 to 9. ``val/mixture/<1-5>``
   are mixtures with another validation image of any class, which the library does not have.
+- ``levels/gaussian/<0-9>``, ``levels/varied/<0-9>``: validation images at the levels that Algorithm 1 finds, the paper's.
 - ``test_labels``, ``test/clean``, ``test/affine/<shift>/<1-9>``, ``test/corruptions/<shift>/<1-5>``,
   ``test/simple/<change>/<mild|strong>``: other images under the suites and simple changes.
 - ``natural``, ``natural_labels``: the natural shift.
+- ``clean``, ``clean_labels``: more clean test images, for errors in domain and label shift; the test images come first.
 - ``views/<name>/...`` with ``--views``: logits of an augmented view (mirrored) of the same inputs, on fewer images.
 - ``families``: JSON, the family of each simulated shift.
 
@@ -27,10 +29,12 @@ from pathlib import Path
 
 import numpy as np
 
-from driftcal.data import cifar10
+from driftcal.data import Source, cifar10
 from driftcal.models import Model
 from driftcal.paper.networks.registry import open_cifar10_network
-from driftcal.shifts import SUITES, simulated_conditions
+from driftcal.pipeline.collecting.collect import Collector
+from driftcal.pipeline.collecting.perturbation import perturb
+from driftcal.shifts import SUITES, get_shift, simulated_conditions
 from driftcal.shifts.affine import Affine
 
 #: Simple changes of images: name -> (mild, strong) strength.
@@ -44,7 +48,8 @@ SIMPLE = {
 }
 #: Weights of the other image in a mixture of two.
 MIXTURE = (0.1, 0.2, 0.3, 0.4, 0.5)
-Shifted = Callable[[np.ndarray], np.ndarray]
+#: Clean test images.
+N_CLEAN = 2000
 
 
 def simple_change(images: np.ndarray, name: str, strength: float) -> np.ndarray:
@@ -73,12 +78,13 @@ def mixed_images(images: np.ndarray, share: float) -> np.ndarray:
 
 
 def conditions(
-    validation: np.ndarray, test: np.ndarray, natural: np.ndarray
+    validation: np.ndarray, test: np.ndarray, natural: np.ndarray, clean: np.ndarray
 ) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
     """Every array of the file, and the function that makes its images."""
     yield "val/clean", lambda: validation
     yield "test/clean", lambda: test
     yield "natural", lambda: natural
+    yield "clean", lambda: clean
     level_of_noise = 0
     for condition in simulated_conditions():
         if condition.family == "noise":
@@ -118,16 +124,17 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--natural", type=Path, required=True)
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--validation", type=int, default=1500)
-    parser.add_argument("--test", type=int, default=1000)
+    parser.add_argument("--validation", type=int, default=1000)
+    parser.add_argument("--test", type=int, default=600)
     parser.add_argument("--views", action="store_true", help="record the mirrored view too, as views/mirror/...")
     options = parser.parse_args()
     folder = options.data.partition("=")[2]
     network = open_cifar10_network(options.network, options.weights)
     first_half, second_half = cifar10(folder).split(0.5, random_state=0)[:2]
     held_out = first_half if network.held_out is None else network.held_out(cifar10(folder, part="train"))
-    validation, test = (
-        s.subset(np.arange(n)) for s, n in ((held_out, options.validation), (second_half, options.test))
+    validation, test, clean = (
+        source.subset(np.arange(n))
+        for source, n in ((held_out, options.validation), (second_half, options.test), (second_half, N_CLEAN))
     )
     with np.load(options.natural) as stored:
         natural, natural_labels = stored["x"].astype(np.float32) / 255, stored["y"]
@@ -139,10 +146,23 @@ def main() -> None:
     arrays |= {
         "val_labels": validation.labels.astype(np.uint8),
         "test_labels": test.labels.astype(np.uint8),
+        "clean_labels": clean.labels.astype(np.uint8),
         "natural_labels": natural_labels.astype(np.uint8),
         "families": np.array(json.dumps(families())),
     }
-    record(network.model, conditions(validation.inputs(), test.inputs(), natural), arrays, file, views=options.views)
+    add_levels(network.model, validation, arrays, file)
+    listed = conditions(validation.inputs(), test.inputs(), natural, clean.inputs())
+    record(network.model, listed, arrays, file, views=options.views)
+
+
+def add_levels(model: Model, validation: Source, arrays: dict[str, np.ndarray], file: Path) -> None:
+    """The levels of Algorithm 1, unless the arrays hold them."""
+    collector = Collector(model, validation, random_state=0)
+    for name in ("gaussian", "varied"):
+        if f"levels/{name}/0" not in arrays:
+            by_level = perturb(collector, get_shift(name)).by_level
+            arrays |= {f"levels/{name}/{k}": np.asarray(logits, np.float16) for k, logits in enumerate(by_level)}
+            save(file, arrays)
 
 
 def record(

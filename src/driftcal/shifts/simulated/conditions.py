@@ -14,7 +14,7 @@ from driftcal.shifts.tabular.tabular_noise import TabularNoise
 from driftcal.types import AnyArray
 
 #: Standard deviations of Gaussian noise on pixels in [0, 1].
-_NOISE = (0.02, 0.04, 0.06, 0.09, 0.13, 0.18, 0.25, 0.4, 0.7)
+_NOISE = (0.01, 0.02, 0.035, 0.05, 0.07, 0.1, 0.15, 0.25, 0.5)
 #: Variances of noise on features, in units of their own: the share of noise in a feature rises from 5 % to 99 %.
 _FEATURE_NOISE = (0.05, 0.2, 0.5, 1.2, 3.0, 10.0, 100.0)
 

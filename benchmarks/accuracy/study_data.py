@@ -1,0 +1,69 @@
+"""Logits that `collect_study` recorded: of one network, on validation and test images under all conditions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+#: shift -> level -> logits (images, classes)
+Conditions = dict[str, dict[str, np.ndarray]]
+
+
+@dataclass(frozen=True, eq=False)
+class StudyData:
+    """One network's file; logits are read as float32."""
+
+    network: str
+    arrays: dict[str, np.ndarray]
+
+    @classmethod
+    def load(cls, file: Path) -> StudyData:
+        """Read the file whole."""
+        with np.load(file) as stored:
+            return cls(file.stem, {name: stored[name] for name in stored.files})
+
+    def logits(self, name: str) -> np.ndarray:
+        """One condition, float32."""
+        return self.arrays[name].astype(np.float32)
+
+    def labels(self, name: str) -> np.ndarray:
+        """``val``, ``test``, ``natural`` or ``clean``."""
+        return self.arrays[f"{name}_labels"].astype(np.int64)
+
+    def conditions(self, prefix: str) -> Conditions:
+        """Every condition below a prefix such as ``test/affine``, by shift and level."""
+        found: Conditions = {}
+        for name in self.arrays:
+            if name.startswith(prefix + "/") and name.count("/") == prefix.count("/") + 2:
+                shift, level = name.removeprefix(prefix + "/").split("/")
+                found.setdefault(shift, {})[level] = self.logits(name)
+        return found
+
+    def levels(self, shift: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Logits, labels and level of the validation images at the levels of Algorithm 1, the clean one first."""
+        names = [name for name in self.arrays if name.startswith(f"levels/{shift}/")]
+        logits = [self.logits(name) for name in sorted(names, key=lambda name: int(name.rpartition("/")[2]))]
+        return _stacked(logits, self.labels("val"))
+
+    @cached_property
+    def families(self) -> dict[str, str]:
+        """Simulated shift -> family."""
+        return dict(json.loads(str(self.arrays["families"])))
+
+    def simulated(self, *, leave_out: tuple[str, ...] = ()) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+        """Logits, labels and condition (0 is clean) of the validation images, and the family of each condition."""
+        logits, families = [self.logits("val/clean")], ["clean"]
+        for shift, by_level in self.conditions("val").items():
+            if self.families[shift] not in leave_out:
+                logits += by_level.values()
+                families += [self.families[shift]] * len(by_level)
+        return *_stacked(logits, self.labels("val")), families
+
+
+def _stacked(logits: list[np.ndarray], labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    n = len(labels)
+    return np.concatenate(logits), np.tile(labels, len(logits)), np.repeat(np.arange(len(logits)), n)
