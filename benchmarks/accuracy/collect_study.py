@@ -12,7 +12,8 @@ It writes DIR/NETWORK.npz with arrays of float16 logits (images, classes):
   ``test/simple/<change>/<mild|strong>``: other images under the suites and simple changes.
 - ``natural``, ``natural_labels``: the natural shift.
 - ``clean``, ``clean_labels``: more clean test images, for errors in domain and label shift; the test images come first.
-- ``views/<name>/...`` with ``--views``: logits of an augmented view (mirrored) of the same inputs, on fewer images.
+- ``ood``: unrelated images, with ``--unrelated DIR`` (the folder of Fashion-MNIST's files).
+- ``views/mirror/...`` with ``--views``: logits of the mirrored image, clean and at odd levels.
 - ``families``: JSON, the family of each simulated shift.
 
 The published ResNets were trained on all training images: their validation and test images are the two halves of the test
@@ -22,6 +23,7 @@ batch, as in `driftcal paper`. Other networks have 5,000 held-out training image
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -105,6 +107,14 @@ def conditions(
             yield f"test/simple/{name}/{word}", lambda n=name, s=strength: simple_change(test, n, s)
 
 
+def unrelated_images(folder: Path, n_images: int) -> np.ndarray:
+    """The first test images of Fashion-MNIST in the middle of 32 x 32 colour images."""
+    with gzip.open(folder / "t10k-images-idx3-ubyte.gz") as stream:
+        pixels = np.frombuffer(stream.read(), np.uint8, offset=16).reshape(-1, 28, 28)[:n_images]
+    padded = np.pad(pixels, ((0, 0), (2, 2), (2, 2))).astype(np.float32) / 255
+    return np.repeat(padded[..., None], 3, axis=3)
+
+
 def families() -> dict[str, str]:
     """Simulated shift -> family."""
     return {c.shift.name: c.family for c in simulated_conditions()} | {"mixture": "mixture"}
@@ -126,6 +136,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--validation", type=int, default=1000)
     parser.add_argument("--test", type=int, default=600)
+    parser.add_argument("--unrelated", type=Path, help="folder of Fashion-MNIST's files")
     parser.add_argument("--views", action="store_true", help="record the mirrored view too, as views/mirror/...")
     options = parser.parse_args()
     folder = options.data.partition("=")[2]
@@ -150,6 +161,10 @@ def main() -> None:
         "natural_labels": natural_labels.astype(np.uint8),
         "families": np.array(json.dumps(families())),
     }
+    if options.unrelated is not None and "ood" not in arrays:
+        arrays["ood"] = batched(network.model, unrelated_images(options.unrelated, options.validation // 2)).astype(
+            np.float16
+        )
     add_levels(network.model, validation, arrays, file)
     listed = conditions(validation.inputs(), test.inputs(), natural, clean.inputs())
     record(network.model, listed, arrays, file, views=options.views)
@@ -176,7 +191,8 @@ def record(
     """Run the model on every condition that the arrays lack; write them once a minute."""
     saved, begun, done = time.monotonic(), time.monotonic(), 0
     for name, make_images in listed:
-        missing = [view for view in ("", "views/mirror/") if (views or not view) and view + name not in arrays]
+        seen_mirrored = views and (name.endswith(("clean", "natural", "mild", "strong")) or name[-1] in "13579")
+        missing = [view for view in ("", "views/mirror/")[: 1 + seen_mirrored] if view + name not in arrays]
         if not missing:
             continue
         images = make_images()

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 import driftcal
+from benchmarks.accuracy.accuracy_baselines import ESTIMATORS, BiasCorrectedEM, CleanSamples, ExpectationConsistent
 from benchmarks.accuracy.study_data import StudyData
 from driftcal.calibrators import CALIBRATORS
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
@@ -26,10 +27,10 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True)
 class Method:
-    """A method by its name; `fit` takes the data and a seed."""
+    """A method by its name; `fit` takes the data, the size of the windows and a seed."""
 
     name: str
-    fit: Callable[[StudyData, int], Predictor]
+    fit: Callable[[StudyData, int, int], Predictor]
     windowed: bool = False
 
 
@@ -52,7 +53,7 @@ def driftcal_method(name: str, tuning: str) -> Method:
     suffix = {"clean": "", "gaussian": "-p", "varied": "-v", "simulated": ""}[tuning]
     takes_levels = CALIBRATORS[name].needs_levels
 
-    def fit(data: StudyData, seed: int) -> Predictor:
+    def fit(data: StudyData, size: int, seed: int) -> Predictor:
         if tuning == "clean":
             return Fitted(driftcal.make_calibrator(name).fit(data.logits("val/clean"), data.labels("val")))
         logits, labels, levels = data.simulated()[:3] if tuning == "simulated" else data.levels(tuning)
@@ -62,6 +63,31 @@ def driftcal_method(name: str, tuning: str) -> Method:
         return Fitted(calibrator.fit(logits, labels))
 
     return Method(name + suffix, fit, issubclass(CALIBRATORS[name], WindowedCalibrator))
+
+
+def with_unrelated(name: str) -> Method:
+    """A calibrator tuned on clean samples and as many unrelated images whose label is uniform (arXiv 2507.07780)."""
+
+    def fit(data: StudyData, size: int, seed: int) -> Predictor:
+        clean, unrelated = data.logits("val/clean"), data.logits("ood")
+        n_classes = clean.shape[1]
+        logits = np.concatenate([clean, np.repeat(unrelated, n_classes, axis=0)])
+        labels = np.concatenate([data.labels("val"), np.tile(np.arange(n_classes), len(unrelated))])
+        weights = np.full(len(logits), len(clean) / len(unrelated) / n_classes)
+        weights[: len(clean)] = 1
+        return Fitted(driftcal.make_calibrator(name).fit(logits, labels, sample_weight=weights))
+
+    return Method(f"{name}-ood", fit)
+
+
+def expectation_consistent(name: str) -> Method:
+    """Expectation consistency with one of the published estimators of accuracy."""
+
+    def fit(data: StudyData, size: int, seed: int) -> Predictor:
+        clean = CleanSamples(data)
+        return ExpectationConsistent(clean, ESTIMATORS[name](clean, size, seed))
+
+    return Method(f"{name}-ec", fit, windowed=True)
 
 
 def methods() -> dict[str, Method]:
@@ -76,6 +102,9 @@ def methods() -> dict[str, Method]:
             for tuning in ("gaussian", "varied")
         ),
     ]
+    listed += [expectation_consistent(name) for name in ESTIMATORS]
+    listed.append(Method("bcts-em", lambda data, size, seed: BiasCorrectedEM.fit(CleanSamples(data)), windowed=True))
+    listed += [with_unrelated(name) for name in ("ts", "irm")]
     if "window-ts" in CALIBRATORS:
         listed.append(driftcal_method("window-ts", "simulated"))
     return {method.name: method for method in listed}

@@ -189,7 +189,7 @@ def study(
             key = f"{name}@{size}" if method.windowed else name
             collected, streams = [], []
             for seed in seeds if method.windowed else seeds[:1]:
-                predictor, cases = method.fit(data, seed), Cases(data, seed)
+                predictor, cases = method.fit(data, size, seed), Cases(data, seed)
                 evaluated = cases.evaluate(predictor, size)
                 collected.append(summarise(evaluated))
                 of_seed = cases.streams(predictor, size, method.windowed)
