@@ -1,7 +1,13 @@
-"""Logits that `collect_study` recorded: of one network, on validation and test images under all conditions."""
+"""Logits that `collect_study` recorded: of one network, on validation and test images under all conditions.
+
+    python -m benchmarks.accuracy.study_data FULL.npz benchmarks/data/NETWORK.npz
+
+writes the reduced file that is kept with the code: fewer validation images, no augmented views.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,3 +73,29 @@ class StudyData:
 def _stacked(logits: list[np.ndarray], labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     n = len(labels)
     return np.concatenate(logits), np.tile(labels, len(logits)), np.repeat(np.arange(len(logits)), n)
+
+
+#: Validation images of a reduced file; it has all test images.
+N_REDUCED = 600
+
+
+def reduced(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The first validation images, and everything but views."""
+    kept = {}
+    for name, array in arrays.items():
+        if not name.startswith("views/"):
+            kept[name] = array[:N_REDUCED] if name.startswith(("val", "levels/")) else array
+    return kept
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("full", type=Path)
+    parser.add_argument("reduced", type=Path)
+    options = parser.parse_args()
+    options.reduced.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(options.reduced, **reduced(StudyData.load(options.full).arrays))
+
+
+if __name__ == "__main__":
+    main()

@@ -11,7 +11,7 @@ import numpy as np
 import driftcal
 from benchmarks.accuracy.accuracy_baselines import ESTIMATORS, BiasCorrectedEM, CleanSamples, ExpectationConsistent
 from benchmarks.accuracy.study_data import StudyData
-from driftcal.calibrators import CALIBRATORS
+from driftcal.calibrators import CALIBRATORS, Calibrator
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 
 #: The paper's five methods that are tuned on levels of noise.
@@ -48,6 +48,12 @@ class Fitted:
         return calibrator.predict_proba(logits)
 
 
+def fit_on_simulated(name: str, data: StudyData) -> Calibrator:
+    """A calibrator fitted on the clean samples and every simulated shift."""
+    logits, labels, conditions, _ = data.simulated()
+    return driftcal.make_calibrator(name).fit(logits, labels, levels=conditions)
+
+
 def driftcal_method(name: str, tuning: str) -> Method:
     """A driftcal calibrator tuned on ``clean`` samples, the levels of ``gaussian`` or ``varied``, or ``simulated`` shifts."""
     suffix = {"clean": "", "gaussian": "-p", "varied": "-v", "simulated": ""}[tuning]
@@ -56,7 +62,9 @@ def driftcal_method(name: str, tuning: str) -> Method:
     def fit(data: StudyData, size: int, seed: int) -> Predictor:
         if tuning == "clean":
             return Fitted(driftcal.make_calibrator(name).fit(data.logits("val/clean"), data.labels("val")))
-        logits, labels, levels = data.simulated()[:3] if tuning == "simulated" else data.levels(tuning)
+        if tuning == "simulated":
+            return Fitted(fit_on_simulated(name, data))
+        logits, labels, levels = data.levels(tuning)
         calibrator = driftcal.make_calibrator(name)
         if takes_levels:
             return Fitted(calibrator.fit(logits, labels, levels=levels))

@@ -1,0 +1,119 @@
+"""Errors of label-free accuracy estimates on the logits of the study, by suite, with the coverage of intervals.
+
+    python -m benchmarks.accuracy.estimator_study benchmarks/data resnet20 resnet44 plain-cnn \
+        > benchmarks/accuracy/estimator_study.md
+
+Estimators are fitted on validation images alone: the published ones on clean samples or on the simulated shifts
+(`accuracy_baselines`), `window-ts` on the simulated shifts. Every condition gives one window per seed; a window is drawn without
+replacement from the images of the condition.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import driftcal
+from benchmarks.accuracy.accuracy_baselines import ESTIMATORS, CleanSamples
+from benchmarks.accuracy.study_data import StudyData
+from benchmarks.accuracy.windowed_methods import fit_on_simulated
+from benchmarks.measure import table_head, table_row
+from driftcal.calibrators import CALIBRATORS
+
+#: (accuracy, low, high) of a window; the ends are NaN if the estimator has no interval
+Estimate = Callable[[np.ndarray], tuple[float, float, float]]
+#: Windows with the clean images' class shares and with changed ones, per seed.
+N_CLEAN = 60
+
+
+def without_interval(estimate: Callable[[np.ndarray], float]) -> Estimate:
+    """The estimate with an unknown interval."""
+    return lambda logits: (estimate(logits), np.nan, np.nan)
+
+
+def estimators(data: StudyData, size: int) -> dict[str, Estimate]:
+    """Every estimator for windows of this size."""
+    clean, listed = CleanSamples(data), {}
+    for name, make in ESTIMATORS.items():
+        listed[name] = without_interval(make(clean, size, 0))
+    level = driftcal.make_calibrator("level-ec").fit(*data.levels("gaussian")[:2], levels=data.levels("gaussian")[2])
+    listed["level-ec-p"] = without_interval(level.estimate_accuracy)
+    if "window-ts" in CALIBRATORS:
+        window_ts = fit_on_simulated("window-ts", data)
+
+        def estimate(logits: np.ndarray) -> tuple[float, float, float]:
+            found = window_ts.estimate_accuracy(logits)
+            return found.accuracy, found.low, found.high
+
+        listed["window-ts"] = estimate
+    return listed
+
+
+def windows(data: StudyData, size: int, seed: int) -> dict[str, list[tuple[np.ndarray, float]]]:
+    """Suite -> (logits, true accuracy) of each window."""
+    rng = np.random.default_rng(seed)
+    found: dict[str, list[tuple[np.ndarray, float]]] = {}
+
+    def add(suite: str, logits: np.ndarray, labels: np.ndarray, shares: np.ndarray | None = None) -> None:
+        weights = None if shares is None else shares[labels] / shares[labels].sum()
+        chosen = rng.choice(len(labels), min(size, len(labels)), replace=shares is not None, p=weights)
+        found.setdefault(suite, []).append((logits[chosen], np.mean(logits[chosen].argmax(axis=1) == labels[chosen])))
+
+    for suite in ("affine", "corruptions", "simple"):
+        for by_level in data.conditions(f"test/{suite}").values():
+            for logits in by_level.values():
+                add(suite, logits, data.labels("test"))
+    clean, labels = data.logits("clean"), data.labels("clean")
+    for _ in range(N_CLEAN):
+        add("natural", data.logits("natural"), data.labels("natural"))
+        add("clean", clean, labels)
+        add("Dirichlet(0.3)", clean, labels, rng.dirichlet(np.full(clean.shape[1], 0.3)) + 1e-9)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("networks", nargs="+")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 500])
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args()
+    print("# Label-free accuracy estimates on the logits of the study\n")
+    print(
+        f"`python -m benchmarks.accuracy.estimator_study FOLDER {' '.join(options.networks)}`\n\n"
+        "Mean absolute error of the estimated accuracy; `covered` is the share of windows whose true accuracy lies in the 90 % "
+        "interval, `width` the median half-width, over the affine shifts and corruptions. No test shift is among the shifts that "
+        "estimators were fitted on.\n"
+    )
+    for network in options.networks:
+        data = StudyData.load(options.folder / f"{network}.npz")
+        for size in options.sizes:
+            print_table(data, size, range(options.seeds))
+
+
+def print_table(data: StudyData, size: int, seeds: range) -> None:
+    """One network, one size of windows."""
+    drawn: dict[str, list[tuple[np.ndarray, float]]] = {}
+    for seed in seeds:
+        for suite, listed in windows(data, size, seed).items():
+            drawn.setdefault(suite, []).extend(listed)
+    print(f"\n## {data.network}, windows of {size}\n")
+    print(table_head(["estimator", *drawn, "worst affine condition", "covered", "width"]))
+    for name, estimate in estimators(data, size).items():
+        estimates = {suite: np.array([estimate(z) for z, _ in listed]) for suite, listed in drawn.items()}
+        truth = {suite: np.array([accuracy for _, accuracy in listed]) for suite, listed in drawn.items()}
+        errors = {suite: np.abs(estimates[suite][:, 0] - truth[suite]) for suite in drawn}
+        worst = errors["affine"].reshape(len(seeds), -1).mean(axis=0).max()
+        _, low, high = np.concatenate([estimates["affine"], estimates["corruptions"]]).T
+        true = np.concatenate([truth["affine"], truth["corruptions"]])
+        interval = ["", ""]
+        if not np.isnan(low).any():
+            interval = [f"{np.mean((low <= true) & (true <= high)):.1%}", f"{np.median(high - low) / 2:.3f}"]
+        print(table_row([name, *(f"{e.mean():.3f}" for e in errors.values()), f"{worst:.3f}", *interval]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
