@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from driftcal.pipeline.tuning.drift_calibrated_classifier import (
         DriftCalibratedClassifier as DriftCalibratedClassifier,
     )
+    from driftcal.pipeline.tuning.fit_scores import fit as fit
     from driftcal.pipeline.tuning.select import Selection as Selection
     from driftcal.pipeline.tuning.tune import tune as tune
     from driftcal.pipeline.windowed_model import WindowedModel as WindowedModel
@@ -135,6 +136,7 @@ _PUBLIC: dict[str, str] = {
     "compare_methods": "driftcal.pipeline.evaluating.compare",
     "evaluate": "driftcal.pipeline.evaluating.evaluate",
     "expected_calibration_error": "driftcal.metrics",
+    "fit": "driftcal.pipeline.tuning.fit_scores",
     "find_levels": "driftcal.shifts.levels.find_levels",
     "from_probabilities": "driftcal.core.validation",
     "get_shift": "driftcal.shifts",

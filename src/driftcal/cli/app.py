@@ -15,6 +15,7 @@ from driftcal import __version__
 from driftcal.cli.commands.demo import demo
 from driftcal.cli.commands.evaluate import evaluate
 from driftcal.cli.commands.export import export
+from driftcal.cli.commands.fit import fit
 from driftcal.cli.commands.inspect import inspect
 from driftcal.cli.commands.monitor import monitor
 from driftcal.cli.commands.paper import paper
@@ -65,7 +66,7 @@ def _root(
     """
 
 
-for _command in (demo, tune, evaluate, report, export, monitor, recalibrate, plan, shifts, inspect):
+for _command in (demo, tune, fit, evaluate, report, export, monitor, recalibrate, plan, shifts, inspect):
     app.command(cls=RegistryHelpCommand)(_command)
 app.add_typer(paper, name="paper")
 

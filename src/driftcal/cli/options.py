@@ -151,6 +151,31 @@ def _engine_options(
     return {"engine": engine, "address": address, "workers": workers, "cpus": cpus, "gpus": gpus}
 
 
+def _score_options(
+    score_type: Annotated[
+        str | None,
+        typer.Option(
+            help="Type of the scores: logits or probabilities. One column needs it.",
+            show_default="as the array is named, or logits",
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            help="Column or array of the labels.", metavar="NAME", show_default="y, label, …, or the last column"
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns of the scores, in the order of the classes.", metavar="A,B,…", show_default="all others"
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    """How a file of scores is read."""
+    return {"score_type": score_type, "labels": labels, "columns": names(columns)}
+
+
 def _with(shared_options: Callable[..., Any], name: str, command: Callable[..., None]) -> Callable[..., None]:
     """Add shared options to a command, which gets them as one argument `name`. In its help they come last."""
     shared = inspect.signature(shared_options, eval_str=True).parameters
@@ -172,6 +197,7 @@ def _with(shared_options: Callable[..., Any], name: str, command: Callable[..., 
 
 with_model_options = functools.partial(_with, _model_options, "model_options")
 with_engine_options = functools.partial(_with, _engine_options, "engine_options")
+with_score_options = functools.partial(_with, _score_options, "score_options")
 
 
 @contextmanager

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from driftcal.calibrators.export_maps.lookup import bin_table as bin_table
     from driftcal.calibrators.export_maps.lookup import curve_table as curve_table
     from driftcal.export.onnx.append import append_to_onnx as append_to_onnx
+    from driftcal.export.onnx.append import export_file as export_file
     from driftcal.export.onnx.to_onnx import OnnxExport as OnnxExport
     from driftcal.export.onnx.to_onnx import to_onnx as to_onnx
     from driftcal.export.torch.to_torch import to_torch as to_torch
@@ -34,6 +35,7 @@ _PUBLIC = {
     **dict.fromkeys(("bin_table", "curve_table"), "driftcal.calibrators.export_maps.lookup"),
     "OnnxExport": "driftcal.export.onnx.to_onnx",
     "append_to_onnx": "driftcal.export.onnx.append",
+    "export_file": "driftcal.export.onnx.append",
     "to_onnx": "driftcal.export.onnx.to_onnx",
     "to_torch": "driftcal.export.torch.to_torch",
 }

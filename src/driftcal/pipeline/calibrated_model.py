@@ -18,7 +18,8 @@ from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE, Windo
 from driftcal.data import Source
 from driftcal.errors import ArtefactError, InputError, ModelError
 from driftcal.models import Model, open_model, pooled_features
-from driftcal.pipeline.collecting.source_inputs import as_inputs, labelled_source
+from driftcal.models.scores import SCORES, ScoresModel
+from driftcal.pipeline.collecting.source_inputs import as_inputs, labelled_source, scores_source
 from driftcal.pipeline.evaluating.candidate import Candidate, uncalibrated
 from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES
 from driftcal.pipeline.tuning.tune_calibrators import CLEAN_BASELINE, TS_BASELINE
@@ -80,6 +81,8 @@ class CalibratedModel:
 
     def labelled_source(self, X: Any, y: AnyArray = None) -> Source:
         """Labelled data for this model, with its class names and its categorical columns."""
+        if isinstance(self.model, ScoresModel):
+            return scores_source(self.model, X, y, class_names=self.class_names)
         self.model.check_columns(X)
         class_names = self.model.class_names or self.class_names
         return labelled_source(X, y, class_names=class_names, categorical=self.metadata.get("categorical", ()))
@@ -87,7 +90,7 @@ class CalibratedModel:
     def logits(self, X: AnyArray) -> Logits:
         """The uncalibrated logits of the model."""
         self.model.check_columns(X)
-        return self.model.logits(as_inputs(X))
+        return self.model.logits(X if isinstance(self.model, ScoresModel) else as_inputs(X))
 
     def predict_proba(self, X: AnyArray) -> Probs:
         """Calibrated probabilities of new inputs, each independent of the others; uint8 images are divided by 255."""
@@ -194,10 +197,11 @@ class CalibratedModel:
     def load(
         cls,
         path: str | os.PathLike[str] | CalibratorFile,
-        model: Any,
+        model: Any = None,
         *,
         force: bool = False,
         inputs: AnyArray = None,
+        score_type: str | None = None,
         **options: Any,
     ) -> CalibratedModel:
         """Load saved calibrators for their model; refuse another model unless `force`.
@@ -207,11 +211,14 @@ class CalibratedModel:
         path
             A file that `save` wrote, or the result of :func:`load_file`.
         model
-            Anything that :func:`driftcal.open_model` takes; preprocessing and outputs are those of the file.
+            Anything that :func:`driftcal.open_model` takes; preprocessing and outputs are those of the file. None: the
+            inputs are the scores of the model, as after :func:`driftcal.fit`.
         force
             Accept a model with another fingerprint.
         inputs
             A few inputs. A model that is a plain function has no name, so its outputs on them identify it.
+        score_type
+            Without a model: "logits" or "probabilities". None: as recorded by `fit`, or logits.
         options
             Further options of `open_model`.
         """
@@ -222,12 +229,17 @@ class CalibratedModel:
             raise ArtefactError(
                 f"{file.path} must have been saved by a CalibratedModel; it is a calibrator alone. Use driftcal.load(path) for logits."
             )
-        options = {"preprocessing": recorded["preprocessing"], "outputs": recorded["outputs"], **options}
-        opened = open_model(model, **({} if isinstance(model, Model) else options))
-        if inputs is not None:
-            opened.prepare(as_inputs(inputs))
-        if not force:
-            check_same_model(opened, recorded, file.path)
+        opened: Model
+        if model is None:
+            recorded_type = recorded["outputs"] if recorded["framework"] == SCORES else "logits"
+            opened = ScoresModel(score_type or recorded_type, file.calibrator.n_features_in_)
+        else:
+            options = {"preprocessing": recorded["preprocessing"], "outputs": recorded["outputs"], **options}
+            opened = open_model(model, **({} if isinstance(model, Model) else options))
+            if inputs is not None:
+                opened.prepare(as_inputs(inputs))
+            if not force:
+                check_same_model(opened, recorded, file.path)
         others = dict(file.others)
         windowed = others.pop(WINDOWED_NAME, None)
         perturbation = metadata.pop("perturbation", None)
@@ -251,6 +263,10 @@ class CalibratedModel:
 
 def check_same_model(model: Model, recorded: Mapping[str, Any], path: object) -> None:
     """Refuse a model that is not the one a calibrator was tuned on."""
+    if recorded["framework"] == SCORES:
+        raise ModelError(
+            f"{path} was fitted on scores and records no model. Pass force=True (--force) if they are the scores of this model."
+        )
     if model.fingerprint != recorded["fingerprint"]:
         raise ModelError(
             f"{path} was tuned for another model: {recorded['name']!r} with fingerprint {recorded['fingerprint'][:12]}…; this one "

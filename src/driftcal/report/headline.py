@@ -55,6 +55,8 @@ def report_text(results: Results) -> ReportText:
     featured = featured_line(lines, results.metadata)
     if featured is None:
         return ReportText("There are no results to report.", (), ())
+    if results.in_domain_only:
+        return _in_domain_text(results, lines, featured)
     base = uncalibrated_line(lines)
     notes = [
         *_form_note(featured),
@@ -64,6 +66,30 @@ def report_text(results: Results) -> ReportText:
         *_accuracy_note(base, featured),
     ]
     return ReportText(_headline(lines, featured), tuple(notes), tuple(main_lines(lines, results.metadata)), featured)
+
+
+def _in_domain_text(results: Results, lines: Sequence[ComparisonLine], featured: ComparisonLine) -> ReportText:
+    """The text of a report of an evaluation without shift."""
+    base, scaling = uncalibrated_line(lines), temperature_scaling_line(lines)
+    others = {"temperature scaling": scaling, "the uncalibrated scores": base}
+    compared = [
+        f"{line.summary.in_domain_ece:.3f} with {name}"
+        if line is scaling
+        else f"{line.summary.in_domain_ece:.3f} for {name}"
+        for name, line in others.items()
+        if line is not None and line is not featured
+    ]
+    headline = f"The ECE of {featured.info.label} is {featured.summary.in_domain_ece:.3f} in domain"
+    interval = featured.in_domain_interval
+    notes = [
+        "No shift was evaluated: recorded scores cannot be shifted.",
+        f"A perfectly calibrated model would show an ECE of {featured.in_domain_null_ece:.3f} on these samples"
+        + ("." if interval is None else f"; the 95 % interval is {interval[0]:.3f} to {interval[1]:.3f}."),
+    ]
+    if base is not None and base is not featured and featured.info.keeps_accuracy:
+        notes.append(f"{featured.info.label} never changes a prediction, only its confidence.")
+    sentence = f"{headline}; it is {' and '.join(compared)}." if compared else f"{headline}."
+    return ReportText(sentence, tuple(notes), tuple(main_lines(lines, results.metadata)), featured)
 
 
 def _headline(lines: Sequence[ComparisonLine], featured: ComparisonLine) -> str:

@@ -44,11 +44,12 @@ def to_html(results: Results, *, title: str | None = None) -> str:
     has_levels = bool((results.perturbation or {}).get("levels"))
     parts = {
         "policy": policy(script, style),
-        "title": escape_html(title or metadata.get("title") or f"Calibration under shift ({results.suite})"),
+        "title": escape_html(title or metadata.get("title") or _default_title(results)),
+        "compare_title": "In domain" if results.in_domain_only else "In domain and under shift",
         "style": style,
         "script": script,
         "headline": escape_html(texts.headline),
-        "cards": _cards(texts),
+        "cards": _cards(texts, in_domain_only=results.in_domain_only),
         "notes": _list(texts.notes),
         "tuning_link": '<a href="#tuning">Tuning</a>' if has_levels else "",
         "plain_table": table_html(replace(headline_table(results), title="Table of calibrators")),
@@ -58,6 +59,10 @@ def to_html(results: Results, *, title: str | None = None) -> str:
         "data": json_block(page_data(results)),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], asset("page.html"))
+
+
+def _default_title(results: Results) -> str:
+    return "Calibration in domain" if results.in_domain_only else f"Calibration under shift ({results.suite})"
 
 
 def json_block(value: Any) -> str:
@@ -84,13 +89,14 @@ def policy(script: str, style: str) -> str:
     )
 
 
-def _cards(texts: ReportText) -> str:
+def _cards(texts: ReportText, *, in_domain_only: bool) -> str:
     if not texts.cards:
         return ""
-    return f'<div class="cards">{"".join(_card(line, line is texts.featured) for line in texts.cards)}</div>'
+    cards = (_card(line, line is texts.featured, in_domain_only) for line in texts.cards)
+    return f'<div class="cards">{"".join(cards)}</div>'
 
 
-def _card(line: ComparisonLine, featured: bool) -> str:
+def _card(line: ComparisonLine, featured: bool, in_domain_only: bool) -> str:
     info, summary, ratios = line.info, line.summary, line.ratios
     kind = f"tuned on {info.tuned_on}, {form_text(info)}"
     if is_uncalibrated(info):
@@ -105,11 +111,19 @@ def _card(line: ComparisonLine, featured: bool) -> str:
         ("Mean confidence under shift", percent(line.mean_confidence)),
         ("Accuracy under shift", percent(summary.mean_accuracy)),
     ]
+    ece, where = summary.mean_ece, "ECE under shift"
+    if in_domain_only:
+        ece, where = summary.in_domain_ece, "ECE in domain"
+        facts = [
+            ("÷ TS", _ratio(ratios.in_domain_to_ts)),
+            ("Mean confidence", percent(line.mean_confidence)),
+            ("Accuracy", percent(summary.in_domain_accuracy)),
+        ]
     label = "No calibration" if is_uncalibrated(info) and info.label.casefold() == "base" else info.label
     return (
         f'<div class="card{" featured" if featured else ""}"><h3>{escape_html(label)}</h3>'
         f'<p class="kind">{escape_html(kind)}</p>'
-        f'<p class="big">{summary.mean_ece:.3f}<small>ECE under shift</small></p>{_definitions(((name, value) for name, value in facts if value), "short")}</div>'
+        f'<p class="big">{ece:.3f}<small>{where}</small></p>{_definitions(((name, value) for name, value in facts if value), "short")}</div>'
     )
 
 

@@ -38,6 +38,7 @@ def page_data(results: Results) -> dict[str, Any]:
     return {
         "metrics": list(METRICS),
         "bins": results.n_bins,
+        "in_domain_only": results.in_domain_only,
         "calibrators": _calibrators(results.calibrators),
         "shifts": [
             {"name": s.name, "levels": [_round(v) for v in s.levels], "labels": list(map(str, s.labels))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -37,6 +38,23 @@ _HEADLINE = (
     "group", "label", "form", "in_domain_ece", "in_domain_to_ts", "mean_ece", "under_shift_to_ts", "under_shift_to_best_p",
     "worst_ece", "worst_shift", "in_domain_accuracy", "mean_accuracy",
 )  # fmt: skip
+#: The columns of an evaluation without shift, and their headings where they differ.
+_IN_DOMAIN = (
+    "group",
+    "label",
+    "tuned_on",
+    "in_domain_ece",
+    "in_domain_to_ts",
+    "in_domain_accuracy",
+    "mean_nll",
+    "mean_brier",
+)
+_IN_DOMAIN_HEADINGS = {
+    "in_domain_ece": "ECE",
+    "in_domain_accuracy": "Accuracy",
+    "mean_nll": "NLL",
+    "mean_brier": "Brier",
+}
 #: Key -> heading of the table of all rows.
 _ROWS = {
     "group": "Group",
@@ -75,17 +93,24 @@ def result_table(results: Results, content: str = "summary") -> Table:
         raise UnknownName.of("table", content, CONTENTS)
     if content == "rows":
         return _table(results, "rows", _ROWS, _every_row(results), within=("group", "shift", "level"))
-    return _table(results, "summary", _SUMMARY, _summary(results), within=("group",))
+    return _table(results, "summary", _summary_columns(results, _SUMMARY), _summary(results), within=("group",))
+
+
+def _summary_columns(results: Results, keys: Iterable[str]) -> dict[str, str]:
+    if results.in_domain_only:
+        return {key: _IN_DOMAIN_HEADINGS.get(key, _SUMMARY[key]) for key in _IN_DOMAIN}
+    return {key: _SUMMARY[key] for key in keys}
 
 
 def headline_table(results: Results) -> Table:
     """The summary with the columns that fit a terminal: ECE, its ratios and accuracy."""
-    columns = {key: _SUMMARY[key] for key in _HEADLINE}
-    return _table(results, "summary", columns, _summary(results), within=("group",))
+    return _table(results, "summary", _summary_columns(results, _HEADLINE), _summary(results), within=("group",))
 
 
 def headline_title(results: Results) -> str:
     """The line above the headline table."""
+    if results.in_domain_only:
+        return f"In domain; ECE with {results.n_bins} bins. ÷ TS: divided by the ECE of temperature scaling."
     return (
         f"{results.suite}: {len(results.shifts)} shifts, each pooled over its levels; ECE with {results.n_bins} bins. "
         "÷ TS: divided by the ECE of temperature scaling."

@@ -4,24 +4,46 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from driftcal.cli import options
 from driftcal.cli.console import Console, Sentences
 
+if TYPE_CHECKING:
+    from driftcal.pipeline.evaluating.results import Results
+
 
 @options.with_engine_options
 @options.with_model_options
+@options.with_score_options
 def evaluate(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="The model that the calibrator was tuned for.", metavar="MODEL")],
-    calibrator: Annotated[Path, typer.Argument(help="The file that tune wrote.", metavar="CALIBRATOR")],
-    test: Annotated[str, typer.Argument(help="Labelled test data: test.npz, a folder, cifar10=DIR, …", metavar="TEST")],
+    model: Annotated[
+        str,
+        typer.Argument(help="The model that the calibrator was tuned for; left out with --scores.", metavar="MODEL"),
+    ],
+    calibrator: Annotated[
+        Path | None, typer.Argument(help="The file that tune or fit wrote.", metavar="CALIBRATOR", show_default=False)
+    ] = None,
+    test: Annotated[
+        str | None,
+        typer.Argument(
+            help="Labelled test data: test.npz, a folder, cifar10=DIR, …", metavar="TEST", show_default=False
+        ),
+    ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for results.json.", callback=options.output_folder)
     ] = Path("run"),
+    scores: Annotated[
+        str | None,
+        typer.Option(
+            "--scores",
+            help="Evaluate labelled scores in place of a model, in domain: a .npz, .csv or .parquet file.",
+            metavar="SCORES",
+        ),
+    ] = None,
     suite: Annotated[
         str | None,
         typer.Option(help="Shifts to test under: {suites}.", show_default="affine; tabular for feature matrices"),
@@ -60,6 +82,7 @@ def evaluate(
     *,
     model_options: dict[str, Any],
     engine_options: dict[str, Any],
+    score_options: dict[str, Any],
 ) -> None:
     """Measure a calibrated model in domain and under shift.
 
@@ -76,17 +99,30 @@ def evaluate(
     Is another method better? Tune some on the same data, with and without -P:
       driftcal evaluate model.onnx cal.safetensors test.npz \\
         --validation val.npz --compare ts,ets,ir
+    \b
+    Recorded scores without a model, in domain only:
+      driftcal evaluate --scores test.csv cal.safetensors -o run
     """
     import driftcal
     from driftcal.calibrators import PAPER_CALIBRATORS
-    from driftcal.cli.tables import plan_lines, summary_table
+    from driftcal.cli.tables import plan_lines
     from driftcal.pipeline.collecting.labelled_logits import open_with_data
     from driftcal.pipeline.evaluating.compare import compare_methods, validation_source
     from driftcal.pipeline.plan import plan_evaluation
-    from driftcal.report.headline import report_text
-    from driftcal.report.result_tables import headline_title
 
     console = Console(as_json, quiet)
+    if scores is not None:
+        if calibrator is not None or compare or suite:
+            raise typer.BadParameter(
+                "goes with the calibrator file alone: no model, suite or --compare.", param_hint="--scores"
+            )
+        _evaluate_scores(
+            console, Path(model), scores, output, score_options, dry_run=dry_run, n_bins=n_bins,
+            metadata={"command": context.obj},
+        )  # fmt: skip
+        return
+    if calibrator is None or test is None:
+        raise typer.BadParameter("give MODEL CALIBRATOR TEST, or CALIBRATOR with --scores SCORES.")
     if bool(compare) != (validation is not None):
         raise typer.BadParameter("--compare and --validation go together: methods are tuned on the data of tune.")
     group_is_array = group not in (None, "class", "group") and test.endswith(".npz")
@@ -119,12 +155,45 @@ def evaluate(
             calibrated, source, suite=suite, candidates=candidates, window_size=window_size, n_bins=n_bins, group=group,
             random_state=random_state, run=run, metadata={"command": context.obj},
         )  # fmt: skip
+    _print_results(console, results, output, inputs=bar.done)
+
+
+def _evaluate_scores(
+    console: Console,
+    calibrator: Path,
+    scores: str,
+    output: Path,
+    score_options: dict[str, Any],
+    *,
+    dry_run: bool,
+    **settings: Any,
+) -> None:
+    """Evaluate a file of scores with a calibrator file."""
+    import driftcal
+    from driftcal.data.score_files import read_scores
+
+    score_type = score_options.pop("score_type")
+    file = read_scores(scores, **score_options)
+    calibrated = driftcal.CalibratedModel.load(calibrator, score_type=score_type or file.score_type)
+    if dry_run:
+        path = output / "results.json"
+        console.output({"samples": len(file.scores), "results": str(path)}, f"would write {path}")
+        return
+    results = driftcal.evaluate(calibrated, file.scores, file.labels, **settings)
+    _print_results(console, results, output, inputs=len(file.scores))
+
+
+def _print_results(console: Console, results: Results, output: Path, *, inputs: int) -> None:
+    from driftcal.cli.tables import summary_table
+    from driftcal.report.headline import report_text
+    from driftcal.report.result_tables import headline_title
+
     path, headline = results.save(output), report_text(results).headline
     console.output(
         {
             "results": str(path),
             "headline": headline,
-            "inputs": bar.done,
+            "inputs": inputs,
             "summary": [asdict(line) for line in results.summary()],
         },
         Sentences(headline),

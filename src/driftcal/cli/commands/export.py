@@ -15,8 +15,13 @@ _MAX_INPUTS = 256
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="An ONNX classifier.", metavar="MODEL.onnx")],
-    calibrator: Annotated[Path, typer.Argument(help="The file that tune wrote for it.", metavar="CALIBRATOR")],
+    model: Annotated[
+        Path, typer.Argument(help="An ONNX classifier; left out to export the calibrator alone.", metavar="MODEL.onnx")
+    ],
+    calibrator: Annotated[
+        Path | None,
+        typer.Argument(help="The file that tune or fit wrote for it.", metavar="CALIBRATOR", show_default=False),
+    ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The calibrated model to write.", callback=options.output_file)
     ] = Path("calibrated.onnx"),
@@ -60,8 +65,11 @@ def export(
     \b
     A model that was exported with a free number of features:
       driftcal export model.onnx cal.safetensors --inputs inputs.npy
+    \b
+    The calibrator alone, from logits to probabilities:
+      driftcal export cal.safetensors -o calibrator.onnx
     """
-    from driftcal.export import append_to_onnx
+    from driftcal.export import append_to_onnx, export_file
     from driftcal.pipeline.collecting.labelled_logits import read_inputs
 
     console = Console(as_json, quiet)
@@ -69,15 +77,20 @@ def export(
         console.output({"would_write": [str(output)]}, f"would write {output}")
         return
     examples = None if inputs is None else read_inputs(inputs, _MAX_INPUTS)
-    written = append_to_onnx(
-        model,
-        calibrator,
-        output,
-        layers=options.names(layers) or None,
-        force=force,
-        inputs=examples,
-        outputs=cast(Any, outputs),
-    )
+    if calibrator is None:
+        if model.suffix == ".onnx":
+            raise typer.BadParameter("give MODEL.onnx CALIBRATOR, or CALIBRATOR alone.")
+        written = export_file(model, output)
+    else:
+        written = append_to_onnx(
+            model,
+            calibrator,
+            output,
+            layers=options.names(layers) or None,
+            force=force,
+            inputs=examples,
+            outputs=cast(Any, outputs),
+        )
     names, figures = ", ".join(written.outputs), written.cross_validated_ece
     ece = (
         f", cross-validated ECE {figures['in_domain']:.3f} in domain and {figures['under_shift']:.3f} under the simulated shift"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,13 @@ from driftcal.export.onnx.model_outputs import (
     run_session,
 )
 from driftcal.export.onnx.nodes import Nodes
-from driftcal.export.onnx.to_onnx import OnnxExport, output_infos, to_onnx, write_metadata
+from driftcal.export.onnx.to_onnx import FloatName, OnnxExport, output_infos, to_onnx, write_metadata
 from driftcal.export.onnx.verification import open_session, verify
 from driftcal.io.atomic import as_target, write_atomic
 from driftcal.models import Model, open_model
 from driftcal.models.onnx import output_name, with_more_outputs
 from driftcal.models.outputs import Outputs
+from driftcal.models.scores import SCORES
 from driftcal.pipeline.calibrated_model import CalibratedModel, check_same_model
 from driftcal.types import AnyArray, Array
 
@@ -129,6 +130,24 @@ def append_to_onnx(
     )
 
 
+def export_file(
+    calibrator: str | os.PathLike[str], output: str | os.PathLike[str] | None = None, *, logits: FloatName = "float32"
+) -> OnnxExport:
+    """The calibrator of a file as an ONNX model from logits to probabilities, as :func:`to_onnx` writes it.
+
+    Parameters
+    ----------
+    calibrator
+        A file that `save`, `tune` or `fit` wrote. The per-sample form is exported.
+    output
+        The file to write.
+    logits
+        The type of the graph's input.
+    """
+    tuned = _load(calibrator, force=True)
+    return replace(to_onnx(tuned.calibrator, output, logits=logits), cross_validated_ece=tuned.cross_validated_ece)
+
+
 @dataclass(frozen=True, eq=False)
 class _Tuned:
     """A calibrator, the metadata of the model it was tuned on (None: unknown), the layers it reads, and its ECE."""
@@ -148,9 +167,11 @@ def _load(calibrator: Any, force: bool) -> _Tuned:
         return _Tuned(calibrator)  # in memory: the model is not recorded
     file = load_file(calibrator)
     recorded = file.metadata.get("model")
+    if recorded is not None and recorded.get("framework") == SCORES:  # fitted on scores: the model is unknown
+        recorded = None
     if recorded is None and not force:
         raise ArtefactError(
-            f"{calibrator} must record which model it was tuned on; it is a calibrator alone. Save a CalibratedModel, or pass force=True (--force)."
+            f"{calibrator} must record which model it was tuned on; it is a calibrator alone, or was fitted on scores. Save a CalibratedModel, or pass force=True (--force)."
         )
     return _Tuned(file.calibrator, recorded, file.metadata.get("layers", ()), _recorded_ece(file.metadata))
 

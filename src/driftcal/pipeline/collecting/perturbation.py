@@ -71,6 +71,11 @@ def _at_table_levels(provider: LogitProvider, shift: Shift, levels: Sequence[flo
     n_samples = len(provider.labels)
     logits = [provider.condition(shift, level) for level in levels]
     accuracies = [provider.accuracy(shift, level) for level in levels]
+    return PerturbedLogits(table_record(shift.name, levels, accuracies, n_samples), logits)
+
+
+def table_record(shift: str, levels: Sequence[float], accuracies: Sequence[float], n_samples: int) -> dict[str, Any]:
+    """The record of levels that were given, and not searched."""
     level_records = [
         {
             "epsilon": float(level),
@@ -81,14 +86,7 @@ def _at_table_levels(provider: LogitProvider, shift: Shift, levels: Sequence[flo
         }
         for level, accuracy in zip(levels, accuracies, strict=True)
     ]
-    record = {
-        "shift": shift.name,
-        "solver": "table",
-        "passes": float(len(levels)),
-        "levels": level_records,
-        "notes": [],
-    }
-    return PerturbedLogits(record, logits)
+    return {"shift": shift, "solver": "table", "passes": float(len(levels)), "levels": level_records, "notes": []}
 
 
 def tuning_shift(shift: str | Shift | None, source: Source) -> Shift | None:

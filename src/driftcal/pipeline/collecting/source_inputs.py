@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.core.labels import as_columns
 from driftcal.data import Source, open_source
 from driftcal.errors import InputError, LabelsError
+from driftcal.io.fingerprint import fingerprint
 from driftcal.models import Model
+from driftcal.models.scores import ScoresModel, score_columns
 from driftcal.types import AnyArray, Array
 
 
@@ -34,6 +37,23 @@ def labelled_source(
     if len(categorical) and not source.categorical and source.kind == "features":
         source = source.with_categorical(categorical)
     return source.labelled()
+
+
+def scores_source(
+    model: ScoresModel, scores: Any, y: AnyArray = None, *, class_names: Sequence[Any] = (), name: str = "scores"
+) -> Source:
+    """Labelled scores as a source: its inputs are the scores."""
+    if isinstance(scores, Source):
+        return scores.labelled()
+    columns = score_columns(scores)
+    labels, classes = as_columns(y, model.n_classes, len(columns), classes=class_names or None, argument="class_names")
+    return Source(
+        name,
+        lambda indices: columns[indices],
+        labels,
+        tuple(map(str, classes.tolist())),
+        content=lambda: fingerprint({"scores": columns, "score_type": model.outputs}),
+    )
 
 
 def check_classes(model: Model, source: Source) -> None:

@@ -17,12 +17,13 @@ from driftcal.metrics.additive_statistics import Statistics
 from driftcal.metrics.all_metrics import DEBIASED_BINS
 from driftcal.metrics.sample_scores import SampleScores
 from driftcal.metrics.sorted_samples import SortedSamples
+from driftcal.models.scores import ScoresModel
 from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.pipeline.collecting.collect import Collector, table_levels
 from driftcal.pipeline.collecting.run import Run
 from driftcal.pipeline.evaluating.candidate import Candidate
 from driftcal.pipeline.evaluating.image_bootstrap import ImageBootstrap
-from driftcal.pipeline.evaluating.results import POOLED, ResultRow, Results, ShiftInfo
+from driftcal.pipeline.evaluating.results import IN_DOMAIN, POOLED, ResultRow, Results, ShiftInfo
 from driftcal.pipeline.evaluating.versions import versions
 from driftcal.shifts import SUITES, Suite, get_suite
 from driftcal.shifts.shift import Shift
@@ -47,7 +48,7 @@ def evaluate(
     run: Run | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Results:
-    """Metrics of a calibrated model on test data under every shift and level of a suite.
+    """Metrics of a calibrated model on test data under every shift and level of a suite; scores only in domain.
 
     The uncalibrated model, plain temperature scaling and the windowed form, if there is one, are evaluated too.
 
@@ -58,7 +59,8 @@ def evaluate(
     X, y
         Labelled test data, as `tune` takes them.
     suite
-        The shifts to test under. None: "affine" for images, "tabular" for feature matrices.
+        The shifts to test under. None: "affine" for images, "tabular" for feature matrices. Recorded scores
+        (:func:`driftcal.fit`) cannot be shifted: leave it out.
     candidates
         What to compare (:func:`driftcal.compare_methods` makes such a list). None: the model and its baselines.
     window_size
@@ -86,7 +88,7 @@ def evaluate(
             f"calibrated must be a CalibratedModel; it is a {type(calibrated).__name__}. driftcal.tune(model, X, y) makes one."
         )
     source = calibrated.labelled_source(X, y)
-    fitted_suite = suite_for(suite, source)
+    fitted_suite = _in_domain_suite(suite) if isinstance(calibrated.model, ScoresModel) else suite_for(suite, source)
     compared = list(calibrated.candidates if candidates is None else candidates)
     windowed = calibrated.windowed_candidate(window_size)
     if windowed is not None and windowed.name not in {candidate.name for candidate in compared}:
@@ -120,6 +122,26 @@ def evaluate(
             **(metadata or {}),
         },
     )
+
+
+@dataclass(frozen=True)
+class _NoShift:
+    """The data as they are, as a shift with level 0 only."""
+
+    name: str = IN_DOMAIN
+    levels: tuple[int, ...] | None = (0,)
+
+    def __call__(self, inputs: Any, level: Any, *, seed: int = 0, indices: AnyArray | None = None) -> Any:
+        return np.array(inputs)
+
+
+def _in_domain_suite(suite: str | Suite | None) -> Suite:
+    if suite is not None:
+        raise InputError(
+            f"suite must be left out for recorded scores, which cannot be shifted; it is {str(suite)!r}. Evaluate the model itself: "
+            "CalibratedModel.load(path, model)."
+        )
+    return Suite(IN_DOMAIN, "the data as they are", (_NoShift(),))
 
 
 def suite_for(suite: str | Suite | None, source: Source) -> Suite:

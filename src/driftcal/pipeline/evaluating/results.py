@@ -20,6 +20,8 @@ _FORMAT, _VERSION = "driftcal-results", 2
 
 #: The level of a row that pools all levels of its shift, level 0 included: its ECE is the micro-averaged one.
 POOLED = "all"
+#: The suite, and the shift, of an evaluation on the data as they are.
+IN_DOMAIN = "in domain"
 #: The metrics of every row.
 METRICS = ("ece", "accuracy", "confidence", "calibration_gap", "entropy", "nll", "brier", "mce", "debiased_ece")
 #: What `CalibratorInfo.form` may be.
@@ -137,6 +139,8 @@ class Results:
     def __repr__(self) -> str:
         """The headline table: ECE, and in brackets its ratio to that of temperature scaling."""
         width = max((len(info.label) for info in self.calibrators), default=0)
+        if self.in_domain_only:
+            return self._in_domain_text(width)
         labels = {info.name: info.label for info in self.calibrators}
         lines = [
             f"ECE with {self.n_bins} bins (divided by that of TS); {len(self.shifts)} shifts ({self.suite}), "
@@ -153,6 +157,20 @@ class Results:
             )
             worst = f"{line.worst_ece:.3f} {line.worst_shift}"
             lines.append(f"{labels[line.calibrator]:{width}}  {in_domain:15}  {under_shift:15}  {worst}")
+        return "\n".join(lines)
+
+    @property
+    def in_domain_only(self) -> bool:
+        """Whether no shift was evaluated, as for recorded scores."""
+        return self.suite == IN_DOMAIN
+
+    def _in_domain_text(self, width: int) -> str:
+        lines = [f"ECE with {self.n_bins} bins in domain, and its 95 % interval", f"{'':{width}}  ECE"]
+        for info in self.calibrators:
+            row = self.row(info.name, IN_DOMAIN, 0)
+            interval = row.intervals.get("ece")
+            text = f"{row.ece:.3f}" + ("" if interval is None else f" [{interval[0]:.3f}, {interval[1]:.3f}]")
+            lines.append(f"{info.label:{width}}  {text}  accuracy {row.accuracy:.3f}, Brier {row.brier:.3f}")
         return "\n".join(lines)
 
     def row(self, calibrator: str, shift: str, level: float | str = POOLED, group: str | None = None) -> ResultRow:

@@ -358,6 +358,9 @@ def _score(
 
 def _per_sample_sentence(best: Trial, rule: _SelectionRule) -> str:
     ts = rule.ts
+    if len(ts.by_level) == 1:  # clean samples only
+        others = "no other candidate is better" if best is ts else f"the lowest ECE; TS has {ts.in_domain_ece:.3f}"
+        return f"{best.variant.label} was chosen (cross-validated ECE {best.in_domain_ece:.3f}): {others}."
     figures = f"ECE {best.in_domain_ece:.3f} in domain and {best.shift_ece:.3f} under the simulated shift"
     if best is ts:
         return (

@@ -22,7 +22,7 @@ from driftcal.pipeline.evaluating.versions import versions
 from driftcal.pipeline.tuning.select import Selection, method_calibrator
 from driftcal.pipeline.tuning.tune_calibrators import TS_BASELINE, TunedCalibrators, tune_calibrators
 from driftcal.shifts.shift import Shift
-from driftcal.types import AnyArray
+from driftcal.types import AnyArray, Labels
 
 #: The methods that an editor offers; any registered name is accepted.
 MethodName = Literal[
@@ -125,7 +125,7 @@ def tune(
         explanation=" ".join([accuracy_sentence, *warnings, tuned.explanation]).strip(),
         class_names=source.class_names,
         layers=tuple(features.layers) if features and tuned.calibrator.needs_features else (),
-        drift_reference=_drift_reference(perturbed, source, tuned),
+        drift_reference=drift_reference_of(perturbed, source.labels, tuned),
         metadata={
             "random_state": random_state,
             "clean_weight": tuned.clean_weight,
@@ -145,12 +145,12 @@ def _warnings(model: Model, source: Source, accuracy: float) -> list[str]:
     return [*find_warnings(accuracy, source.labels, source.class_names, model.n_classes), *([hint] if hint else [])]
 
 
-def _drift_reference(perturbed: PerturbedLogits, source: Source, tuned: TunedCalibrators) -> dict[str, Any] | None:
+def drift_reference_of(perturbed: PerturbedLogits, labels: Labels, tuned: TunedCalibrators) -> dict[str, Any] | None:
     """What a monitor compares traffic with; None if the calibrator needs layer features or samples are too few."""
-    if tuned.calibrator.needs_features or len(source.labels) < MIN_SAMPLES:
+    if tuned.calibrator.needs_features or len(labels) < MIN_SAMPLES:
         return None
     ts = tuned.baselines.get(TS_BASELINE)
     # without a finite optimum there is no TS baseline; the reference then describes the uncalibrated logits
     temperature = float(ts.temperature_) if isinstance(ts, TemperatureScaling) else 1.0
     by_level = list(perturbed.by_level)
-    return DriftReference.of(by_level, source.labels, tuned.calibrator, temperature=temperature).to_dict()
+    return DriftReference.of(by_level, labels, tuned.calibrator, temperature=temperature).to_dict()

@@ -92,7 +92,10 @@ def tune_calibrators(
 def _chosen_ece(choice: Choice) -> dict[str, float] | None:
     """The cross-validated ECE of the chosen per-sample variant; None where candidates could not be compared."""
     trial = next((trial for trial in choice.trials if trial.variant == choice.per_sample), None)
-    return None if trial is None else {"in_domain": trial.in_domain_ece, "under_shift": trial.shift_ece}
+    if trial is None:
+        return None
+    under_shift = {} if len(trial.by_level) == 1 else {"under_shift": trial.shift_ece}
+    return {"in_domain": trial.in_domain_ece, **under_shift}
 
 
 def _baselines(ts: Fit, clean: Fit | None) -> dict[str, Calibrator]:

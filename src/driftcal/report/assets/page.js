@@ -51,7 +51,8 @@
     ["in_domain_accuracy", "in domain", "Accuracy", -1], ["mean_accuracy", "under shift", "Accuracy", -1], ["mean_nll", "under shift", "NLL", 1], ["mean_brier", "under shift", "Brier", 1],
   ];
   const RATIOS = ["in_domain_to_ts", "under_shift_to_ts", "under_shift_to_best_p"];
-  const columns = () => COLUMNS.filter(([name]) => !RATIOS.includes(name) || data.summary.flat().some(entry => isNumber(entry[name])));
+  const IN_DOMAIN = ["label", "in_domain_ece", "in_domain_to_ts", "in_domain_accuracy"]; // without shifts
+  const columns = () => data.in_domain_only ? COLUMNS.filter(([name]) => IN_DOMAIN.includes(name)) : COLUMNS.filter(([name]) => !RATIOS.includes(name) || data.summary.flat().some(entry => isNumber(entry[name])));
   const tuning = c => c.style === 0 ? "uncalibrated" : `${c.style > 1 ? `shift: ${c.tuned_on}` : c.tuned_on}; ${c.form}${c.keeps_accuracy ? "" : "; may change predictions"}`;
   function drawTable() {
     const entries = data.summary[state.group].map(entry => ({ ...entry, ...data.calibrators[entry.calibrator] }));
@@ -83,7 +84,7 @@
   }
 
   function drawTrade() {
-    const entries = data.summary[state.group].filter(e => isNumber(e.mean_ece) && isNumber(e.in_domain_ece));
+    const entries = data.summary[state.group].filter(e => !data.in_domain_only && isNumber(e.mean_ece) && isNumber(e.in_domain_ece));
     by("trade").hidden = !entries.length;
     if (!entries.length) return;
     lines(by("trade"), {
@@ -165,7 +166,7 @@
       ["shifted", shift && find(state.calibrator, state.one, state.level), shift ? `${shift.name}, ${state.level === POOLED ? "all levels" : levelName(shift, state.level)}` : ""]];
     for (const [id, row, where] of panels) {
       const bins = binsOf(row);
-      by(id).hidden = !bins.length;
+      by(id).hidden = !bins.length || (id === "shifted" && data.in_domain_only);
       if (!bins.length) continue;
       const calibrationGap = value(row, "calibration_gap"), ece = value(row, "ece");
       const note = [html("span", { class: `key k-${calibrationGap > 0 ? "over" : "under"}` }), html("span", { text: `${calibrationGap > 0 ? "over" : "under"}-confident by ${number(Math.abs(calibrationGap))} on average. ECE ${number(ece)}, null ECE ${number(row.e0)}. ${row.n.toLocaleString("en")} samples.` })];
@@ -178,7 +179,7 @@
     host.replaceChildren();
     if (!shift) return;
     const level = topLevel(shift), entries = chosen().map(c => ({ series: c, row: find(c.index, state.one, level) })).filter(e => e.row && e.row.b.length);
-    by("distribution").hidden = !entries.length;
+    by("distribution").hidden = !entries.length || data.in_domain_only;
     by("distribution-lead").textContent = `${shift.name} at ${levelName(shift, level)}: the distribution of the confidence. In a calibrated model the two lines, mean confidence and accuracy, meet.`;
     const bins = entries.map(e => binsOf(e.row));
     const most = Math.max(0.05, ...bins.map(list => { const total = list.reduce((s, b) => s + b.weight, 0); return Math.max(...list.map(b => b.weight / total)); }));
@@ -266,6 +267,7 @@
 
   if (!data.summary[state.group].length) return; // nothing was measured
   by("app").hidden = false;
+  if (data.in_domain_only) for (const hidden of document.querySelectorAll("[data-shift]")) hidden.hidden = true;
   drawControls();
   drawAll();
   drawTuning();

@@ -1,0 +1,154 @@
+"""Recorded scores in a file: .npz, .csv or .parquet, with a label for each sample."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driftcal.errors import DataError, UnknownName, need
+from driftcal.io.npz import LABEL_NAMES, LOGIT_NAMES, open_arrays
+from driftcal.io.paths import AnyPath, as_path
+from driftcal.types import Array, Float64
+
+#: The names of arrays in a .npz file that hold probabilities.
+PROBABILITY_NAMES = ("probabilities", "probs")
+_WAY_OUT = "Name the columns of the scores with --columns and that of the labels with --labels."
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreFile:
+    """Scores (n, classes) or (n,), a label for each, the class of each column if columns are named by it, and groups.
+
+    `score_type` is what the file itself says by the name of its array: None for a table, and for an array "scores".
+    """
+
+    scores: Array
+    labels: Array
+    class_names: tuple[str, ...] = ()
+    score_type: str | None = None
+    groups: Array | None = None
+
+
+def read_scores(path: AnyPath, *, labels: str | None = None, columns: Sequence[str] = ()) -> ScoreFile:
+    """Read labelled scores.
+
+    Parameters
+    ----------
+    path
+        A ``.npz`` file with ``logits``, ``probabilities`` or ``scores``, and ``y``. A ``.csv`` file with a header, or a
+        ``.parquet`` file: a column per class and a column of labels. A column of binary scores is that of class 1.
+    labels
+        The column or array of the labels. None: one called "y", "label", "labels" or "targets", else the last column.
+    columns
+        The columns of the scores, in the order of the classes. (): all but that of the labels.
+    """
+    file = as_path(path)
+    ending = file.suffix.lower()
+    if not file.is_file():
+        raise DataError(f"there is no file {str(file)!r}.")
+    if ending == ".csv":
+        return _of_table(file, *_read_csv(file), labels, columns)
+    if ending in (".parquet", ".pq"):
+        return _of_table(file, *_read_parquet(file), labels, columns)
+    if ending != ".npz":
+        raise DataError(f"scores must be a .npz, .csv or .parquet file; {str(file)!r} is none. Convert it first.")
+    arrays = open_arrays(file)
+    score_type = "probabilities" if any(name in arrays.names for name in PROBABILITY_NAMES) else None
+    if "logits" in arrays.names:
+        score_type = "logits"
+    names = tuple(columns) or (*LOGIT_NAMES, *PROBABILITY_NAMES)
+    scores = arrays.find(names, "scores", "Name the array that holds them: logits, probabilities or scores.")
+    label_array = arrays.find((labels,) if labels else LABEL_NAMES, "labels")
+    return ScoreFile(scores, label_array, (), score_type, arrays.get("groups"))
+
+
+def _of_table(
+    file: Path, names: list[str], values: dict[str, Array], labels: str | None, columns: Sequence[str]
+) -> ScoreFile:
+    """The scores and labels of a table with these columns."""
+    for name in (*columns, *([labels] if labels else [])):
+        if name not in names:
+            raise UnknownName.of(f"column of {file.name}", name, names)
+    label_name = labels or next((name for name in LABEL_NAMES if name in names), names[-1])
+    score_names = list(columns) or [name for name in names if name != label_name]
+    if not score_names or label_name in score_names:
+        raise DataError(
+            f"{str(file)!r} must hold a column per class and a column of labels; its columns are {', '.join(names[:5])}. {_WAY_OUT}"
+        )
+    scores = np.stack([_numbers(file, name, values[name]) for name in score_names], axis=1)
+    label_column = values[label_name]
+    texts = [str(label) for label in label_column.tolist()]
+    missing = next((i for i, text in enumerate(texts) if text in ("", "None", "nan")), None)
+    if missing is not None:
+        raise DataError(
+            f"{str(file)!r} must hold a label per sample; sample {missing} of column {label_name!r} has none."
+        )
+    if len(score_names) == 1:
+        return ScoreFile(scores[:, 0], np.array(texts))
+    if set(texts) <= set(score_names):
+        return ScoreFile(scores, np.array(texts), tuple(score_names))
+    return ScoreFile(scores, np.array(texts))
+
+
+def _numbers(file: Path, name: str, column: Array) -> Float64:
+    try:
+        numbers: Float64 = np.asarray(column, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{str(file)!r} must hold a number per sample in column {name!r}: {error}. {_WAY_OUT}"
+        ) from error
+    return numbers
+
+
+def _read_csv(file: Path) -> tuple[list[str], dict[str, Array]]:
+    """The columns of a .csv file with a header, as text."""
+    rows: list[list[str]] = []
+    with file.open(newline="", encoding="utf-8-sig") as stream:
+        lines = _rows(file, stream)
+        header = next(lines, None)
+        if not header or len(set(header)) < len(header):
+            raise DataError(f"{str(file)!r} must begin with a header of different column names; it is {header!r}.")
+        if all(_is_number(name) for name in header) and header != [str(k) for k in range(len(header))]:
+            raise DataError(
+                f"{str(file)!r} must begin with a header; its first line holds numbers. Write a line with the names of the columns."
+            )
+        for number, row in enumerate(lines, 2):
+            if len(row) != len(header):
+                raise DataError(f"{str(file)!r} must have {len(header)} fields per line; line {number} has {len(row)}.")
+            rows.append(row)
+    if not rows:
+        raise DataError(f"{str(file)!r} must hold at least one sample; it has a header only.")
+    return header, {
+        name: np.array(column, object) for name, column in zip(header, zip(*rows, strict=True), strict=True)
+    }
+
+
+def _rows(file: Path, stream: Any) -> Iterator[list[str]]:
+    try:
+        yield from (row for row in csv.reader(stream) if row)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{str(file)!r} must be a .csv file in UTF-8; {error}.") from error
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_parquet(file: Path) -> tuple[list[str], dict[str, Array]]:
+    """The columns of a .parquet file."""
+    parquet = need("pyarrow.parquet", "parquet")
+    try:
+        table = parquet.read_table(file)
+    except Exception as error:  # pyarrow has many classes of errors
+        raise DataError(f"{str(file)!r} must be a .parquet file; {type(error).__name__}: {error}.") from error
+    names = [str(name) for name in table.column_names]
+    return names, {name: np.array(table.column(k).to_pylist(), object) for k, name in enumerate(names)}

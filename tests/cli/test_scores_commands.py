@@ -1,0 +1,41 @@
+"""Only scores on the command line: fit, evaluate --scores, report and export without any model."""
+
+import json
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for name in ("val.csv", "test.csv"):
+        logits = 3 * rng.normal(size=(400, 3))
+        y = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)
+        rows = np.column_stack([logits, y])
+        np.savetxt(name, rows, delimiter=",", header="a,b,c,label", comments="", fmt=["%.9g"] * 3 + ["%d"])
+    return tmp_path
+
+
+def test_from_a_table_of_scores_to_report_and_export(files, run):
+    fitted = run("fit", "val.csv", "--method", "ts", "-o", "cal.safetensors", "--json")
+    assert fitted.code == 0, fitted.err
+    assert 1.5 < json.loads(fitted.out)["temperature"] < 2.6
+    evaluated = run("evaluate", "--scores", "test.csv", "cal.safetensors", "-o", "run")
+    assert evaluated.code == 0, evaluated.err
+    assert "in domain" in evaluated.out
+    assert "under" not in evaluated.out
+    assert run("report", "run", "-o", "report.html").code == 0
+    exported = run("export", "cal.safetensors", "-o", "cal.onnx")
+    assert exported.code == 0, exported.err
+    assert (files / "cal.onnx").is_file()
+
+
+def test_misuse_is_one_line(files, run):
+    assert run("fit", "val.csv", "--method", "ts", "--columns", "a", "--dry-run").code == 0
+    one_column = run("fit", "val.csv", "--method", "ts", "--columns", "a")
+    assert one_column.code == 1
+    assert "score_type" in one_column.err
+    assert run("evaluate", "cal.safetensors").code == 2
+    assert run("evaluate", "model.onnx", "cal.safetensors", "--scores", "val.csv").code == 2

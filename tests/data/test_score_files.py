@@ -1,0 +1,80 @@
+"""Files of scores: .npz, .csv and .parquet hold the same, and errors name the column."""
+
+import numpy as np
+import pytest
+
+from driftcal.data.score_files import read_scores
+from driftcal.errors import DataError, UnknownName
+
+LOGITS = np.random.default_rng(0).normal(size=(6, 3))
+Y = np.array([0, 1, 2, 2, 1, 0])
+NAMES = ["ant", "bee", "cat"]
+
+
+def csv_file(path, header, rows):
+    path.write_text("\n".join([",".join(header), *(",".join(map(str, row)) for row in rows)]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_three_formats_hold_the_same(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    labels = np.array(NAMES)[Y]
+    np.savez(tmp_path / "a.npz", logits=LOGITS, y=Y)
+    table = {name: LOGITS[:, k] for k, name in enumerate(NAMES)} | {"label": labels}
+    pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
+    rows = [[*map(repr, map(float, z)), label] for z, label in zip(LOGITS, labels, strict=True)]
+    files = [
+        read_scores(tmp_path / "a.npz"),
+        read_scores(csv_file(tmp_path / "a.csv", [*NAMES, "label"], rows)),
+        read_scores(tmp_path / "a.parquet"),
+    ]
+    for file in files:
+        np.testing.assert_array_equal(file.scores, LOGITS)
+    assert files[0].score_type == "logits"
+    for file in files[1:]:
+        assert file.class_names == tuple(NAMES)
+        assert file.labels.tolist() == labels.tolist()
+
+
+def test_labels_are_the_named_column_or_the_last(tmp_path):
+    path = csv_file(tmp_path / "a.csv", ["truth", "p0", "p1"], [[1, 0.2, 0.8], [0, 0.7, 0.3]])
+    assert read_scores(path, labels="truth").labels.tolist() == ["1", "0"]
+    assert read_scores(path, labels="truth", columns=["p1", "p0"]).scores[0].tolist() == [0.8, 0.2]
+    last = csv_file(tmp_path / "b.csv", ["p1", "truth"], [[0.2, 1], [0.7, 0]])
+    assert read_scores(last).scores.tolist() == [0.2, 0.7]
+    assert read_scores(last).labels.tolist() == ["1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("p0,p1,y\n0.1,x,0\n", "'p1'"),
+        ("p0,p1,y\n0.1,0.2\n", "line 2"),
+        ("p0,p1,y\n0.1,0.2,\n", "sample 0"),
+        ("0.1,0.2,1\n0.1,0.2,0\n", "header"),
+        ("p0,p1,y\n", "header only"),
+        ("p0,p0,y\n1,2,0\n", "different"),
+        ("y\n0\n", "column per class"),
+    ],
+)
+def test_errors_name_what_is_wrong(tmp_path, text, message):
+    path = tmp_path / "a.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        read_scores(path)
+
+
+def test_unknown_columns_and_files(tmp_path):
+    path = csv_file(tmp_path / "a.csv", ["p0", "y"], [[1, 0]])
+    with pytest.raises(UnknownName, match="label"):
+        read_scores(path, labels="label")
+    with pytest.raises(DataError, match="no file"):
+        read_scores(tmp_path / "b.csv")
+    (tmp_path / "a.txt").write_text("1", encoding="utf-8")
+    with pytest.raises(DataError, match="parquet"):
+        read_scores(tmp_path / "a.txt")
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="parquet"):
+        read_scores(tmp_path / "bad.parquet")
