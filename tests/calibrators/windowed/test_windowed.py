@@ -228,3 +228,24 @@ def test_levels_that_are_together_no_better_than_chance_have_no_optimum(name):
     with pytest.raises(NoFiniteOptimum, match="no better than chance"):
         make_calibrator(name).fit(z, y, levels=levels)
     assert make_calibrator(name, t_max=20).fit(z, y, levels=levels).temperature_ == 20
+
+
+@pytest.mark.parametrize("name", ["level-ts", "level-ec", "level-irm"])
+def test_tied_logits_do_not_make_the_order_of_columns_matter(name):
+    """The accuracy of a level, which decides the last used level, counts tied predictions in equal parts."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        logits = np.round(rng.normal(size=(60, 3)) * 2) / 2
+        y, levels = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1), np.repeat([0, 1, 2], 20)
+        logits[levels == 2] = np.round(rng.normal(size=(20, 3)))
+        order = np.array([2, 0, 1])
+        try:
+            a = make_calibrator(name).fit(logits, y, levels=levels)
+        except NoFiniteOptimum:
+            with pytest.raises(NoFiniteOptimum):
+                make_calibrator(name).fit(logits[:, order], np.argsort(order)[y], levels=levels)
+            continue
+        b = make_calibrator(name).fit(logits[:, order], np.argsort(order)[y], levels=levels)
+        assert b.last_level_ == pytest.approx(a.last_level_, abs=1e-12)
+        p = b.predict_proba(logits[:, order])
+        np.testing.assert_allclose(p[:, np.argsort(order)], a.predict_proba(logits), atol=1e-8)

@@ -30,10 +30,11 @@ from driftcal.calibrators.windowed.expectation_consistency import (
 )
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.core.dataset import LabelledLogits
+from driftcal.core.numerics import kernel, row_max
 from driftcal.drift.label_free_statistics import check_statistic, data_statistic, sample_statistic
 from driftcal.drift.level_scale import LevelScale, interpolate_levels
 from driftcal.errors import NoFiniteOptimum
-from driftcal.types import Array, Float64, Logits
+from driftcal.types import Array, Float64, Labels, Logits, Weights
 
 #: A window is matched at most with the level where accuracy has fallen this share of the way from clean to chance.
 MAX_FALL = 0.6
@@ -97,7 +98,7 @@ class LevelMatchingCalibrator(WindowedCalibrator):
 
     def _measure_levels(self, by_level: Sequence[LabelledLogits]) -> None:
         self.statistics_ = np.array([data_statistic(self.statistic, data) for data in by_level])
-        self.accuracies_ = np.array([data.accuracy for data in by_level])
+        self.accuracies_ = np.array([tied_accuracy(data) for data in by_level])
         self.last_level_ = last_used_level(self.accuracies_, 1 / by_level[0].n_classes)
 
     def _level_weights(self) -> Float64:
@@ -107,6 +108,27 @@ class LevelMatchingCalibrator(WindowedCalibrator):
         weights[1:used] = (1 - CLEAN_WEIGHT) / max(1, used - 1)
         weights[0] = 1 - weights.sum()
         return weights
+
+
+def tied_accuracy(data: LabelledLogits) -> float:
+    """The accuracy if each of k tied largest logits is predicted with probability 1/k: the order of columns does not matter.
+
+    >>> tied_accuracy(LabelledLogits([[0.0, 0.0, -1.0], [2.0, 0.0, 1.0]], [1, 0]))
+    0.75
+    """
+    return float(data.reduce_sum(_tied_correct, 1)[0] / data.total_weight)
+
+
+@kernel
+def _tied_correct(logits: Logits, labels: Labels, weights: Weights, sums: Float64) -> None:
+    for i in range(logits.shape[0]):
+        row = logits[i]
+        top = row_max(row)
+        if row[labels[i]] == top:
+            n_tied = 0
+            for c in range(row.shape[0]):
+                n_tied += row[c] == top
+            sums[0] += weights[i] / n_tied
 
 
 def last_used_level(accuracies: Float64, chance: float) -> float:

@@ -1,0 +1,77 @@
+"""Recorded logits of several networks: validation images at levels of noise, and test images under suites of shifts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.accuracy.recorded_logits import RecordedLogits
+
+
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """Test samples under one shift at one level."""
+
+    logits: np.ndarray
+    labels: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedNetwork:
+    """Logits of one network. `levels` is (level, sample, class) of the validation samples, clean first."""
+
+    name: str
+    levels: np.ndarray
+    validation_labels: np.ndarray
+    clean_test: np.ndarray
+    test_labels: np.ndarray
+    #: Suite -> its conditions.
+    suites: dict[str, list[Condition]]
+
+    @property
+    def clean(self) -> tuple[np.ndarray, np.ndarray]:
+        """All clean logits, of validation and of test samples, and their labels."""
+        logits, labels = (self.levels[0], self.clean_test), (self.validation_labels, self.test_labels)
+        return np.concatenate(logits), np.concatenate(labels)
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes."""
+        return self.clean_test.shape[1]
+
+
+def recorded_networks(golden: Path, study: Path | None) -> Iterator[RecordedNetwork]:
+    """The network of `golden`, and those whose study is complete."""
+    recorded = RecordedLogits.load(golden)
+    affine = [Condition(logits, recorded.test_labels) for levels in recorded.shifts.values() for logits in levels]
+    yield RecordedNetwork(
+        "ResNet-20, recorded", recorded.levels, recorded.validation_labels, recorded.clean_test, recorded.test_labels,
+        {"affine": affine},
+    )  # fmt: skip
+    for path in sorted(study.glob("*.npz")) if study else ():
+        with np.load(path) as stored:
+            network = _of_study(path.stem, {name: stored[name] for name in stored.files})
+        if network is not None:
+            yield network
+
+
+def _of_study(name: str, arrays: dict[str, np.ndarray]) -> RecordedNetwork | None:
+    """The network of a file of `benchmarks.accuracy.collect_study`; None as long as it lacks the affine shifts."""
+    test_labels = arrays["test_labels"].astype(np.int64)
+    suites: dict[str, list[Condition]] = {}
+    for key, logits in arrays.items():
+        if key.startswith("test/") and key != "test/clean":
+            suites.setdefault(key.split("/")[1], []).append(Condition(logits.astype(np.float64), test_labels))
+    if "natural" in arrays:
+        natural = Condition(arrays["natural"].astype(np.float64), arrays["natural_labels"].astype(np.int64))
+        suites["natural"] = [natural]
+    if "affine" not in suites:
+        return None
+    levels = [arrays[f"levels/gaussian/{k}"] for k in range(10)]
+    return RecordedNetwork(
+        name, np.array(levels, np.float64), arrays["val_labels"].astype(np.int64),
+        arrays["test/clean"].astype(np.float64), test_labels, suites,
+    )  # fmt: skip
