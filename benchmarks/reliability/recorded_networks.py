@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,23 +43,21 @@ class RecordedNetwork:
         return self.clean_test.shape[1]
 
 
-def recorded_networks(golden: Path, study: Path | None) -> Iterator[RecordedNetwork]:
-    """The network of `golden`, and those whose study is complete."""
+def recorded_networks(golden: Path, study: Path, names: Iterable[str]) -> Iterator[RecordedNetwork]:
+    """The network of `golden`, and the named ones of the study."""
     recorded = RecordedLogits.load(golden)
     affine = [Condition(logits, recorded.test_labels) for levels in recorded.shifts.values() for logits in levels]
     yield RecordedNetwork(
         "ResNet-20, recorded", recorded.levels, recorded.validation_labels, recorded.clean_test, recorded.test_labels,
         {"affine": affine},
     )  # fmt: skip
-    for path in sorted(study.glob("*.npz")) if study else ():
-        with np.load(path) as stored:
-            network = _of_study(path.stem, {name: stored[name] for name in stored.files})
-        if network is not None:
-            yield network
+    for name in names:
+        with np.load(study / f"{name}.npz") as stored:
+            yield _of_study(name, {key: stored[key] for key in stored.files})
 
 
-def _of_study(name: str, arrays: dict[str, np.ndarray]) -> RecordedNetwork | None:
-    """The network of a file of `benchmarks.accuracy.collect_study`; None as long as it lacks the affine shifts."""
+def _of_study(name: str, arrays: dict[str, np.ndarray]) -> RecordedNetwork:
+    """The network of a file of `benchmarks.accuracy.collect_study`."""
     test_labels = arrays["test_labels"].astype(np.int64)
     suites: dict[str, list[Condition]] = {}
     for key, logits in arrays.items():
@@ -68,8 +66,6 @@ def _of_study(name: str, arrays: dict[str, np.ndarray]) -> RecordedNetwork | Non
     if "natural" in arrays:
         natural = Condition(arrays["natural"].astype(np.float64), arrays["natural_labels"].astype(np.int64))
         suites["natural"] = [natural]
-    if "affine" not in suites:
-        return None
     levels = [arrays[f"levels/gaussian/{k}"] for k in range(10)]
     return RecordedNetwork(
         name, np.array(levels, np.float64), arrays["val_labels"].astype(np.int64),

@@ -1,6 +1,6 @@
 """Whether stated rates are the real rates: false alarms, intervals, the sequential test, and windows that are off while `ok`.
 
-    python -m benchmarks.reliability.stated_rates ../shared/golden STUDY > benchmarks/reliability/stated_rates.md
+    python -m benchmarks.reliability.stated_rates ../shared/golden STUDY resnet44 plain-cnn > benchmarks/reliability/stated_rates.md
 
 `../shared/golden` holds recorded logits of a CIFAR-10 ResNet-20; STUDY is the folder that `benchmarks.accuracy.collect_study`
 wrote, one file per network. Whatever is fitted uses validation samples only. Half a minute per network.
@@ -34,8 +34,8 @@ from driftcal.monitor.window_sums import WindowSums, sums_of_labels
 OFF = 0.1
 #: Samples of a window, and of a set of labels.
 WINDOW_SIZES, N_LABELS = (100, 500), 300
-RATES, N_VALIDATION_SETS, N_VALIDATION, N_WINDOWS = (0.01, 0.001), 100, 1000, 10_000
-ALPHA, TOLERANCE, N_RUNS, N_READINGS = 0.05, 0.02, 300, 20
+RATES, N_VALIDATION_SETS, N_VALIDATION, N_WINDOWS = (0.01, 0.001), 60, 1000, 5000
+ALPHA, TOLERANCE, N_RUNS, N_READINGS = 0.05, 0.02, 200, 20
 
 
 @dataclass(frozen=True)
@@ -238,12 +238,15 @@ def print_windows(networks: list[Deployed]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("golden", type=Path)
-    parser.add_argument("study", type=Path, nargs="?")
+    parser.add_argument("study", type=Path)
+    parser.add_argument("networks", nargs="*", help="names of networks of the study")
     arguments = parser.parse_args()
-    networks = [Deployed(network) for network in recorded_networks(arguments.golden, arguments.study)]
+    networks = [
+        Deployed(network) for network in recorded_networks(arguments.golden, arguments.study, arguments.networks)
+    ]
     print("# Stated rates and measured rates\n")
     print(
-        "`python -m benchmarks.reliability.stated_rates ../shared/golden STUDY > benchmarks/reliability/stated_rates.md`\n"
+        "`python -m benchmarks.reliability.stated_rates ../shared/golden STUDY resnet44 plain-cnn > benchmarks/reliability/stated_rates.md`\n"
     )
     estimators = ", ".join(f"{deployed.network.name}: `{deployed.reference.estimator}`" for deployed in networks)
     print(
