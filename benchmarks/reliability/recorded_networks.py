@@ -26,30 +26,27 @@ class RecordedNetwork:
     name: str
     levels: np.ndarray
     validation_labels: np.ndarray
-    clean_test: np.ndarray
-    test_labels: np.ndarray
+    #: Clean samples, as many as there are.
+    clean: Condition
     #: Suite -> its conditions.
     suites: dict[str, list[Condition]]
 
     @property
-    def clean(self) -> tuple[np.ndarray, np.ndarray]:
-        """All clean logits, of validation and of test samples, and their labels."""
-        logits, labels = (self.levels[0], self.clean_test), (self.validation_labels, self.test_labels)
-        return np.concatenate(logits), np.concatenate(labels)
-
-    @property
     def n_classes(self) -> int:
         """The number of classes."""
-        return self.clean_test.shape[1]
+        return self.levels.shape[-1]
 
 
 def recorded_networks(golden: Path, study: Path, names: Iterable[str]) -> Iterator[RecordedNetwork]:
     """The network of `golden`, and the named ones of the study."""
     recorded = RecordedLogits.load(golden)
+    clean = Condition(
+        np.concatenate([recorded.levels[0], recorded.clean_test]),
+        np.concatenate([recorded.validation_labels, recorded.test_labels]),
+    )
     affine = [Condition(logits, recorded.test_labels) for levels in recorded.shifts.values() for logits in levels]
     yield RecordedNetwork(
-        "ResNet-20, recorded", recorded.levels, recorded.validation_labels, recorded.clean_test, recorded.test_labels,
-        {"affine": affine},
+        "ResNet-20", recorded.levels, recorded.validation_labels, clean, {"affine": affine}
     )  # fmt: skip
     for name in names:
         with np.load(study / f"{name}.npz") as stored:
@@ -66,8 +63,8 @@ def _of_study(name: str, arrays: dict[str, np.ndarray]) -> RecordedNetwork:
     if "natural" in arrays:
         natural = Condition(arrays["natural"].astype(np.float64), arrays["natural_labels"].astype(np.int64))
         suites["natural"] = [natural]
+    clean = Condition(arrays["clean"].astype(np.float64), arrays["clean_labels"].astype(np.int64))
     levels = [arrays[f"levels/gaussian/{k}"] for k in range(10)]
     return RecordedNetwork(
-        name, np.array(levels, np.float64), arrays["val_labels"].astype(np.int64),
-        arrays["test/clean"].astype(np.float64), test_labels, suites,
+        name, np.array(levels, np.float64), arrays["val_labels"].astype(np.int64), clean, suites
     )  # fmt: skip

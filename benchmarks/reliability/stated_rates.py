@@ -56,12 +56,12 @@ class Deployed:
     @cached_property
     def probabilities(self) -> np.ndarray:
         """Calibrated probabilities of all clean samples."""
-        return self.calibrator.predict_proba(self.network.clean[0])
+        return self.calibrator.predict_proba(self.network.clean.logits)
 
     @cached_property
     def labels(self) -> np.ndarray:
         """Labels of all clean samples."""
-        return self.network.clean[1]
+        return self.network.clean.labels
 
     @cached_property
     def correct(self) -> np.ndarray:
@@ -74,7 +74,7 @@ def false_alarms(network: RecordedNetwork, window_size: int) -> dict[float, tupl
 
     Validation sets and windows are draws of all clean samples.
     """
-    logits, labels = network.clean
+    logits, labels = network.clean.logits, network.clean.labels
     windows = np.random.default_rng(8).integers(len(labels), size=(N_WINDOWS, window_size))
     shares: dict[float, list[float]] = {rate: [] for rate in RATES}
     for draw in range(N_VALIDATION_SETS):
