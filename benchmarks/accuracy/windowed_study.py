@@ -4,14 +4,16 @@
         -o benchmarks/accuracy/windowed_study
 
 It writes the file .json with all figures and .md with the tables. ``--methods`` takes any of the methods by name;
-``ts`` and the paper's five -P methods are always fitted, because ratios are to them.
+``ts`` and the paper's five -P methods are always fitted, because ratios are to them. Methods and networks of an earlier run that
+are not named again keep their rows.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +30,10 @@ N_BINS, N_RESAMPLES = 15, 400
 STREAM, BATCH = 400, 25
 #: Every n-th shifted condition is used for mixed windows and step changes.
 EVERY = 9
+#: The level-matching calibrator that others are compared with on the natural shift.
+LEVEL_MATCHING = "level-ts-p"
+#: Sizes of windows in tables.
+SIZES = {25, 100, 500}
 #: The share of one class in a burst.
 BURST = 0.8
 
@@ -173,17 +179,16 @@ def bootstrap_means(evaluated: dict[str, dict[str, SampleScores]]) -> dict[str, 
 
 
 def study(
-    data: StudyData,
-    names: Sequence[str],
-    windows: Sequence[int],
-    seeds: Sequence[int],
-    log: Callable[[str], None] = print,
+    data: StudyData, names: Sequence[str], windows: Sequence[int], seeds: Sequence[int], known: Mapping[str, dict]
 ) -> dict[str, dict]:
-    """``method`` or ``method@window`` -> figures, means over the seeds, with intervals of the difference to TS."""
+    """``method`` or ``method@window`` -> figures, means over the seeds, with intervals of the difference to TS.
+
+    `known` are rows of an earlier run; what is not named again stays as it was.
+    """
     listed = methods()
     rows: dict[str, dict] = {}
     replicates: dict[str, dict[str, np.ndarray]] = {}
-    for name in dict.fromkeys(["ts", *PAPER_P, *names]):
+    for name in dict.fromkeys(["ts", *PAPER_P, LEVEL_MATCHING, *names]):
         method = listed[name]
         for size in windows if method.windowed else [max(windows)]:
             key = f"{name}@{size}" if method.windowed else name
@@ -200,7 +205,19 @@ def study(
                     replicates[key] = bootstrap_means(evaluated)
             rows[key] = {n: _mean(row[n] for row in collected) for n in collected[0]}
             rows[key] |= {n: _mean(row[n] for row in streams) for n in streams[0]}
-            log(f"{data.network} {key}: " + ", ".join(f"{n} {rows[key][n]:.3f}" for n in _MAIN))
+            print(
+                f"{data.network} {key}: " + ", ".join(f"{n} {rows[key][n]:.3f}" for n in _MAIN),
+                file=sys.stderr,
+                flush=True,
+            )
+    add_comparisons(rows, replicates)
+    in_order = [key for name in listed for key in (name, *(f"{name}@{size}" for size in sorted(SIZES | {*windows})))]
+    merged = {**known, **rows}
+    return {key: merged[key] for key in in_order if key in merged}
+
+
+def add_comparisons(rows: dict[str, dict], replicates: dict[str, dict[str, np.ndarray]]) -> None:
+    """Ratios to TS and to the best -P, intervals of the differences, and the largest difference to TS on a simple change."""
     for suite in ("affine", "corruptions", "in domain", "natural"):
         best = min(PAPER_P, key=lambda name: rows[name][suite])
         for key, row in rows.items():
@@ -211,9 +228,12 @@ def study(
                 difference = replicates[key][suite] - replicates[other][suite]
                 row[f"{suite} minus {label}"] = np.quantile(difference, [0.025, 0.975]).tolist()
             row[f"{suite} best -P"] = best
-    for row in rows.values():
+    for key, row in rows.items():
+        size = key.partition("@")[2]
+        if size:
+            difference = replicates[key]["natural"] - replicates[f"{LEVEL_MATCHING}@{size}"]["natural"]
+            row["natural minus level"] = np.quantile(difference, [0.025, 0.975]).tolist()
         row["simple worse than ts"] = max(row[n] - rows["ts"][n] for n in row if n.startswith("simple ") and "/" in n)
-    return rows
 
 
 _MAIN = ("in domain", "affine", "corruptions", "natural", "simple")
@@ -224,6 +244,43 @@ _COLUMNS = {
 }  # fmt: skip
 _STREAMS = ("Dirichlet(1)", "Dirichlet(0.3)", "burst of a class", "mixed", "step change")
 _SUITES = ("in domain", "affine", "corruptions", "natural")
+
+
+def limits(rows: dict[str, dict], key: str) -> dict[str, tuple[float, float]]:
+    """Each aim of a windowed calibrator: its figure and the largest value wanted.
+
+    No limit is below the null ECE plus 0.01. The last aim of windows of 25 is the figure of windows of 100 plus 0.01.
+    """
+    row, ts, name = rows[key], rows["ts"], key.partition("@")[0]
+
+    def at_most(value: float, suite: str) -> float:
+        return max(value, row.get(f"{suite} null", 0.0) + 0.01)
+
+    aims = {"in domain": (row["in domain"], at_most(ts["in domain"] + 0.015, "in domain"))}
+    for suite, factor in (("affine", 0.65), ("corruptions", 0.45)):
+        best = row[f"{suite} best -P"]
+        aims[suite] = row[suite], at_most(factor * rows[best][suite], suite)
+        aims[f"{suite} worst"] = row[f"{suite} worst"], at_most(0.75 * rows[best][f"{suite} worst"], suite)
+    level = rows[f"{LEVEL_MATCHING}@{key.partition('@')[2]}"]["natural"]
+    aims["natural, level-ts-p"] = row["natural"], at_most(level, "natural")
+    for stream in ("Dirichlet(1)", "Dirichlet(0.3)"):
+        aims[stream] = row[stream], at_most(ts[stream] + 0.015, stream)
+    aims["most above TS on a simple change"] = row["simple worse than ts"], 0.02
+    if key.endswith("@25") and f"{name}@100" in rows:
+        larger = rows[f"{name}@100"]
+        aims["affine, windows of 100"] = row["affine"], larger["affine"] + 0.01
+        aims["corruptions, windows of 100"] = row["corruptions"], larger["corruptions"] + 0.01
+    return aims
+
+
+def limits_table(rows: dict[str, dict], key: str) -> list[str]:
+    """The aims of a calibrator in Markdown."""
+    low, high = rows[key]["natural minus level"]
+    lines = [table_row([aim, f"{value:.3f}", f"{limit:.3f}"]) for aim, (value, limit) in limits(rows, key).items()]
+    return [
+        "", table_head([f"aims, {key}", "figure", "at most"]), *lines, "",
+        f"Natural shift, {key} minus level-ts-p, 95 % interval: {low:+.3f} to {high:+.3f}.",
+    ]  # fmt: skip
 
 
 def page(results: dict[str, dict[str, dict]], command: str) -> str:
@@ -251,6 +308,9 @@ def page(results: dict[str, dict[str, dict]], command: str) -> str:
         parts += ["", table_head(["proper scores", *(f"{s} {m}" for s in _SUITES for m in ("Brier", "NLL"))])]
         for key, row in rows.items():
             parts.append(table_row([key, *(f"{row[f'{s} {m}']:.3f}" for s in _SUITES for m in ("brier", "nll"))]))
+        for key in rows:
+            if key.startswith("window-ts@"):
+                parts += limits_table(rows, key)
     return "\n".join(parts) + "\n"
 
 
@@ -276,13 +336,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("-o", "--output", type=Path, help="without the ending; by default tables are printed")
     options = parser.parse_args()
-    results = {
-        network: study(
-            StudyData.load(options.folder / f"{network}.npz"), options.methods, options.windows, range(options.seeds)
-        )
-        for network in options.networks
-    }
-    command = f"python -m benchmarks.accuracy.windowed_study FOLDER {' '.join(options.networks)}"
+    stored = options.output.with_suffix(".json") if options.output else None
+    results = json.loads(stored.read_text()) if stored and stored.exists() else {}
+    for network in options.networks:
+        data = StudyData.load(options.folder / f"{network}.npz")
+        results[network] = study(data, options.methods, options.windows, range(options.seeds), results.get(network, {}))
+    command = f"python -m benchmarks.accuracy.windowed_study FOLDER {' '.join(results)}"
     text = page(results, command)
     if options.output is None:
         print(text)
