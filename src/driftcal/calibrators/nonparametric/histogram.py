@@ -14,6 +14,7 @@ from driftcal.calibrators.certify import warn_if_worse
 from driftcal.calibrators.export_maps.export_map import ExportMap, Sigmoids
 from driftcal.calibrators.export_maps.lookup import bin_table
 from driftcal.calibrators.fitted_array import FittedArray
+from driftcal.calibrators.nonparametric.kernels.breakpoints import first_not_below
 from driftcal.calibrators.nonparametric.kernels.quantiles import order_statistics, sums_up_to
 from driftcal.calibrators.nonparametric.kernels.tied_scores import raised_edges
 from driftcal.calibrators.normalise import mask, normalise
@@ -229,22 +230,8 @@ class _Bins:
 
 
 @kernel
-def _bin_of(score: float, edges: Float64) -> int:
-    """The bin of a score: the number of edges below it, since an edge belongs to the bin below it."""
-    low = 0
-    high = edges.shape[0]
-    while low < high:
-        middle = (low + high) >> 1
-        if edges[middle] < score:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@kernel
 def _replace_by_bins(probs: Float64, edges: Float64, values: Float64) -> None:
-    """Replace each probability by the value of its bin."""
+    """Replace each probability by the value of its bin; an edge belongs to the bin below it."""
     for i in range(probs.shape[0]):
         for c in range(probs.shape[1]):
-            probs[i, c] = values[c, _bin_of(probs[i, c], edges[c])]
+            probs[i, c] = values[c, first_not_below(edges[c], probs[i, c], 0, edges.shape[1])]

@@ -69,6 +69,18 @@ def bucket_shift(index: Array) -> int:
 
 
 @kernel
+def first_not_below(values: Float64, score: float, low: int, high: int) -> int:
+    """The first of the sorted values[low:high] that is not below a score; `high` if all are."""
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < score:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
 def find_interval(breakpoints: Array, score: int, low: int, high: int) -> int:
     """The first breakpoint that is not below a score; it is between `low` and `high`."""
     while high - low > 1:

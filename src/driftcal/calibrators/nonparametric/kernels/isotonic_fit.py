@@ -22,7 +22,7 @@ from driftcal.calibrators.nonparametric.kernels.accumulate import (
     accumulate_curve_per_class,
     accumulate_one_curve,
 )
-from driftcal.calibrators.nonparametric.kernels.breakpoints import BELOW, EQUAL, GREATEST
+from driftcal.calibrators.nonparametric.kernels.breakpoints import BELOW, EQUAL, GREATEST, first_not_below
 from driftcal.calibrators.nonparametric.kernels.prune import count_scores, n_counters, prune
 from driftcal.calibrators.nonparametric.kernels.tied_scores import begins_group, lowered, raised
 from driftcal.core.dataset import LabelledLogits
@@ -198,13 +198,7 @@ def apply_curves(probs: Float64, scores: Float64, values: Float64, starts: Array
             p = probs[i, c]
             first = starts[0] if one_curve else starts[c]
             last = (starts[1] if one_curve else starts[c + 1]) - 1
-            low, high = first, last + 1
-            while low < high:
-                middle = (low + high) >> 1
-                if scores[middle] < p:
-                    low = middle + 1
-                else:
-                    high = middle
+            low = first_not_below(scores, p, first, last + 1)
             if low == first:
                 value = values[first]
             elif low > last:
