@@ -30,6 +30,7 @@ ORDER = [
     "testing",
     "monitor",
     "report",
+    "integrations",
     "paper",
     "cli",
     "__main__",

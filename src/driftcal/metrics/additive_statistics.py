@@ -140,6 +140,20 @@ class Statistics:
             positive_class=positive_class,
         )
 
+    @staticmethod
+    def n_sums(n_bins: int) -> int:
+        """The length of `to_array` with this many bins."""
+        return _N_TOTALS + _N_BIN_SUMS * n_bins
+
+    def to_array(self) -> Float64:
+        """All sums in one array: adding the arrays of two parts gives the array of both."""
+        return np.concatenate([np.ravel(getattr(self, name)).astype(np.float64) for name in _SUM_NAMES])
+
+    @classmethod
+    def from_array(cls, sums: Float64, *, positive_class: bool = False) -> Statistics:
+        """The statistics that `to_array` describes."""
+        return cls._of_sums(sums[:_N_TOTALS], sums[_N_TOTALS:].reshape(_N_BIN_SUMS, -1), positive_class)
+
     def __add__(self, other: Statistics) -> Statistics:
         if not isinstance(other, Statistics):
             return NotImplemented
@@ -148,8 +162,7 @@ class Statistics:
                 "statistics must have the same bins and the same kind of confidence to be added; these have "
                 f"{self.n_bins} and {other.n_bins} bins, positive_class={self.positive_class} and {other.positive_class}. Compute both alike."
             )
-        names = [f.name for f in fields(self) if f.name != "positive_class"]
-        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _SUM_NAMES}
         return replace(self, **sums)
 
     def __radd__(self, other: Any) -> Statistics:
@@ -251,6 +264,10 @@ class Statistics:
             within_bin_variance=float((self.bin_square[filled] - c * c / w).sum()) / self.total_weight,
             within_bin_covariance=float((self.bin_product[filled] - c * o / w).sum()) / self.total_weight,
         )
+
+
+# The sums in the order of the positions above.
+_SUM_NAMES = tuple(f.name for f in fields(Statistics) if f.name != "positive_class")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""driftcal inside other libraries. Each module needs the library that it is named after."""
