@@ -35,9 +35,9 @@ samples = [
 ]
 arguments = TrainingArguments(
     "trainer",
-    num_train_epochs=3,
+    num_train_epochs=6,
     per_device_train_batch_size=64,
-    learning_rate=1e-2,
+    learning_rate=2e-2,
     batch_eval_metrics=True,
     report_to="none",
     save_strategy="no",

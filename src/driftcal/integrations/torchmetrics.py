@@ -77,7 +77,7 @@ class _OneNumber(_SumsMetric):
     """A metric that is one attribute of the statistics."""
 
     value: ClassVar[str]
-    higher_is_better = False
+    higher_is_better: bool | None = False
 
     def compute(self) -> Any:
         """The metric over all samples so far, as a float64 scalar."""
