@@ -120,7 +120,7 @@ def from_files(
                 )
         return np.stack(images)
 
-    def content() -> str:
+    def read_content() -> str:
         digest = hashlib.sha256()
         for path, file_digest in zip(files, map_in_threads(sha256_file, files, threads=threads), strict=True):
             digest.update(f"{path.relative_to(root).as_posix()}\0{file_digest}\n".encode("utf-8", "surrogateescape"))
@@ -130,6 +130,13 @@ def from_files(
         # version 0.1 clipped deep images at 255: its cached logits must not be used for them
         is_any_deep = any(map_in_threads(_is_deep_file, files, threads=threads))
         return fingerprint({**parts, "deep": True} if is_any_deep else parts)
+
+    contents: list[str] = []
+
+    def content() -> str:
+        if not contents:  # the subsets of a source share it: files are hashed once
+            contents.append(read_content())
+        return contents[0]
 
     return Source(
         name, read, labels, tuple(class_names), content, all_groups=groups, correct_outputs=correct_outputs or {}

@@ -204,6 +204,34 @@ class Source:
             for number, (begin, end) in enumerate(pairwise(edges))
         )
 
+    def split_classes(self, n_per_class: int, *, random_state: int = 0) -> tuple[Source, Source]:
+        """Two disjoint parts: `n_per_class` random samples of each class, and the remaining ones.
+
+        Each part holds one sample of every class first, then a second one, and so on, in a random order of the classes.
+        The first samples of a part are therefore spread over the classes. Samples without a class are left out.
+        """
+        order = np.random.default_rng(random_state).permutation(len(self))
+        labels = self.labels[order]
+        order, labels = order[labels >= 0], labels[labels >= 0]
+        by_label = np.argsort(labels, kind="stable")
+        starts = np.searchsorted(labels[by_label], labels[by_label])
+        rank = np.empty(len(labels), np.int64)  # how many samples of its class come before a sample
+        rank[by_label] = np.arange(len(labels)) - starts
+        rounds = np.argsort(rank, kind="stable")
+        n_first = int((rank < n_per_class).sum())
+        if n_per_class < 1 or n_first == len(labels):
+            raise InputError(
+                f"n_per_class must be at least 1 and leave samples for the second part; it is {n_per_class}, and a class of "
+                f"{self.name} has at most {int(rank.max(initial=-1)) + 1} samples."
+            )
+        parts = order[rounds[:n_first]], order[rounds[n_first:]]
+        step = {"per_class": n_per_class, "seed": random_state}
+        first, second = (
+            self.subset(part, name=f"{self.name}[{number}]", selection={"split": number, **step})
+            for number, part in enumerate(parts)
+        )
+        return first, second
+
     def with_groups(self, groups: Array) -> Source:
         """The same samples, each in a group (camera, site, …): one value per sample of this source."""
         values = np.asarray(groups)

@@ -62,7 +62,13 @@ class ExperimentContext:
         """The model's logits on a source under any shift."""
         collector = self._once(
             (id(setup.model), id(source)),
-            lambda: Collector(setup.model, source, run=Run(cache=self.cache), random_state=self.settings.seed),
+            lambda: Collector(
+                setup.model,
+                source,
+                run=Run(cache=self.cache),
+                random_state=self.settings.seed,
+                block_size=setup.block_size,
+            ),
         )
         collector.on_progress = self.on_progress  # it may have been set after the collector was made
         return collector

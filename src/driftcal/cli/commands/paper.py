@@ -74,6 +74,20 @@ def _command(experiment: str, title: str) -> Callable[..., None]:
             int | None,
             typer.Option(min=20, help="Only this many validation images, and as many test images.", show_default="all"),
         ] = None,
+        test_images: Annotated[
+            int | None,
+            typer.Option(
+                min=20, help="Only this many test images. With more of them, a later run goes on.", show_default="all"
+            ),
+        ] = None,
+        tune_per_class: Annotated[
+            int | None,
+            typer.Option(
+                min=1,
+                help="ImageNet: tune on this many images of each class, test on the others.",
+                show_default="half of the images, drawn at random",
+            ),
+        ] = None,
         output: Annotated[
             Path, typer.Option("--output", "-o", help="Folder for tables and figures.", callback=options.output_folder)
         ] = Path("runs/paper"),
@@ -97,7 +111,7 @@ def _command(experiment: str, title: str) -> Callable[..., None]:
         folders = dict(_name_and_folder(text) for text in data or ["digits"])
         paper_run = PaperRun.open(
             experiment,
-            SetupOptions(folders, options.names(networks), weights, images),
+            SetupOptions(folders, options.names(networks), weights, images, test_images, tune_per_class),
             settings=replace(AS_PUBLISHED if as_published else OURS, seed=random_state),
             output=output,
             cache=cache,

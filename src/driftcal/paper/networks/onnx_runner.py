@@ -12,11 +12,18 @@ from driftcal.errors import need
 from driftcal.models import Model, open_model
 
 
-def open_module(module: Any, shape: tuple[int, int, int], *, preprocessing: Mapping[str, Any], name: str) -> Model:
+def open_module(
+    module: Any,
+    shape: tuple[int, int, int],
+    *,
+    preprocessing: Mapping[str, Any],
+    name: str,
+    batch_size: int | None = None,
+) -> Model:
     """Open a torch module for images (channels, height, width), as ONNX if onnx and onnxruntime are installed."""
     if find_spec("onnx") is None or find_spec("onnxruntime") is None:
-        return open_model(module, preprocessing=preprocessing, name=name)
-    return open_model(to_onnx(module, shape), preprocessing=preprocessing, name=name)
+        return open_model(module, preprocessing=preprocessing, name=name, batch_size=batch_size)
+    return open_model(to_onnx(module, shape), preprocessing=preprocessing, name=name, batch_size=batch_size)
 
 
 def stage_layers(module: Any, model: Model, shape: tuple[int, int, int], max_stages: int = 3) -> tuple[str, ...]:

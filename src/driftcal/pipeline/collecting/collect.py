@@ -115,6 +115,9 @@ class Collector:
         The model's fingerprint, if the caller has it: hashing large weights takes seconds.
     n_shards
         How many tasks each condition is cut into. None: enough tasks for all workers.
+    block_size
+        The cache keeps every `block_size` samples under a key of their own, and a source that begins with the same
+        samples and has more of them computes only those. None: one key for all samples.
     """
 
     def __init__(
@@ -126,6 +129,7 @@ class Collector:
         random_state: int = 0,
         model_fingerprint: str | None = None,
         n_shards: int | None = None,
+        block_size: int | None = None,
     ) -> None:
         if not len(source):
             raise InputError(f"{source.name} must have samples to evaluate; it has none. Check the split.")
@@ -140,6 +144,7 @@ class Collector:
         self._model_fingerprint = model_fingerprint or model.fingerprint
         self._job: Any = None
         self._finished: set[str] = set()  # digests of keys that workers have finished
+        self._blocks = [] if block_size is None or self.is_remote else self._in_blocks(block_size)
 
     @property
     def labels(self) -> Labels:
@@ -163,6 +168,8 @@ class Collector:
 
     def logits(self, shift: Shift | None, level: float = 0, *, keep: bool = True) -> Logits:
         """Logits of the source, float32 (n, C), at a level; with ``keep=False`` they are not kept in memory."""
+        if self._blocks:
+            return np.concatenate([block.logits(shift, level, keep=keep) for block in self._blocks])
         if self.cache is not None:
             self.gather([(shift, level)])
             return self.cache.finish(self.key(shift, level), len(self.source)).logits
@@ -184,6 +191,9 @@ class Collector:
 
     def features(self, shift: Shift | None, level: float, layers: Sequence[str]) -> dict[str, Array]:
         """Pooled layer features of the source under a condition; computed in this process, and kept in the cache."""
+        if self._blocks:
+            by_block = [block.features(shift, level, layers) for block in self._blocks]
+            return {layer: np.concatenate([features[layer] for features in by_block]) for layer in layers}
         key = self.features_key(shift, level, layers)
         entry = None if self.cache is None else self.cache.get(key)
         if entry is not None:
@@ -240,6 +250,9 @@ class Collector:
     def missing(self, conditions: Iterable[Condition]) -> float:
         """How many passes over the source these conditions would take now: none for what the cache holds."""
         distinct = self._distinct(conditions)
+        if self._blocks:
+            inputs = sum(block.missing(distinct.values()) * len(block.source) for block in self._blocks)
+            return inputs / len(self.source)
         if self.cache is None:
             return float(len(distinct))
         ranges = self._missing_ranges(list(distinct.values()))
@@ -247,6 +260,11 @@ class Collector:
 
     def gather(self, conditions: Iterable[Condition]) -> None:
         """Compute what the cache lacks of these conditions, all at once."""
+        if self._blocks:
+            wanted = list(conditions)
+            for block in self._blocks:
+                block.gather(wanted)
+            return
         distinct = {
             digest: condition
             for digest, condition in self._distinct(conditions).items()
@@ -267,6 +285,26 @@ class Collector:
         for _ in self._map(_finish_entry, [_CachedCondition(self.key(*condition), n) for condition in unfinished]):
             pass
         self._finished |= set(distinct)
+
+    def _in_blocks(self, block_size: int) -> list[Collector]:
+        """A collector of each block of the source; [] if there is no cache."""
+        if self.cache is None:
+            return []
+        if block_size < 1 or block_size % self.model.batch_size:
+            raise InputError(
+                f"block_size must be a multiple of the model's batch size {self.model.batch_size}; it is {block_size}."
+            )
+        run = Run(cache=self.cache, engine=self.engine, progress=self._count)
+        return [
+            Collector(
+                self.model,
+                self.source.subset(np.arange(start, min(start + block_size, len(self.source)))),
+                run=run,
+                random_state=self.random_state,
+                model_fingerprint=self._model_fingerprint,
+            )
+            for start in range(0, len(self.source), block_size)
+        ]
 
     def _distinct(self, conditions: Iterable[Condition]) -> dict[str, Condition]:
         return {self.key(shift, level).digest: (shift, level) for shift, level in conditions}
