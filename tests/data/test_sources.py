@@ -42,6 +42,32 @@ def test_splits_are_disjoint_complete_and_repeatable(seed, a, b):
     assert parts[1].selections[-1] == {"of": 37, "split": 1, "samples": [a, a + b], "seed": seed}
 
 
+@settings(max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
+def test_split_classes_takes_as_many_of_each_class_and_spreads_them(seed, n_per_class):
+    labels = np.random.default_rng(seed).permutation(np.arange(37) % 5)
+    source = from_arrays(X, labels)
+    first, second = source.split_classes(n_per_class, random_state=seed)
+    assert np.bincount(first.labels).tolist() == [n_per_class] * 5
+    assert sorted([*first.indices, *second.indices]) == list(range(37))
+    for part in (first, second.subset(np.arange(5 * (7 - n_per_class)))):  # two classes have an eighth sample
+        for begin in range(0, len(part), 5):
+            assert set(part.labels[begin : begin + 5].tolist()) == set(range(5))
+    again = source.split_classes(n_per_class, random_state=seed)
+    assert [part.fingerprint for part in again] == [first.fingerprint, second.fingerprint]
+    assert first.selections[-1] == {"of": 37, "split": 0, "per_class": n_per_class, "seed": seed}
+
+
+def test_split_classes_refuses_too_many_and_skips_unlabelled_samples():
+    source = from_arrays(X[:6], np.array([0, 1, -1, 0, 1, 0]), class_names=["a", "b"])
+    first, second = source.split_classes(1)
+    assert (len(first), len(second)) == (2, 3)
+    assert 2 not in [*first.indices, *second.indices]
+    for n_per_class in (0, 3):
+        with pytest.raises(InputError, match=f"it is {n_per_class}, and a class of .* has at most 3"):
+            source.split_classes(n_per_class)
+
+
 def test_a_sample_keeps_its_index_through_subsets():
     source = from_arrays(X, Y, groups=np.arange(37) * 10)
     part = source.split(0.5, random_state=1)[1].subset([3, 1])

@@ -21,7 +21,7 @@ from driftcal.paper.suite_results import SuiteResults
 
 NAMES = [
     "table1", "shear", "per-shift", "by-level", "teaser", "examples", "objectnet", "ood", "accuracy", "in-domain", "baselines",
-    "debiased", "nll", "brier", "delta", "val-size", "val-shift", "guide", "beyond",
+    "debiased", "nll", "brier", "delta", "val-size", "val-shift", "guide", "claims", "default", "beyond",
 ]  # fmt: skip
 DIGITS = SetupOptions({"digits": ""}, n_images=60)
 

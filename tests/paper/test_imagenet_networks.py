@@ -1,7 +1,9 @@
 """ImageNet networks: keras.applications, EfficientNet-Lite0, and ResNet50 from TensorFlow.js weights."""
 
 import importlib
+import inspect
 import json
+import re
 
 import numpy as np
 import pytest
@@ -40,6 +42,36 @@ def check_forward(name):
     assert logits.shape == (2, 1000)
     assert np.isfinite(logits).all()
     assert not np.array_equal(logits[0], logits[1])
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_weights_files_are_those_that_keras_downloads(name):
+    import_keras()
+    module = importlib.import_module(f"keras.src.applications.{application(name).module}")
+    settings, source = application(name), inspect.getsource(module)
+    hashes = getattr(module, "WEIGHTS_HASHES", {}).get(name.removeprefix("efficientnet"))
+    if hashes is not None:  # its file names are made of the name of the network
+        ending = re.search(r'file_suffix = "(\.h5)"|_(weights_tf_dim_ordering_tf_kernels\.h5)"', source)
+        assert settings.file.startswith(name)
+        assert settings.file.endswith(ending[1] or ending[2])
+        assert settings.md5 == hashes[0], "the first one is that of the network with its top"
+    elif settings.md5:
+        after = source[source.index(f'"{settings.file}"') :]
+        assert re.search(r'file_hash="(\w+)"', after)[1] == settings.md5
+    else:
+        assert "file_hash" not in source, "Keras publishes no checksum"
+
+
+def test_a_published_file_with_other_bytes_is_refused(tmp_path, monkeypatch):
+    file = tmp_path / application("vgg19").file
+    file.write_bytes(b"cut")
+    assert default_networks("imagenet", tmp_path) == ["vgg19"], "it is found by its published name"
+    made = []
+    monkeypatch.setattr(import_keras().applications, "VGG19", lambda **options: made.append(options))
+    with pytest.raises(ModelError, match="must have the MD5 cbe5617147190e668d6c5d5026f83318"):
+        open_imagenet_network("vgg19", tmp_path)
+    assert made == [], "nothing is built for a file that is refused"
+    assert application("mobilenetv2").md5 == ""
 
 
 def test_mobilenet_gives_logits():

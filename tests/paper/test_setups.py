@@ -140,6 +140,37 @@ def test_imagenet_with_its_corruptions_and_objectnet_on_disk(tmp_path, tiny):
     assert len(simulated.shifts) == 19, "corruptions are computed if there is no folder"
 
 
+@pytest.fixture
+def labelled_images(tmp_path):
+    """A flat folder with labels.csv: three images of each of ten classes."""
+    home = tmp_path / "labelled"
+    home.mkdir()
+    lines = ["file,label"]
+    for number in range(30):
+        name = f"{number:08d}.png"
+        Image.fromarray(RNG.integers(0, 256, (30, 30, 3), np.uint8)).save(home / name)
+        lines.append(f"{name},{number % 10}")
+    (home / "labels.csv").write_text("\n".join(lines))
+    return home
+
+
+def test_imagenet_with_as_many_tuning_images_of_each_class(labelled_images, tiny):
+    def opened(**options):
+        data = {"imagenet": str(labelled_images)}
+        (setup,) = open_setups(SetupOptions(data, [f"mine={tiny}"], tune_per_class=2, **options))
+        return setup
+
+    setup = opened()
+    assert np.bincount(setup.validation.labels, minlength=10)[:10].tolist() == [2] * 10
+    assert sorted(setup.test.labels.tolist()) == list(range(10))
+    assert not set(setup.validation.indices) & set(setup.test.indices)
+    fewer = opened(n_test_images=4)
+    assert len(fewer.validation) == 20
+    assert np.array_equal(fewer.test.indices, setup.test.indices[:4]), "more images only add to them"
+    assert setup.block_size == 250
+    assert len(setup.left_out_classes) == 100, "a tenth of the 1,000 classes of the outputs"
+
+
 def test_errors_name_the_way_out(tmp_path, folder, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UnknownName, match="'cifar'"):

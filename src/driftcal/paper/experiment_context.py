@@ -14,6 +14,7 @@ from driftcal.data import Source
 from driftcal.errors import InputError
 from driftcal.paper.calibrator_names import BASELINE_METHODS, PAPER_METHODS
 from driftcal.paper.paper_settings import AS_PUBLISHED, OURS, PaperSettings
+from driftcal.paper.setups.open_setups import first_samples
 from driftcal.paper.setups.setup import Setup
 from driftcal.paper.suite_results import SuiteResults, evaluate_suite
 from driftcal.pipeline.collecting.collect import CLEAN, Collector
@@ -53,7 +54,12 @@ class ExperimentContext:
         ours, published = (
             self.settings
             if settings.name == self.settings.name
-            else replace(settings, seed=self.settings.seed, n_resamples=self.settings.n_resamples)
+            else replace(
+                settings,
+                seed=self.settings.seed,
+                n_resamples=self.settings.n_resamples,
+                h_images=self.settings.h_images,
+            )
             for settings in (OURS, AS_PUBLISHED)
         )
         return ours, published
@@ -93,17 +99,26 @@ class ExperimentContext:
             lambda: perturb(self.collector(setup, setup.validation), noise, n_levels=n_levels),
         )
 
-    def tuning_samples(self, setup: Setup, suffix: str, settings: PaperSettings | None = None) -> tuple[Logits, Labels]:
-        """The labelled logits that calibrators with this suffix are tuned on."""
-        collector = self.collector(setup, setup.validation)
+    def h_validation(self, setup: Setup, settings: PaperSettings | None = None) -> Source:
+        """The validation images that -H is tuned on."""
+        n_images = (settings or self.settings).h_images
+        return self._once(("first", id(setup.validation), n_images), lambda: first_samples(setup.validation, n_images))
+
+    def tuning_samples(
+        self, setup: Setup, suffix: str, settings: PaperSettings | None = None, n_images: int | None = None
+    ) -> tuple[Logits, Labels]:
+        """The labelled logits that calibrators with this suffix are tuned on; only of the first `n_images` images."""
+        source = setup.validation
         if suffix == "-p":
             logits = [np.asarray(level) for level in self.perturbed(setup, settings).by_level]
         elif suffix == "-h":
+            source = self.h_validation(setup, settings)
+            collector = self.collector(setup, source)
             # each corruption at all its severities, 0 included
             logits = [collector.logits(shift, level) for shift, level in get_suite("h-tuning")]
         else:
-            logits = [self.clean_logits(setup, setup.validation)]
-        return np.concatenate(logits), np.tile(collector.labels, len(logits))
+            logits = [self.clean_logits(setup, source)]
+        return np.concatenate([level[:n_images] for level in logits]), np.tile(source.labels[:n_images], len(logits))
 
     def candidates(
         self,
@@ -111,24 +126,31 @@ class ExperimentContext:
         methods: Sequence[str],
         suffixes: Sequence[str] = ("", "-p"),
         settings: PaperSettings | None = None,
+        n_images: int | None = None,
     ) -> list[Candidate]:
-        """The uncalibrated model, then every method with every suffix."""
+        """The uncalibrated model, then every method with every suffix, tuned on the first `n_images` images."""
         used_settings = settings or self.settings
         return [
             uncalibrated(self.collector(setup, setup.validation).n_classes),
-            *(self._candidate(setup, method, suffix, used_settings) for suffix in suffixes for method in methods),
+            *(
+                self._candidate(setup, method, suffix, used_settings, n_images)
+                for suffix in suffixes
+                for method in methods
+            ),
         ]
 
-    def _candidate(self, setup: Setup, method: str, suffix: str, settings: PaperSettings) -> Candidate:
+    def _candidate(
+        self, setup: Setup, method: str, suffix: str, settings: PaperSettings, n_images: int | None
+    ) -> Candidate:
         def candidate() -> Candidate:
-            logits, labels = self.tuning_samples(setup, suffix, settings)
+            logits, labels = self.tuning_samples(setup, suffix, settings, n_images)
             fit = fit_or_uncalibrated(capped(method, settings.t_max), logits, labels)
             return Candidate(f"{method}{suffix}", method, fit.calibrator, _TUNED_ON[suffix], fit.warnings)
 
         # a fit does not depend on the number of bins, and on clipping only if it is tuned on noise
         clip = settings.clip_noise or suffix != "-p"
         return self._once(
-            ("fit", id(setup.validation), id(setup.model), method, suffix, settings.t_max, clip), candidate
+            ("fit", id(setup.validation), id(setup.model), method, suffix, settings.t_max, clip, n_images), candidate
         )
 
     def suite_results(
@@ -137,17 +159,21 @@ class ExperimentContext:
         methods: Sequence[str] = (*PAPER_METHODS, *BASELINE_METHODS),
         suffixes: Sequence[str] = ("", "-p"),
         settings: PaperSettings | None = None,
+        n_images: int | None = None,
     ) -> SuiteResults:
-        """The calibrators on every shift and level of the suite; earlier results that hold all of them are reused."""
+        """The calibrators on every shift and level of the suite; earlier results that hold all of them are reused.
+
+        With `n_images` they are tuned on the first `n_images` validation images.
+        """
         used_settings = settings or self.settings
         names = {"base", *(f"{method}{suffix}" for method in methods for suffix in suffixes)}
-        earlier: list[SuiteResults] = self._once(("suite results", id(setup), used_settings), list)
+        earlier: list[SuiteResults] = self._once(("suite results", id(setup), used_settings, n_images), list)
         for results in earlier:
             if names <= set(results.calibrators):
                 return results
         results = evaluate_suite(
             self.collector(setup, setup.test),
-            self.candidates(setup, methods, suffixes, used_settings),
+            self.candidates(setup, methods, suffixes, used_settings, n_images),
             setup.shifts,
             suite=setup.suite,
             n_bins=used_settings.n_bins,

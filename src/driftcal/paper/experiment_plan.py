@@ -35,7 +35,7 @@ def plan_experiments(
                 extra_passes += max(0.0, (levels.at_most or 0.0) - levels.passes)
             if "h-tuning" in needs:
                 conditions = [(shift, float(level)) for shift, level in get_suite("h-tuning") if level]
-                parts.append(_logits_part(context, setup, setup.validation, conditions))
+                parts.append(_logits_part(context, setup, context.h_validation(setup), conditions))
         suites = setup.all_suites.values() if "all suites" in needs else [setup.shifts]
         suite = [(shift, float(level)) for shifts in suites for shift in shifts for level in table_levels(shift)]
         parts.append(_logits_part(context, setup, setup.test, suite))
@@ -54,11 +54,13 @@ def plan_experiments(
 
 def _plans_for_levels(context: ExperimentContext, setup: Setup, needs: set[Need]) -> Iterable[Plan]:
     all_settings = context.both_settings if "both settings" in needs else [context.settings]
-    shifts: list[Shift] = [settings.noise(setup.data) for settings in all_settings]
+    # on ImageNet both settings clip the noise
+    shifts: list[Shift] = list(dict.fromkeys(settings.noise(setup.data) for settings in all_settings))
     for shift in [*shifts, *([get_shift("varied")] if "varied shifts" in needs else [])]:
         yield plan_tuning(
             setup.model, setup.validation, shift=shift, n_levels=context.settings.n_levels,
             random_state=context.settings.seed, run=Run(cache=context.cache), timed=False,
+            block_size=setup.block_size,
         )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ class PaperSettings:
     n_levels : perturbation levels of Algorithm 1, the clean one included.
     seed : seed of all noise and random shifts.
     n_resamples : bootstrap resamples of the test images; 0 computes no intervals.
+    h_images : how many validation images -H is tuned on, the first ones; None for all.
     """
 
     name: str
@@ -29,6 +30,7 @@ class PaperSettings:
     n_levels: int = 10
     seed: int = 0
     n_resamples: int = 200
+    h_images: int | None = None
 
     def noise(self, data: str) -> Gaussian:
         """The tuning noise for a data set."""

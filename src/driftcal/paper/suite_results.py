@@ -85,18 +85,19 @@ class SuiteResults:
     def interval(self, calibrator: str, metric: str = "ece") -> tuple[float, float]:
         """The 95 % interval of the mean over the shifts, by resampling images."""
         interval = bootstrap_interval(
-            self.mean(calibrator, metric), self._mean_replicates(calibrator, metric), bounds=(0, np.inf)
+            self.mean(calibrator, metric), self.mean_replicates(calibrator, metric), bounds=(0, np.inf)
         )
         return interval.low, interval.high
 
     def difference(self, first: str, second: str, metric: str = "ece") -> Difference:
         """The mean of the first calibrator minus that of the second, paired over images."""
         value = self.mean(first, metric) - self.mean(second, metric)
-        replicates = self._mean_replicates(first, metric) - self._mean_replicates(second, metric)
+        replicates = self.mean_replicates(first, metric) - self.mean_replicates(second, metric)
         interval = bootstrap_interval(value, replicates)
         return Difference(value, interval.low, interval.high)
 
-    def _mean_replicates(self, calibrator: str, metric: str) -> Float64:
+    def mean_replicates(self, calibrator: str, metric: str) -> Float64:
+        """The mean over the shifts in each bootstrap replicate."""
         by_shift = self.replicates[calibrator]
         replicates: Float64 = np.mean([by_shift[shift][metric] for shift in self.shifts()], axis=0)
         return replicates

@@ -77,10 +77,11 @@ def plan_tuning(
     solver: str = "curve",
     run: Run | None = None,
     timed: bool = True,
+    block_size: int | None = None,
 ) -> Plan:
     """The fewest and the most passes of `tune`; with ``timed=False`` the model is not run and `seconds` is 0."""
     source = validation.labelled()
-    collector = Collector(model, source, run=_existing_cache(run), random_state=random_state)
+    collector = Collector(model, source, run=_existing_cache(run), random_state=random_state, block_size=block_size)
     fitted_shift = tuning_shift(shift, source)
     searched = fitted_shift if fitted_shift is not None and fitted_shift.levels is None else None
     conditions: list[Condition] = [CLEAN]
@@ -159,6 +160,8 @@ def _n_cached_levels(collector: Collector, shift: Shift, layers: Sequence[str] =
     """How many levels of a shift the cache holds for this model and source: a search tries them first."""
     if collector.cache is None:
         return 0
+    if collector.blocks:  # the last block is the last one that is computed
+        return _n_cached_levels(collector.blocks[-1], shift, layers)
     at_level_1 = (collector.features_key(shift, 1.0, layers) if layers else collector.key(shift, 1.0)).to_dict()
     compared = ("model", "source", "shift", "seed", "batch_size", "extra")  # all but the level
     cached_keys = [key.to_dict() for key in list(collector.cache.keys())]

@@ -88,6 +88,12 @@ def _command(experiment: str, title: str) -> Callable[..., None]:
                 show_default="half of the images, drawn at random",
             ),
         ] = None,
+        h_images: Annotated[
+            int | None,
+            typer.Option(
+                min=20, help="Tune -H on this many validation images, which costs 20 passes.", show_default="all"
+            ),
+        ] = None,
         output: Annotated[
             Path, typer.Option("--output", "-o", help="Folder for tables and figures.", callback=options.output_folder)
         ] = Path("runs/paper"),
@@ -112,7 +118,7 @@ def _command(experiment: str, title: str) -> Callable[..., None]:
         paper_run = PaperRun.open(
             experiment,
             SetupOptions(folders, options.names(networks), weights, images, test_images, tune_per_class),
-            settings=replace(AS_PUBLISHED if as_published else OURS, seed=random_state),
+            settings=replace(AS_PUBLISHED if as_published else OURS, seed=random_state, h_images=h_images),
             output=output,
             cache=cache,
             command=context.obj,

@@ -81,6 +81,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment("val-shift", "tuning on corruptions (-H) instead of on noise (-P)", "Appendix C.3",
                    "appendix_c_validation_shift:validation_shift", ("h-tuning",)),
         Experiment("guide", "which calibrator to choose", "Appendix D", "appendix_d_guideline:guideline"),
+        Experiment("claims", "every claim of the paper with a verdict", "all sections", "claims:claims", ("h-tuning",)),
+        Experiment("default", "what tune chooses by default, per sample and windowed", "not in the paper",
+                   "default_of_tune:default_of_tune"),
         Experiment("beyond", "all calibrators of driftcal, in domain and under shift",
                    "not in the paper", "all_calibrators:all_calibrators", ("varied shifts", "features", "all suites")),
     )

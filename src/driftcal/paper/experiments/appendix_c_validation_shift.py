@@ -27,6 +27,13 @@ def validation_shift(context: ExperimentContext) -> ExperimentResult:
         if any(shift in H_TUNING for shift in context.suite_results(setup).shifts()):
             others = _means(context, setup, without=H_TUNING)
             rows.append({"network": setup.label, "numbers": f"{context.settings.name}, without the four", **others})
+        n_images = len(context.h_validation(setup))
+        if n_images < len(setup.validation):
+            results = context.suite_results(setup, PAPER_METHODS, ("", "-p", "-h"), n_images=n_images)
+            same = {name: results.mean(name) for name in _COLUMNS}
+            rows.append(
+                {"network": setup.label, "numbers": f"{context.settings.name}, all tuned on {n_images} images", **same}
+            )
         printed = published("val-shift", setup.data, setup.network.name)
         if printed:
             rows.append({"network": setup.label, "numbers": "paper", **printed, **_published_p_columns(setup)})
@@ -47,7 +54,8 @@ def validation_shift(context: ExperimentContext) -> ExperimentResult:
         series,
         "mean ECE under shift",
     )
-    note = f"-H: {', '.join(H_TUNING)} at severities 0 to 5. paper: {where('val-shift')}."
+    sizes = [f"{setup.label}: {len(context.h_validation(setup))} images" for setup in context.setups]
+    note = f"-H: {', '.join(H_TUNING)} at severities 0 to 5 ({'; '.join(sizes)}). paper: {where('val-shift')}."
     return ExperimentResult("val-shift", "What to tune on", [table], [figure], [note])
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from driftcal.paper.calibrator_names import PAPER_COLUMNS, PAPER_METHODS, headings, label
+from driftcal.paper.calibrator_names import BASELINE_METHODS, PAPER_COLUMNS, PAPER_METHODS, headings, label
 from driftcal.paper.experiment_context import ExperimentContext
 from driftcal.paper.experiment_result import ExperimentResult
 from driftcal.paper.mean_tables import SUFFIX_NOTE, mean_bars, mean_row, published_rows
 from driftcal.paper.published import where
+from driftcal.paper.verdict import verdict
 from driftcal.report.table import Table, Value
 
 
@@ -17,8 +18,8 @@ def mean_ece(context: ExperimentContext) -> ExperimentResult:
     for setup in context.setups:
         for settings in (ours, as_published):
             # other experiments use the results of the chosen settings with all methods
-            methods = {} if settings == context.settings else {"methods": PAPER_METHODS}
-            results = context.suite_results(setup, settings=settings, **methods)
+            more = BASELINE_METHODS if settings == context.settings else ()
+            results = context.suite_results(setup, (*PAPER_METHODS, *more), settings=settings)
             rows.append({"network": setup.label, "numbers": settings.name, **mean_row(results, PAPER_COLUMNS, "ece")})
         rows += published_rows(setup, "table1", "paper") + published_rows(setup, "reference", "authors' code")
     table = Table(
@@ -52,7 +53,7 @@ def claim_table(context: ExperimentContext) -> Table:
                 row[f"{key}_low"], row[f"{key}_high"] = results.interval(calibrator)
             gain = results.difference(method, f"{method}-p")
             row |= {"gain": gain.value, "gain_low": gain.low, "gain_high": gain.high}
-            row["verdict"] = "holds" if gain.low > 0 else "does not hold" if gain.high < 0 else "not decided"
+            row["verdict"] = verdict(gain.low, gain.high)
             rows.append(row)
     return Table(
         "table1-claim",

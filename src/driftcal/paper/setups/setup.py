@@ -32,6 +32,7 @@ class Setup:
     shifts : shifts of the suite.
     objectnet : ObjectNet, with classes of the network and others.
     ood : name -> data that belong to no class of the network.
+    left_out_classes : classes that are left out for the comparison with unknown classes.
     block_size : images that are cached under one key, so that a run with more images goes on from them; None for all.
     training : function that reads some of the network's training images; None if there are none.
     """
@@ -45,6 +46,7 @@ class Setup:
     objectnet: Source | None = None
     ood: Mapping[str, Source] = field(default_factory=dict)
     training: Callable[[], Source] | None = None
+    left_out_classes: tuple[int, ...] = ()
     block_size: int | None = None
 
     @property

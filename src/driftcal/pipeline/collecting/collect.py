@@ -101,7 +101,8 @@ class Collector:
 
     A cache keeps them under the fingerprints of model, data and shift. A run that was killed continues from there and
     ends with the same bytes. Without a cache they are kept in memory. Level 0 of every shift is the clean condition.
-    `evaluated` counts the inputs that the model was run on.
+    `evaluated` counts the inputs that the model was run on. `blocks` are the collectors of the blocks of the source; []
+    if it is cached as a whole.
 
     Parameters
     ----------
@@ -144,7 +145,7 @@ class Collector:
         self._model_fingerprint = model_fingerprint or model.fingerprint
         self._job: Any = None
         self._finished: set[str] = set()  # digests of keys that workers have finished
-        self._blocks = [] if block_size is None or self.is_remote else self._in_blocks(block_size)
+        self.blocks: list[Collector] = [] if block_size is None or self.is_remote else self._in_blocks(block_size)
 
     @property
     def labels(self) -> Labels:
@@ -168,8 +169,8 @@ class Collector:
 
     def logits(self, shift: Shift | None, level: float = 0, *, keep: bool = True) -> Logits:
         """Logits of the source, float32 (n, C), at a level; with ``keep=False`` they are not kept in memory."""
-        if self._blocks:
-            return np.concatenate([block.logits(shift, level, keep=keep) for block in self._blocks])
+        if self.blocks:
+            return np.concatenate([block.logits(shift, level, keep=keep) for block in self.blocks])
         if self.cache is not None:
             self.gather([(shift, level)])
             return self.cache.finish(self.key(shift, level), len(self.source)).logits
@@ -191,8 +192,8 @@ class Collector:
 
     def features(self, shift: Shift | None, level: float, layers: Sequence[str]) -> dict[str, Array]:
         """Pooled layer features of the source under a condition; computed in this process, and kept in the cache."""
-        if self._blocks:
-            by_block = [block.features(shift, level, layers) for block in self._blocks]
+        if self.blocks:
+            by_block = [block.features(shift, level, layers) for block in self.blocks]
             return {layer: np.concatenate([features[layer] for features in by_block]) for layer in layers}
         key = self.features_key(shift, level, layers)
         entry = None if self.cache is None else self.cache.get(key)
@@ -250,8 +251,8 @@ class Collector:
     def missing(self, conditions: Iterable[Condition]) -> float:
         """How many passes over the source these conditions would take now: none for what the cache holds."""
         distinct = self._distinct(conditions)
-        if self._blocks:
-            inputs = sum(block.missing(distinct.values()) * len(block.source) for block in self._blocks)
+        if self.blocks:
+            inputs = sum(block.missing(distinct.values()) * len(block.source) for block in self.blocks)
             return inputs / len(self.source)
         if self.cache is None:
             return float(len(distinct))
@@ -260,9 +261,9 @@ class Collector:
 
     def gather(self, conditions: Iterable[Condition]) -> None:
         """Compute what the cache lacks of these conditions, all at once."""
-        if self._blocks:
+        if self.blocks:
             wanted = list(conditions)
-            for block in self._blocks:
+            for block in self.blocks:
                 block.gather(wanted)
             return
         distinct = {
