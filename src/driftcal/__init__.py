@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from driftcal.calibrators.windowed.level_matching import LevelExpectationConsistency as LevelExpectationConsistency
     from driftcal.calibrators.windowed.level_matching import LevelIsotonicRegression as LevelIsotonicRegression
     from driftcal.calibrators.windowed.level_matching import LevelTemperatureScaling as LevelTemperatureScaling
+    from driftcal.calibrators.windowed.windowed_predictor import WindowedPredictor as WindowedPredictor
+    from driftcal.calibrators.windowed.windowed_predictor import WindowState as WindowState
     from driftcal.core.dataset import LabelledLogits as LabelledLogits
     from driftcal.core.validation import from_probabilities as from_probabilities
     from driftcal.data import Source as Source
@@ -131,8 +133,10 @@ _PUBLIC: dict[str, str] = {
     "TemperatureScaling": "driftcal.calibrators.scaling.temperature",
     "Uncalibrated": "driftcal.calibrators.scaling.uncalibrated",
     "VectorScaling": "driftcal.calibrators.scaling.vector",
+    "WindowState": "driftcal.calibrators.windowed.windowed_predictor",
     "WindowedCalibrator": "driftcal.calibrators",
     "WindowedModel": "driftcal.pipeline.windowed_model",
+    "WindowedPredictor": "driftcal.calibrators.windowed.windowed_predictor",
     "compare_methods": "driftcal.pipeline.evaluating.compare",
     "evaluate": "driftcal.pipeline.evaluating.evaluate",
     "expected_calibration_error": "driftcal.metrics",

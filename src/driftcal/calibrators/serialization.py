@@ -115,6 +115,12 @@ def load_file(path: str | os.PathLike[str]) -> CalibratorFile:
     return CalibratorFile(Path(path), calibrator, restored, metadata, description)
 
 
+def calibrator_identity(calibrator: Calibrator) -> str:
+    """A fingerprint of a fitted calibrator: equal for a calibrator and what `load` makes of its file."""
+    description, arrays = _describe(calibrator)
+    return _digest(description, arrays)
+
+
 def _describe(calibrator: Calibrator) -> tuple[dict[str, Any], dict[str, Array]]:
     """The plain values and the arrays of a fitted calibrator."""
     if not calibrator.__sklearn_is_fitted__():

@@ -14,7 +14,7 @@ import numpy as np
 from driftcal.calibrators import CALIBRATORS, Calibrator, name_of
 from driftcal.calibrators.serialization import WINDOWED_NAME, CalibratorFile, load_file
 from driftcal.calibrators.serialization import save as save_file
-from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE, WindowedCalibrator
+from driftcal.calibrators.windowed.windowed_calibrator import MAX_KEYS, WINDOW_SIZE, WindowedCalibrator
 from driftcal.data import Source
 from driftcal.errors import ArtefactError, InputError, ModelError
 from driftcal.models import Model, open_model, pooled_features
@@ -105,9 +105,9 @@ class CalibratedModel:
         scores = self.logits(X) if self.calibrator.keeps_accuracy else self.predict_proba(X)
         return self.as_labels(scores.argmax(axis=1))
 
-    def windowed(self, window_size: int = WINDOW_SIZE) -> WindowedModel:
-        """A model whose `predict_proba` follows the shift of the last `window_size` inputs."""
-        return WindowedModel(self, self._windowed_calibrator.windowed(window_size))
+    def windowed(self, window_size: int = WINDOW_SIZE, *, max_keys: int = MAX_KEYS) -> WindowedModel:
+        """A model whose `predict_proba` follows the shift of the last `window_size` inputs, for each of at most `max_keys` keys."""
+        return WindowedModel(self, self._windowed_calibrator.windowed(window_size, max_keys=max_keys))
 
     def adapt(self, X: AnyArray) -> CalibratedModel:
         """This model with a fixed per-sample calibrator for data like the unlabelled inputs `X`."""

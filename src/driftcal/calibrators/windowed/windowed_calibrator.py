@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Samples in a window by default.
 WINDOW_SIZE = 100
+#: Windows that are kept by default, one per key; the least recently used one is dropped.
+MAX_KEYS = 1000
 
 
 class WindowedCalibrator(Calibrator):
@@ -71,11 +73,11 @@ class WindowedCalibrator(Calibrator):
         """A calibrator for data like this window of unlabelled logits. It no longer changes; it can be saved and exported."""
         return self.calibrator_for(self.window_sums(window))
 
-    def windowed(self, window_size: int = WINDOW_SIZE) -> WindowedPredictor:
-        """An object that predicts batch after batch and follows the last `window_size` samples."""
+    def windowed(self, window_size: int = WINDOW_SIZE, *, max_keys: int = MAX_KEYS) -> WindowedPredictor:
+        """An object that predicts batch after batch and follows the last `window_size` samples, per key if keys are passed."""
         from driftcal.calibrators.windowed.windowed_predictor import WindowedPredictor
 
-        return WindowedPredictor(self, window_size)
+        return WindowedPredictor(self, window_size, max_keys=max_keys)
 
     def _predict(self, logits: Logits, features: AnyArray, *, log: bool) -> Float64:
         return self.per_sample()._predict(logits, features, log=log)
