@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("calibrator", "cache", "results", "monitor", "npz", "pt2", "onnx", "lines", "images")
+NAMES = ("calibrator", "cache", "results", "monitor", "npz", "pt2", "onnx", "lines", "requests", "journal", "images")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -22,7 +22,7 @@ from driftcal.errors import DataError
 from driftcal.monitor.monitor import Monitor
 from driftcal.monitor.serving.http_server import MonitorServer
 from driftcal.monitor.serving.ingest import Ingest
-from driftcal.monitor.serving.journal import Journal
+from driftcal.monitor.serving.journal import MAX_JOURNAL, Journal
 from driftcal.monitor.serving.service import MonitorService
 
 pytest.importorskip("prometheus_client")
@@ -233,6 +233,47 @@ def test_a_journal_is_not_forgotten_by_other_commands(scenario, artefact, tmp_pa
         assert any("1 samples were in the journal" in message for message in listener.messages)
         assert listener.stop()[0] == 0
     assert Monitor.load(state, artefact).n_samples == 1
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"", b"[]", b"null", b'{"event": {}}', b'{"event": [1], "arrival": 1}', b'{"event": {"id": 7}, "arrival": 1}',
+     b'{"event": {}, "arrival": "x"}', b'{"event": {}, "arrival": 1e999}', b"[" * 100_000, b"\xff"],
+    ids=range(10),
+)  # fmt: skip
+def test_a_forged_journal_is_an_error_of_ours(tmp_path, head):
+    journal = Journal(tmp_path / "state")
+    journal.append([head + b'\n{"logits": [1, 2, 3]}'])
+    journal.close()
+    ingest = Ingest("logits", 3, timed=False, journal=Journal(tmp_path / "state"), max_bytes=10**6)
+    with pytest.raises(DataError, match="journal beside the state must hold requests"):
+        list(ingest.replay())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs pipes and links")
+def test_a_journal_that_is_no_regular_file_is_refused(tmp_path):
+    journal = Journal(tmp_path / "state")
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"precious")
+    for make in (journal.path.mkdir, lambda: os.mkfifo(journal.path), lambda: journal.path.symlink_to(precious)):
+        make()
+        with pytest.raises(DataError, match="must be a regular file"):
+            journal.unwritten()
+        journal.path.rmdir() if journal.path.is_dir() else journal.path.unlink()
+    with open(journal.path, "wb") as file:
+        file.truncate(MAX_JOURNAL + 1)  # takes no space on the disk
+    with pytest.raises(DataError, match="at most 268,435,456 bytes"):
+        journal.unwritten()
+    journal.path.unlink()
+    # whoever can write to the folder must not choose what is overwritten
+    journal.path.with_name(journal.path.name + ".new").symlink_to(precious)
+    journal.restart()
+    journal.close()
+    assert precious.read_bytes() == b"precious"
+    assert not journal.path.is_symlink()
+    journal.path.with_suffix(".lock").symlink_to(precious)
+    with pytest.raises(DataError, match="must be a file of the monitor"):
+        journal.lock()
 
 
 def test_a_full_disk_refuses_requests_and_recovers(tmp_path, monkeypatch):

@@ -22,9 +22,11 @@ from driftcal.data.image_files import ImageDecoder
 from driftcal.errors import DriftcalError
 from driftcal.monitor.monitor import Monitor
 from driftcal.monitor.reading.stream_reader import json_batches
+from driftcal.monitor.serving.ingest import Request
 from driftcal.pipeline.describe_file import describe
 from driftcal.pipeline.evaluating.results import METRICS, CalibratorInfo, ResultRow, Results, ShiftInfo
 from tools.fuzz.mutation import mutate_bytes
+from tools.fuzz.serving_targets import Listener, mutate_body, write_bodies
 from tools.fuzz.signed import mutate_results, mutate_tensors
 
 _LOGITS = np.random.default_rng(0).normal(size=(60, 3)) * 2
@@ -220,6 +222,16 @@ def _lines(name: str, folder: Path, seeds: Path) -> Target:
     return Target(name, folder, [seeds / "a.jsonl"], use)
 
 
+def _requests(name: str, folder: Path, seeds: Path) -> Target:
+    return Target(name, folder, write_bodies(seeds), Listener(folder).take, mutate_body)
+
+
+def _journal(name: str, folder: Path, seeds: Path) -> Target:
+    listener = Listener(folder)
+    listener.journal_of([Request(b'{"logits": [1, 2, 3]}', {}, arrival=1.7e9).record()] * 3, seeds / "a.journal")
+    return Target(name, folder, [seeds / "a.journal"], listener.replay, listener.mutate_journal)
+
+
 def _images(name: str, folder: Path, seeds: Path) -> Target:
     from PIL import Image
 
@@ -244,7 +256,7 @@ def _images(name: str, folder: Path, seeds: Path) -> Target:
 
 _MAKERS: dict[str, Callable[[str, Path, Path], Target]] = {
     "calibrator": _calibrators, "cache": _cache, "results": _results, "monitor": _monitor, "npz": _npz, "pt2": _pt2,
-    "onnx": _onnx, "lines": _lines, "images": _images,
+    "onnx": _onnx, "lines": _lines, "requests": _requests, "journal": _journal, "images": _images,
 }  # fmt: skip
 #: The names of all targets.
 NAMES = tuple(_MAKERS)

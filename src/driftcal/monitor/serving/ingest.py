@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import queue
 import threading
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from driftcal.errors import DataError
 from driftcal.monitor.reading.json_lines import JsonLineReader, parse_json
 from driftcal.monitor.reading.line_reader import MAX_LINE, QUIET_SECONDS
 from driftcal.monitor.reading.stream_batch import StreamBatch
@@ -40,8 +42,19 @@ class Request:
     def of_record(cls, record: bytes) -> Request:
         """The request that `record` wrote."""
         head, _, body = record.partition(b"\n")
-        values = json.loads(head)
-        return cls(body, values["event"], values["arrival"])
+        values = _parsed(head)
+        event, arrival = (values.get("event"), values.get("arrival")) if isinstance(values, dict) else (None, None)
+        if not (
+            isinstance(event, dict)
+            and all(isinstance(text, str) for text in event.values())
+            and isinstance(arrival, int | float)
+            and math.isfinite(arrival)
+        ):
+            raise DataError(
+                "the journal beside the state must hold requests, as a monitor writes it; it does not. Move it away, or "
+                "pass another --state."
+            )
+        return cls(body, event, float(arrival))
 
 
 class Ingest:

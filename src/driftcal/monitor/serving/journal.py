@@ -10,6 +10,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import stat
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +27,8 @@ _MAGIC = b"driftcal-journal-1\n"
 MAX_JOURNAL = 1 << 28
 #: Length of a record and its checksum.
 _HEAD_BYTES = 8
+#: Windows has no links that need this, and no pipes in folders.
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class Journal:
@@ -43,7 +46,11 @@ class Journal:
         if fcntl is None:  # Windows
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        lock = self.path.with_suffix(".lock")
+        try:
+            self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
+        except OSError as error:
+            raise DataError(f"{lock} must be a file of the monitor; it is not: {error.strerror}. Remove it.") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -55,8 +62,15 @@ class Journal:
 
     def unwritten(self) -> list[bytes]:
         """The records that the state file does not hold, in order. An incomplete last record was never acknowledged."""
-        if not self.path.exists():
+        try:
+            status = self.path.lstat()
+        except FileNotFoundError:
             return []
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_JOURNAL:
+            raise DataError(
+                f"{self.path} must be a regular file of at most {MAX_JOURNAL:,} bytes, as a monitor writes it; it is not. "
+                "Move it away, or pass another --state."
+            )
         data = self.path.read_bytes()
         start = len(_MAGIC) + 64
         if not data.startswith(_MAGIC) or data[len(_MAGIC) : start] != self._state_digest():
@@ -76,7 +90,8 @@ class Journal:
         self._close_file()
         content = _MAGIC + self._state_digest()
         temporary = self.path.with_name(self.path.name + ".new")
-        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        temporary.unlink(missing_ok=True)  # never follow a link that someone else may have made
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600)
         try:
             _write_all(descriptor, content)
             os.fsync(descriptor)
