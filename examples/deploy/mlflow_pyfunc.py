@@ -1,10 +1,11 @@
-"""A calibrated ONNX model as an MLflow model: log it, serve it, and get calibrated probabilities back.
+"""A calibrated ONNX model as an MLflow model. MLflow stores this file, no pickle ("models from code").
 
 driftcal export model.onnx cal.safetensors -o calibrated.onnx
-python mlflow_pyfunc.py            # needs mlflow and onnxruntime
+python -c "import mlflow; mlflow.pyfunc.log_model(name='calibrated', python_model='mlflow_pyfunc.py',
+           artifacts={'model': 'calibrated.onnx'}, pip_requirements=['onnxruntime', 'numpy'])"
 """
 
-import mlflow.pyfunc
+import mlflow
 import numpy as np
 
 
@@ -23,15 +24,4 @@ class CalibratedClassifier(mlflow.pyfunc.PythonModel):
         return {name: output.tolist() for name, output in zip(names, outputs, strict=True)}
 
 
-if __name__ == "__main__":
-    import mlflow
-
-    with mlflow.start_run():
-        # the calibrator file records the method, the perturbation levels and the fingerprint of the model
-        mlflow.log_artifact("cal.safetensors")
-        mlflow.pyfunc.log_model(
-            name="calibrated",
-            python_model=CalibratedClassifier(),
-            artifacts={"model": "calibrated.onnx"},
-            pip_requirements=["onnxruntime", "numpy"],
-        )
+mlflow.models.set_model(CalibratedClassifier())
