@@ -1,12 +1,12 @@
-"""The paper's experiments on CIFAR-10, written to docs/results.md.
+"""The paper's experiments on CIFAR-10, written to benchmarks/notebook/cifar10.md.
 
     python -m benchmarks.accuracy.results_page --cifar10 FOLDER --weights FOLDER [--networks resnet20,resnet44,…]
     python -m benchmarks.accuracy.results_page --cifar10 FOLDER --weights FOLDER --networks vgg19 --add
     python -m benchmarks.accuracy.results_page --cifar10 FOLDER --weights FOLDER --experiment beyond --images 500
 
 Without --networks all networks with weights are used. Logits are cached, so a new network costs its own passes only. Tables
-are written to docs/results/cifar10 as CSV, figures as PNG, both between the markers of docs/results.md. The experiment
-`beyond` is written to docs/results/beyond and docs/research.md. With --add, the page keeps networks that are not in this run.
+are written to benchmarks/notebook/results/cifar10 as CSV, figures as PNG, both between the markers of benchmarks/notebook/cifar10.md. The experiment
+`beyond` is written to benchmarks/notebook/results/beyond and benchmarks/notebook/beyond.md. With --add, the page keeps networks that are not in this run.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from driftcal.paper.setups import SetupOptions
 from driftcal.report.table import Table, Value, to_csv, to_markdown
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
+NOTEBOOK = ROOT / "benchmarks" / "notebook"
 #: Experiment -> its page and folder, if they are not those of the paper.
-OTHER_PAGES = {"beyond": ("research.md", "results/beyond")}
+OTHER_PAGES = {"beyond": ("beyond.md", "results/beyond")}
 #: Experiments with a figure for every network; the page leaves out such figures of the others.
 PER_NETWORK = ("per-shift", "by-level", "teaser", "ood", "val-size", "examples", "beyond")
 #: Figure -> the table of its numbers and the drawn column, if the table has a row per calibrator.
@@ -68,19 +68,19 @@ def main() -> None:
 
 
 def publish(written: WrittenResult, *, add: bool = False) -> None:
-    """Write the result of one experiment to docs/; with `add` after the other networks, otherwise instead of them."""
+    """Write the result of one experiment to the notebook; with `add` after the other networks, otherwise instead of them."""
     result = written.result
-    name, folder = OTHER_PAGES.get(result.experiment, ("results.md", "results/cifar10"))
-    (DOCS / folder).mkdir(parents=True, exist_ok=True)
-    page = (DOCS / name).read_text(encoding="utf-8")
+    name, folder = OTHER_PAGES.get(result.experiment, ("cifar10.md", "results/cifar10"))
+    (NOTEBOOK / folder).mkdir(parents=True, exist_ok=True)
+    page = (NOTEBOOK / name).read_text(encoding="utf-8")
     if add:
-        result = with_other_networks(result, DOCS / folder, page)
+        result = with_other_networks(result, NOTEBOOK / folder, page)
     for table in result.tables:
-        (DOCS / folder / f"{table.name}.csv").write_text(to_csv(table), encoding="utf-8")
+        (NOTEBOOK / folder / f"{table.name}.csv").write_text(to_csv(table), encoding="utf-8")
         page = replace_section(page, table.name, to_markdown(table))
     figures = [f for f in result.figures if f.name == result.experiment or result.experiment in PER_NETWORK]
     for figure in figures:
-        (DOCS / folder / f"{figure.name}.png").write_bytes(with_few_colours(figure_bytes(figure, ["png"])[0]))
+        (NOTEBOOK / folder / f"{figure.name}.png").write_bytes(with_few_colours(figure_bytes(figure, ["png"])[0]))
     links = {f"({folder}/{figure.name}.png)": f"![{figure.title}]" for figure in figures}
     lines = section(page, f"{result.experiment}-figures") if add else []
     pictures = [line for line in lines if line.startswith("![") and not line.endswith(tuple(links))]
@@ -88,7 +88,7 @@ def publish(written: WrittenResult, *, add: bool = False) -> None:
     text = "".join(f"{picture}\n\n" for picture in pictures)
     page = replace_section(page, f"{result.experiment}-figures", f"{text}{figures[0].caption if figures else ''}\n")
     page = replace_section(page, f"{result.experiment}-notes", "".join(f"{note}\n" for note in result.notes))
-    (DOCS / name).write_text(page, encoding="utf-8")
+    (NOTEBOOK / name).write_text(page, encoding="utf-8")
     print(result.experiment, file=sys.stderr, flush=True)
 
 

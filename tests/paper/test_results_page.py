@@ -63,17 +63,17 @@ def changes(network, change):
 def docs(tmp_path, monkeypatch):
     """A function that publishes results on a page and keeps its figures instead of drawing them."""
     drawn = {}
-    monkeypatch.setattr(results_page, "DOCS", tmp_path)
+    monkeypatch.setattr(results_page, "NOTEBOOK", tmp_path)
     monkeypatch.setattr(results_page, "figure_bytes", lambda figure, endings: [drawn.setdefault(figure.name, figure)])
     monkeypatch.setattr(results_page, "with_few_colours", lambda figure: figure.title.encode())
-    (tmp_path / "results.md").write_text(PAGE)
+    (tmp_path / "cifar10.md").write_text(PAGE)
 
     def publish(*results, add):
         drawn.clear()
         for result in results:
             results_page.publish(WrittenResult(result, []), add=add)
         files = {file.stem: file.read_text().splitlines() for file in (tmp_path / "results/cifar10").glob("*.csv")}
-        return (tmp_path / "results.md").read_text(), files, dict(drawn)
+        return (tmp_path / "cifar10.md").read_text(), files, dict(drawn)
 
     return publish
 

@@ -3,7 +3,7 @@
 Each perturbation level has its own temperature (or accuracy, or curve) and its own mean of a label-free statistic. At use, the
 mean over a window is looked up between those of the levels. Where the levels reach chance, as Gaussian noise does, the look-up
 ends where accuracy has fallen 60 % of the way. At chance temperatures are infinite, and noise is among the worst shifts: lower
-levels would ask for less confidence than other shifts deserve. docs/research.md has the measurements.
+levels would ask for less confidence than other shifts deserve. benchmarks/notebook/beyond.md has the measurements.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from driftcal.pipeline.tuning.fit import fit_on_levels
 from driftcal.report.table import Table, Value
 from driftcal.shifts import get_shift
 
-#: Weight of the clean samples for the suffix -C; chosen on validation images, see docs/research.md.
+#: Weight of the clean samples for the suffix -C; chosen on validation images, see benchmarks/notebook/beyond.md.
 CLEAN_WEIGHT = 0.7
 #: Method -> weight of the clean samples for the suffix -V, whose varied shifts are milder than noise. None: the clean
 #: samples have the weight of one level.
