@@ -221,7 +221,7 @@ def test_sources_by_name():
         open_source(source, size=3)
     with pytest.raises(DataError, match=r"must be a \.npz file or a folder"):
         open_source(__file__)
-    assert {"digits", "npz", "folder", "cifar10", "cifar10-c", "imagenet", "imagenet-c", "objectnet"} == set(SOURCES)
+    assert {"digits", "fashion-mnist", "npz", "folder", "cifar10", "cifar10-c", "imagenet", "imagenet-c", "objectnet"} == set(SOURCES)
 
 
 TABLE = np.arange(12.0).reshape(4, 3)

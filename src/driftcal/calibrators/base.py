@@ -16,21 +16,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import sklearn.exceptions
-from sklearn.base import BaseEstimator, ClassifierMixin
 
+from driftcal.calibrators.estimator import Estimator, not_fitted_error
 from driftcal.calibrators.export_maps.export_map import ExportMap
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.core import validation
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.labels import as_columns, declared_classes
 from driftcal.core.passes import map_blocks
-from driftcal.errors import DidNotConverge, InputError, LogitsError, NotFittedError
+from driftcal.errors import DidNotConverge, InputError, LogitsError
 from driftcal.types import AnyArray, Array, Float64, Logits, LogProbs, Probs
-
-
-class _NotFitted(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
-    """An error that both driftcal's and scikit-learn's users can catch."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ class FitInputs:
     reference: AnyArray = None
 
 
-class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class Calibrator(Estimator, ABC):
     """A map from logits to calibrated log-probabilities, fitted on labelled logits.
 
     `classes` names the columns of the logits. Without it, labels are column numbers or the column names of a data
@@ -120,7 +115,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Restore the state with writable arrays: for the read-only arrays of workers, kernels would compile again."""
         arrays = {k: v.copy() for k, v in state.items() if isinstance(v, np.ndarray) and not v.flags.writeable}
-        super().__setstate__({**state, **arrays})
+        self.__dict__.update({**state, **arrays})
 
     def fit(
         self,
@@ -224,7 +219,7 @@ class Calibrator(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Checked logits as (n, C), and the shape of the result without its class axis."""
         if not self.__sklearn_is_fitted__():
             name = type(self).__name__
-            raise _NotFitted(f"this {name} must be fitted before it is used; it is not. Call fit(logits, y) first.")
+            raise not_fitted_error()(f"this {name} must be fitted before it is used; it is not. Call fit(logits, y) first.")
         scores, shape = validation.as_logits(logits)
         validation.check_columns(logits, getattr(self, "feature_names_in_", None), "logits", "calibrator", LogitsError)
         if self.score_type_ == "probabilities":

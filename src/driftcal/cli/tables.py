@@ -10,13 +10,18 @@ from driftcal.pipeline.cluster_estimate import Estimate
 from driftcal.pipeline.evaluating.results import Results
 from driftcal.pipeline.plan import Plan
 from driftcal.pipeline.recalibrate import Recalibration
-from driftcal.report.result_tables import headline_table
+from driftcal.report.result_tables import headline_table, main_table_of
 from driftcal.report.table import Table, Value, to_terminal
 
 
 def summary_table(results: Results) -> Any:
     """A row per calibrator: ECE in domain and under shift, its ratios to baselines, and accuracy."""
     return to_terminal(headline_table(results))
+
+
+def main_table(results: Results) -> Any:
+    """Five rows with full names: uncalibrated, temperature scaling, the best -P, per sample and windowed."""
+    return to_terminal(main_table_of(results))
 
 
 def levels_table(perturbation: Mapping[str, Any]) -> Any:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from driftcal.core.kernels import Kernel
 from driftcal.types import Array, Float64, Logits, LogProbs, Probs
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,49 +23,68 @@ F = TypeVar("F", bound=Callable[..., Any])
 MASKED = -1e150
 
 
-def kernel(function: F) -> F:
-    """Compile `function` for use on threads: no interpreter lock, sums may be reordered, NaN and inf stay correct."""
-    return _compile(function, {"contract", "reassoc", "nsz"})
+def kernel(function: F, *, small: Callable[..., Any] | None = None) -> F:
+    """Compile `function` for use on threads: no interpreter lock, sums may be reordered, NaN and inf stay correct.
+
+    `small` does the same in numpy for small inputs, so that they need no compiler (:mod:`driftcal.core.kernels`).
+    """
+    return cast(F, Kernel(function, {"contract", "reassoc", "nsz"}, small))
 
 
 def exact(function: F) -> F:
     """Compile `function` with every operation in the order written (``exp`` depends on it)."""
-    return _compile(function, {"contract"})
+    return cast(F, Kernel(function, {"contract"}))
 
 
 def ieee(function: F) -> F:
     """Compile `function` without fused or reordered operations, as the random shifts need for stable bits."""
-    return _compile(function, set())
+    return cast(F, Kernel(function, set()))
 
 
-def _compile(function: F, fastmath: set[str]) -> F:
-    options: Any = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
-    try:
-        return cast(F, numba.njit(cache=True, **options)(function))
-    except RuntimeError:  # compiled code cannot be stored, as on a read-only file system: compile in every process
-        return cast(F, numba.njit(**options)(function))
+def inlined(function: F) -> F:
+    """Copy `function` into the kernels that call it, and compile it with them."""
+    return cast(F, Kernel(function, set(), inline="always"))
 
 
-# numba has no function that reads the bits of a float, so these two emit the LLVM instruction "bitcast".
-def _make_float(typing_context: Any, bits: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return types.float64(types.int64), codegen
+def with_small(small: Callable[..., Any]) -> Callable[[F], F]:
+    """A decorator: :func:`kernel` with `small` for small inputs."""
+    return lambda function: kernel(function, small=small)
 
 
-def _make_bits(typing_context: Any, value: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.IntType(64))
+class _BitCast:
+    """The bits of a float as an integer, or the reverse: LLVM's instruction "bitcast", for which numba has no function."""
 
-    return types.int64(types.float64), codegen
+    def __init__(self, to_float: bool) -> None:
+        self._to_float = to_float
+
+    def __call__(self, value: Any) -> Any:
+        """The same in Python, when numba's compiler is switched off to debug kernels (NUMBA_DISABLE_JIT=1)."""
+        return np.int64(value).view(np.float64) if self._to_float else int(np.float64(value).view(np.int64))
+
+    @cached_property
+    def _numba_type_(self) -> Any:
+        """The type of the intrinsic, by which kernels call it; numba asks for it."""
+        from llvmlite import ir
+        from numba import types
+        from numba.core.registry import cpu_target
+        from numba.extending import intrinsic
+
+        source, target = (types.int64, types.float64) if self._to_float else (types.float64, types.int64)
+        width = ir.DoubleType() if self._to_float else ir.IntType(64)
+
+        def bitcast(typing_context: Any, value: Any) -> Any:
+            def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                return builder.bitcast(args[0], width)
+
+            return target(source), codegen
+
+        function = intrinsic(bitcast)
+        cpu_target.typing_context.refresh()
+        return cpu_target.typing_context.resolve_value_type(function)
 
 
-float_of_bits: Any = intrinsic(_make_float)
-bits_of_float: Any = intrinsic(_make_bits)
-if getattr(numba.config, "DISABLE_JIT", False):  # set by NUMBA_DISABLE_JIT=1 to debug kernels as Python code
-    float_of_bits = lambda bits: np.int64(bits).view(np.float64)  # noqa: E731
-    bits_of_float = lambda value: int(np.float64(value).view(np.int64))  # noqa: E731
+float_of_bits: Any = _BitCast(True)
+bits_of_float: Any = _BitCast(False)
 
 _LOG2_E = 1 / math.log(2)
 # log 2 in two parts: k * _LOG2_HIGH is exact for |k| < 2**20
@@ -218,14 +235,34 @@ def log_odds_of_top(row: Array, out: Float64) -> tuple[int, float, float, float]
     return best, top, rest, min((top - second) - math.log(relative), -MASKED) if relative > 0 else -MASKED
 
 
-@kernel
+def differences(logits: Logits) -> tuple[Float64, Float64]:
+    """Each logit minus the largest of its sample, at least MASKED; and the largest, (n, 1): numpy, for small inputs."""
+    scores = logits.astype(np.float64)
+    top = scores.max(axis=1, keepdims=True)
+    with np.errstate(over="ignore"):  # logits near the largest float
+        return np.maximum(scores - top, MASKED), top
+
+
+def _small_softmax(logits: Logits, scale: float, out: Float64) -> None:
+    np.exp(scale * differences(logits)[0], out=out)
+    out /= out.sum(axis=1, keepdims=True)
+
+
+def _small_log_softmax(logits: Logits, scale: float, out: Float64) -> None:
+    scaled, top = differences(logits)
+    total = np.exp(scale * scaled).sum(axis=1, keepdims=True)
+    with np.errstate(over="ignore"):
+        np.subtract(scale * (logits.astype(np.float64) - top), np.log(total), out=out)
+
+
+@with_small(_small_softmax)
 def softmax_kernel(logits: Logits, scale: float, out: Float64) -> None:
     """Write softmax(scale * logits) of each sample into `out`."""
     for i in range(logits.shape[0]):
         softmax_row(logits[i], scale, out[i])
 
 
-@kernel
+@with_small(_small_log_softmax)
 def log_softmax_kernel(logits: Logits, scale: float, out: Float64) -> None:
     """Write log softmax(scale * logits) of each sample into `out`; a masked class stays at -inf."""
     for i in range(logits.shape[0]):

@@ -11,7 +11,6 @@ from functools import cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.linalg import eigh
 from threadpoolctl import ThreadpoolController
 
 from driftcal.errors import DidNotConverge
@@ -114,6 +113,8 @@ def _principal_axes(gradient: Float64, curvature: Float64) -> PrincipalAxes:
     Negative curvature counts by its size, so that steps go downhill there too. Directions whose curvature is a rounding
     error get a small positive one.
     """
+    from scipy.linalg import eigh
+
     scale = np.sqrt(np.maximum(np.abs(np.diag(curvature)), 1e-300))
     values, vectors = eigh(curvature / np.outer(scale, scale), check_finite=False)
     values = np.abs(values) + 1e-14 * max(1.0, float(np.abs(values).max()))

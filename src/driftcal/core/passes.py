@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from driftcal.core.blocks import Block, Chunk, block_length, count_blocks, cut
+from driftcal.core.kernels import part_of
 from driftcal.core.parallel import run_in_threads
 from driftcal.core.scan import ScanTotals
 from driftcal.core.validation import for_kernel
@@ -171,7 +172,8 @@ class LocalPasses:
             into = accumulators[accumulator]
             if into is None:
                 into = accumulators[accumulator] = state.copy()
-            function(block.logits, block.labels, block.weights, *block.part_of(per_sample), into, *args)
+            with part_of(self._n_scores):
+                function(block.logits, block.labels, block.weights, *block.part_of(per_sample), into, *args)
 
         self.source.visit(visit, stride, ordered=per_sample is not None)
         first, *others = [accumulator for accumulator in accumulators if accumulator is not None]
@@ -191,7 +193,17 @@ class LocalPasses:
 
     def for_each_block(self, function: Callable[[Logits, Labels, Weights, int], None]) -> None:
         """``function(logits, labels, weights, start)`` for every block, on all cores."""
-        self.source.visit(lambda _, b: function(b.logits, b.labels, b.weights, b.start), ordered=True)
+
+        def visit(_: int, block: Block) -> None:
+            with part_of(self._n_scores):
+                function(block.logits, block.labels, block.weights, block.start)
+
+        self.source.visit(visit, ordered=True)
+
+    @property
+    def _n_scores(self) -> int:
+        """Scores of the whole data set; a block of them is computed alike in a large one and in a small one."""
+        return self.source.n_samples * self.source.n_classes
 
 
 def add(into: Array, other: Array) -> None:
@@ -205,7 +217,8 @@ def map_blocks(function: Callable[[Logits, Float64], None], logits: Logits, widt
     step = block_length(logits.shape[1])
 
     def run(low: int) -> None:
-        function(for_kernel(logits[low : low + step]), out[low : low + step])
+        with part_of(logits.size):
+            function(for_kernel(logits[low : low + step]), out[low : low + step])
 
     run_in_threads(run, range(0, len(logits), step))
     return out

@@ -11,10 +11,9 @@ import zlib
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from driftcal.core.numerics import ieee
+from driftcal.core.numerics import ieee, inlined
 from driftcal.types import Indices
 
 # All constants are uint64: mixed with a signed integer, numpy and numba would compute in float64.
@@ -46,7 +45,7 @@ _WIDTH = _EDGE[:256] / 2.0**52  # of one step of the mantissa
 _ACCEPT = np.floor(_EDGE[1:] / _EDGE[:256] * 2.0**52).astype(np.int64)  # mantissas below lie in the rectangle
 
 
-@njit(nogil=True, inline="always")
+@inlined
 def mix64(z):  # type: ignore[no-untyped-def]
     """The finaliser of SplitMix64: 64 bits, of which each depends on all bits of `z`."""
     z = (z ^ (z >> _30)) * _MIX_1
@@ -72,19 +71,19 @@ def first_uniforms(keys: NDArray[np.uint64], count: int) -> NDArray[np.float64]:
     return (z >> _11).astype(np.float64) * 2.0**-53
 
 
-@njit(nogil=True, inline="always")
+@inlined
 def bits(key, counter):  # type: ignore[no-untyped-def]
     """64 random bits."""
     return mix64(key + (np.uint64(counter) + _ONE) * _GOLDEN)
 
 
-@njit(nogil=True, inline="always")
+@inlined
 def uniform(key, counter):  # type: ignore[no-untyped-def]
     """A number in [0, 1) with 53 random bits."""
     return np.int64(bits(key, counter) >> _11) * 2.0**-53
 
 
-@njit(nogil=True, inline="always")
+@inlined
 def normal(key, counter):  # type: ignore[no-untyped-def]
     """A standard-normal number."""
     b = bits(key, counter)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from driftcal.core.blocks import Block
-from driftcal.core.numerics import kernel, row_argmax
+from driftcal.core.numerics import row_argmax, with_small
 from driftcal.core.validation import ROUNDED_SUM_TOLERANCE, looks_like_probabilities
 from driftcal.types import Array, Float64, Labels, Logits, Weights
 
@@ -85,7 +85,35 @@ class ScanTotals:
         return bool((self.first_bad < _NO_SAMPLE).any())
 
 
-@kernel
+def _small_scan_block(
+    logits: Logits,
+    labels: Labels,
+    weights: Weights,
+    start: int,
+    class_weights: Float64,
+    counts: Float64,
+    first_bad: Array,
+) -> None:
+    """The same in numpy, to the bit: `add.at` adds one number after the other."""
+    top, has_nan = logits.max(axis=1), np.isnan(logits).any(axis=1)
+    has_label = (labels >= 0) & (labels < logits.shape[1])
+    kinds = {NAN: has_nan, PLUS_INF: top == np.inf, ALL_MASKED: top == -np.inf, BAD_LABEL: ~has_label}
+    for kind, is_bad in kinds.items():
+        _lower_first(first_bad, kind, start, is_bad)
+    counts[_WEIGHTED_SAMPLES] += np.count_nonzero(weights > 0)
+    np.add.at(class_weights, labels[has_label], weights[has_label])
+    is_correct = has_label & ~has_nan & (logits.argmax(axis=1) == labels)
+    np.add.at(counts, np.full(np.count_nonzero(is_correct), _CORRECT_WEIGHT), weights[is_correct])
+    counts[_SAMPLES] += len(logits)
+
+
+def _lower_first(first_bad: Array, kind: int, start: int, is_bad: Array) -> None:
+    """Remember the first unusable sample of a kind."""
+    if is_bad.any():
+        first_bad[kind] = min(int(first_bad[kind]), start + int(is_bad.argmax()))
+
+
+@with_small(_small_scan_block)
 def _scan_block(
     logits: Logits,
     labels: Labels,
@@ -119,7 +147,12 @@ def _scan_block(
     counts[_SAMPLES] += logits.shape[0]
 
 
-@kernel
+def _small_find_too_large(logits: Logits, start: int, first_bad: Array) -> None:
+    is_too_large = (np.abs(logits) > MAX_MAGNITUDE) & (logits > -np.inf)
+    _lower_first(first_bad, TOO_LARGE, start, is_too_large.any(axis=1))
+
+
+@with_small(_small_find_too_large)
 def _find_too_large(logits: Logits, start: int, first_bad: Array) -> None:
     for i in range(logits.shape[0]):
         too_large = False

@@ -6,6 +6,7 @@ Every format is one function that returns a :class:`Source`. `SOURCES` lists the
 from __future__ import annotations
 
 from driftcal.data.arrays import digits, from_arrays, npz
+from driftcal.data.bundled import fashion_mnist
 from driftcal.data.cifar10 import cifar10, cifar10_c, cifar10_corruptions
 from driftcal.data.download import DOWNLOADS, fetch
 from driftcal.data.formats import SOURCES, open_source
@@ -23,6 +24,7 @@ __all__ = [
     "cifar10_c",
     "cifar10_corruptions",
     "digits",
+    "fashion_mnist",
     "fetch",
     "from_arrays",
     "image_folder",

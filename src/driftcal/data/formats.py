@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from driftcal.data.arrays import digits, from_arrays, npz
+from driftcal.data.bundled import fashion_mnist
 from driftcal.data.cifar10 import cifar10, cifar10_c
 from driftcal.data.image_folder import image_folder
 from driftcal.data.imagenet import imagenet, imagenet_c
@@ -18,9 +19,12 @@ from driftcal.data.source import Source
 from driftcal.errors import DataError, InputError, UnknownName
 from driftcal.io.paths import as_path, is_url
 
+#: Sources that driftcal or scikit-learn contain: they have no path.
+WITHOUT_PATH = ("digits", "fashion-mnist")
 #: Name -> function that opens the format. ``open_source("name=PATH")`` and the command line use these names.
 SOURCES: dict[str, Callable[..., Source]] = {
     "digits": digits,
+    "fashion-mnist": fashion_mnist,
     "npz": npz,
     "folder": image_folder,
     "cifar10": cifar10,
@@ -43,7 +47,7 @@ def open_source(
     Parameters
     ----------
     source
-        ``"digits"``, ``"cifar10=DIR"``, ``"val.npz"``, ``"photos/"`` (one sub-folder per class), ``(x, y)`` or a
+        ``"digits"``, ``"fashion-mnist"``, ``"cifar10=DIR"``, ``"val.npz"``, ``"photos/"`` (one sub-folder per class), ``(x, y)`` or a
         `Source`. Files and folders may be URLs: ``"s3://bucket/val.npz"``, ``"imagenet=gs://bucket/val"``.
     class_names
         All classes in the order of the model's outputs.
@@ -96,7 +100,7 @@ def _open_text(text: str, options: dict[str, Any]) -> Source:
         raise UnknownName.of("source", name, SOURCES)
     raise DataError(
         f"there is no file or folder {text!r}, nor a source of that name. Give a .npz file, a folder, or one of: "
-        f"{', '.join(f'{name}=DIR' if name != 'digits' else name for name in SOURCES)}."
+        f"{', '.join(f'{name}=DIR' if name not in WITHOUT_PATH else name for name in SOURCES)}."
     )
 
 
@@ -109,7 +113,7 @@ def _open_format(name: str, arguments: tuple[Any, ...], options: dict[str, Any])
         signature.bind(*arguments, **options)
     except TypeError as error:
         allowed = ", ".join(str(p) for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY)
-        usage = "" if name == "digits" else f" Write {name}=DIR;"
+        usage = "" if name in WITHOUT_PATH else f" Write {name}=DIR;"
         raise InputError(f"source {name!r}: {error}.{usage} its options: {allowed or 'none'}.") from error
     source = SOURCES[name](*arguments, **options)
     return source if class_names is None else source.with_classes(class_names)

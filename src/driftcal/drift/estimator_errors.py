@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import brentq
 
 from driftcal.drift.estimators import CONFIDENCE, ESTIMATORS
 from driftcal.types import Array, Float64
@@ -67,6 +66,8 @@ def estimator_errors(reference: DriftReference, clean: Float64, correct: Array) 
 
 def harder_weights(confidence: Float64, target: float) -> Float64:
     """Weights e^(−θ·confidence), summing to 1, under which the mean confidence is the target."""
+    from scipy.optimize import brentq
+
 
     def weights(theta: float) -> Float64:
         powers: Float64 = np.exp(-theta * (confidence - confidence.min()))

@@ -20,6 +20,7 @@ import numpy as np
 from driftcal.cache import CacheKey, LogitCache
 from driftcal.core.blocks import Block, Chunk, block_length, cut
 from driftcal.core.dataset import LabelledLogits
+from driftcal.core.kernels import part_of
 from driftcal.core.passes import N_ACCUMULATORS, SUBSAMPLE_BLOCKS, Merge
 from driftcal.core.scan import ScanTotals
 from driftcal.core.validation import unlocked
@@ -81,6 +82,11 @@ class StoredSamples:
     def edges(self) -> list[int]:
         """The first sample of each segment, then the number of samples."""
         return [0, *np.cumsum([len(segment) for segment in self.segments]).tolist()]
+
+    @property
+    def n_scores(self) -> int:
+        """Scores of all samples."""
+        return int(self.edges[-1]) * self.n_classes
 
     def read(self, low: int, high: int) -> Chunk:
         """The samples [low, high)."""
@@ -195,7 +201,8 @@ class RemotePasses:
     def for_each_block(self, function: Callable[[Logits, Labels, Weights, int], None]) -> None:
         """Call the function in this process and in order, because it writes to arrays of this process."""
         for block in self.blocks():
-            function(block.logits, block.labels, block.weights, block.start)
+            with part_of(self._samples.n_scores):
+                function(block.logits, block.labels, block.weights, block.start)
 
 
 @dataclass(frozen=True)
@@ -218,7 +225,8 @@ def _reduce_task(samples: StoredSamples, request: Any, task: _PassTask, report: 
     function, into = named_function(name), state.copy()
     *args, per_sample = _writable([*args, per_sample])
     for block in samples.blocks(task.starts, step):
-        function(block.logits, block.labels, block.weights, *block.part_of(per_sample), into, *args)
+        with part_of(samples.n_scores):
+            function(block.logits, block.labels, block.weights, *block.part_of(per_sample), into, *args)
     return np.asarray(into)
 
 
@@ -230,7 +238,8 @@ def _map_task(samples: StoredSamples, request: Any, task: _PassTask, report: Any
     out = np.empty((stop - first, width))
     for block in samples.blocks(task.starts, step):
         low = block.start - first
-        function(block.logits, block.labels, block.weights, out[low : low + len(block.labels)], *args)
+        with part_of(samples.n_scores):
+            function(block.logits, block.labels, block.weights, out[low : low + len(block.labels)], *args)
     return out, sums
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from driftcal.core.dataset import LabelledLogits
-from driftcal.core.numerics import kernel
+from driftcal.core.numerics import kernel, with_small
 from driftcal.errors import InputError
-from driftcal.metrics.bins import bin_edges, bin_index
+from driftcal.metrics.bins import bin_edges, bin_index, bin_indices
 from driftcal.metrics.sample_scores import (
     BRIER,
     CONFIDENCE,
@@ -307,7 +307,28 @@ def _add_sample(scores: Float64, w: float, totals: Float64, bins: Float64, edges
     bins[_BIN_VARIANCE, m] += w * w * scores[CONFIDENCE] * (1.0 - scores[CONFIDENCE])
 
 
-@kernel
+def _small_add_samples(columns: Float64, weights: Weights, totals: Float64, bins: Float64, edges: Float64) -> None:
+    used = np.flatnonzero(weights > 0)
+    scores, w = columns[used], weights[used]
+    m = bin_indices(np.ascontiguousarray(scores[:, CONFIDENCE]), edges)
+    confidence, outcome, nll = scores[:, CONFIDENCE], scores[:, OUTCOME], scores[:, NLL]
+    totals[_SAMPLES] += len(used)
+    totals[_WEIGHT] += w.sum()
+    totals[_CORRECT_SUM] += w @ scores[:, CORRECT]
+    totals[_NLL_SUM] += w @ np.minimum(nll, WORST_NLL)
+    totals[_BRIER_SUM] += w @ scores[:, BRIER]
+    totals[_ENTROPY_SUM] += w @ scores[:, ENTROPY]
+    totals[_CLIPPED] += np.count_nonzero(nll > WORST_NLL)
+    sums = {
+        _BIN_COUNT: np.ones(len(used)), _BIN_WEIGHT: w, _BIN_CONFIDENCE: w * confidence, _BIN_OUTCOME: w * outcome,
+        _BIN_SQUARE: w * confidence * confidence, _BIN_PRODUCT: w * confidence * outcome,
+        _BIN_VARIANCE: w * w * confidence * (1.0 - confidence),
+    }  # fmt: skip
+    for position, values in sums.items():
+        bins[position] += np.bincount(m, values, bins.shape[1])
+
+
+@with_small(_small_add_samples)
 def _add_samples(columns: Float64, weights: Weights, totals: Float64, bins: Float64, edges: Float64) -> None:
     """Add the samples with positive weight to the sums."""
     for i in range(columns.shape[0]):
@@ -315,7 +336,15 @@ def _add_samples(columns: Float64, weights: Weights, totals: Float64, bins: Floa
             _add_sample(columns[i], weights[i], totals, bins, edges)
 
 
-@kernel
+def _small_add_logits(
+    logits: Logits, labels: Labels, weights: Weights, sums: Float64, edges: Float64, positive_class: bool
+) -> None:
+    scores = np.empty((len(logits), N_SCORES))
+    small_score_samples(logits, labels, weights, scores, positive_class)
+    _small_add_samples(scores, weights, sums[0], sums[1:], edges)
+
+
+@with_small(_small_add_logits)
 def _add_logits(
     logits: Logits, labels: Labels, weights: Weights, sums: Float64, edges: Float64, positive_class: bool
 ) -> None:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from driftcal.core.numerics import kernel
+from driftcal.core.numerics import kernel, with_small
 from driftcal.errors import InputError
 from driftcal.types import Array, Float64
 
@@ -38,7 +38,15 @@ def bin_index(confidence: float, edges: Float64) -> int:
     return m
 
 
-@kernel
+def _small_bin_indices(confidence: Float64, edges: Float64) -> Array:
+    last = len(edges) - 2
+    indices: Array = np.clip(np.ceil(confidence * (last + 1)).astype(np.int64) - 1, 0, last)
+    indices -= (indices > 0) & (confidence <= edges[indices])
+    indices += (indices < last) & (confidence > edges[np.minimum(indices, last) + 1])
+    return indices
+
+
+@with_small(_small_bin_indices)
 def bin_indices(confidence: Float64, edges: Float64) -> Array:
     """:func:`bin_index` of each entry."""
     indices = np.empty(confidence.shape[0], np.int64)

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from driftcal.core.dataset import LabelledLogits
-from driftcal.core.numerics import MASKED, exp, kernel, log, row_argmax, row_max
+from driftcal.core.numerics import MASKED, differences, exp, kernel, log, row_argmax, row_max, with_small
 from driftcal.core.passes import map_blocks
 from driftcal.metrics.scores_and_labels import LabelledProbabilities
 from driftcal.types import Array, Float64, Labels, Logits, Probs, Weights
@@ -126,7 +126,30 @@ def score_sample(row: Array, y: int, positive_class: bool, out: Float64) -> None
         out[BRIER] = max(squares / (total * total) - 2.0 * p_true + 1.0, 0.0)
 
 
-@kernel
+def small_score_samples(
+    logits: Logits, labels: Labels, weights: Weights, out: Float64, positive_class: bool
+) -> None:
+    """:func:`score_samples` in numpy."""
+    d, _ = differences(logits)
+    e = np.exp(d)
+    total = e.sum(axis=1)
+    true = np.arange(len(labels)), labels
+    p_true, log_total = e[true] / total, np.log(total)
+    out[:, CORRECT] = logits.argmax(axis=1) == labels
+    out[:, NLL] = log_total - d[true]
+    out[:, ENTROPY] = log_total - (e * d).sum(axis=1) / total
+    if positive_class:
+        out[:, CONFIDENCE] = e[:, 1] / total
+        out[:, OUTCOME] = labels
+        out[:, BRIER] = (1.0 - p_true) * (1.0 - p_true)
+    else:
+        out[:, CONFIDENCE] = 1.0 / total
+        out[:, OUTCOME] = out[:, CORRECT]
+        out[:, BRIER] = np.maximum((e * e).sum(axis=1) / (total * total) - 2.0 * p_true + 1.0, 0.0)
+    out[:, N_SCORES:] = weights[:, None]
+
+
+@with_small(small_score_samples)
 def score_samples(logits: Logits, labels: Labels, weights: Weights, out: Float64, positive_class: bool) -> None:
     """:func:`score_sample` for each sample of a block, and its weight in the last column."""
     for i in range(logits.shape[0]):
@@ -134,7 +157,14 @@ def score_samples(logits: Logits, labels: Labels, weights: Weights, out: Float64
         out[i, N_SCORES] = weights[i]
 
 
-@kernel
+def _small_summarise_samples(p: Probs, out: Float64) -> None:
+    out[:, 0] = p.max(axis=1)
+    out[:, 1] = p.argmax(axis=1)
+    out[:, 2] = (p * p).sum(axis=1)
+    out[:, 3] = np.maximum(-(p * np.log(np.maximum(p, 1e-300))).sum(axis=1), 0.0)
+
+
+@with_small(_small_summarise_samples)
 def _summarise_samples(p: Probs, out: Float64) -> None:
     """Write the largest probability, its first position, the sum of squares and the entropy of each sample."""
     for i in range(p.shape[0]):

@@ -154,17 +154,38 @@ def windowed_line(lines: Sequence[ComparisonLine]) -> ComparisonLine | None:
     return min(windowed, key=lambda line: line.summary.mean_ece, default=None)
 
 
+def plain_name(line: ComparisonLine, lines: Sequence[ComparisonLine], metadata: Mapping[str, Any]) -> str:
+    """The name of a line for a reader who knows no short names: "temperature scaling", "driftcal, per sample (ETS-P)"."""
+    info = line.info
+    if is_uncalibrated(info):
+        return "uncalibrated model"
+    if line is temperature_scaling_line(lines):
+        return "temperature scaling"
+    if info.form == WINDOWED:
+        size = f" of {info.window_size}" if info.window_size else ""
+        return f"driftcal, windows{size} ({info.label})"
+    if line is featured_line(lines, metadata):
+        return f"driftcal, per sample ({info.label})"
+    if line is best_p_line(lines):
+        return f"best -P of the paper ({info.label})"
+    return f"{info.label}, tuned on {info.tuned_on}"
+
+
 def main_lines(
     lines: Sequence[ComparisonLine], metadata: Mapping[str, Any] = MappingProxyType({})
 ) -> list[ComparisonLine]:
-    """The lines that are shown first: uncalibrated, temperature scaling, clean-tuned baseline, featured, windowed."""
+    """The lines that are shown first: uncalibrated, temperature scaling, best -P, featured, windowed.
+
+    If the featured line is itself the best -P, its clean-tuned baseline takes that place.
+    """
     featured = featured_line(lines, metadata)
     if featured is None:
         return []
+    best_p = best_p_line(lines)
     candidates = (
         uncalibrated_line(lines),
         temperature_scaling_line(lines),
-        clean_tuned_line(lines, featured),
+        clean_tuned_line(lines, featured) if best_p in (None, featured) else best_p,
         featured,
         windowed_line(lines),
     )

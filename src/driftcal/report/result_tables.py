@@ -8,7 +8,7 @@ from typing import Any
 
 from driftcal.errors import UnknownName
 from driftcal.pipeline.evaluating.results import METRICS, ResultRow, Results
-from driftcal.report.comparison import compare_by_group, form_text
+from driftcal.report.comparison import compare_by_group, compare_calibrators, form_text, main_lines, plain_name
 from driftcal.report.table import Table, Value
 
 #: The contents of a table: a row per calibrator, or all rows of the results.
@@ -55,6 +55,8 @@ _IN_DOMAIN_HEADINGS = {
     "mean_nll": "NLL",
     "mean_brier": "Brier",
 }
+#: The columns of the main table.
+_MAIN = ("in_domain_ece", "mean_ece", "in_domain_accuracy", "mean_accuracy")
 #: Key -> heading of the table of all rows.
 _ROWS = {
     "group": "Group",
@@ -105,6 +107,20 @@ def _summary_columns(results: Results, keys: Iterable[str]) -> dict[str, str]:
 def headline_table(results: Results) -> Table:
     """The summary with the columns that fit a terminal: ECE, its ratios and accuracy."""
     return _table(results, "summary", _summary_columns(results, _HEADLINE), _summary(results), within=("group",))
+
+
+def main_table_of(results: Results) -> Table:
+    """The few rows and columns that a new reader needs, with full names; the same rows as the cards of the report."""
+    lines = compare_calibrators(results)
+    rows: list[dict[str, Value]] = [
+        {"name": plain_name(line, lines, results.metadata), **{key: getattr(line.summary, key) for key in _MAIN}}
+        for line in main_lines(lines, results.metadata)
+    ]
+    columns = {"name": "", **{key: _SUMMARY[key] for key in _MAIN}}
+    return Table(
+        "main", "", columns, rows, compare=_MAIN, highest=_HIGHEST, within=(),
+        formats=dict.fromkeys(_MAIN[2:], ".1%"),
+    )  # fmt: skip
 
 
 def headline_title(results: Results) -> str:

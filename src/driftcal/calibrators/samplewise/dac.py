@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 
 from driftcal.calibrators.base import FitReport
 from driftcal.calibrators.certify import certify
@@ -104,6 +103,8 @@ class DensityAwareCalibration(NeighbourCalibrator):
 
 def _fit_weights(data: LabelledLogits, inputs: Float64, temperature: float) -> Minimum:
     """The non-negative weights, relative to `temperature`, with the lowest squared error."""
+    from scipy.optimize import minimize
+
 
     def loss(weights: Float64) -> tuple[float, Float64]:
         relative = MIN_SHARE + inputs @ weights

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.linalg import solve
 
 from driftcal.calibrators.base import FitReport
 from driftcal.calibrators.export_maps.export_map import ExportMap
@@ -104,6 +103,8 @@ class MultiDomainTemperatureScaling(FeatureCalibrator):
 
 def _ridge(features: Array, targets: Float64, weights: Float64, ridge: float) -> tuple[Float64, float]:
     """Weighted ridge regression; the constant has no penalty."""
+    from scipy.linalg import solve
+
     mean, middle = np.average(features, axis=0, weights=weights), float(np.average(targets, weights=weights))
     centred = features - mean
     gram = centred.T @ (centred * weights[:, None]) + ridge * np.eye(centred.shape[1])

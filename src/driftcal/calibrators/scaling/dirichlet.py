@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
 
 from driftcal.calibrators.base import FitReport, LogitCalibrator
 from driftcal.calibrators.certify import certify
@@ -155,6 +154,8 @@ def _minimise_newton(data: LabelledLogits, loss: LossAndGradient, start: Float64
 
 def _minimise_lbfgs(data: LabelledLogits, loss: LossAndGradient, start: Float64, penalty: Float64) -> Minimum:
     """L-BFGS in uncorrelated units of log-probabilities, so that all directions have a similar curvature."""
+    from scipy.linalg import cholesky, solve_triangular
+
     size = start.shape[1]
     moments = data.reduce_sum(_moment_sums, (size, size), start) / data.total_weight
     moments[np.diag_indices(size)] += 2 * penalty.mean(axis=0) + 1e-14 * np.trace(moments)

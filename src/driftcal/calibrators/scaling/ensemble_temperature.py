@@ -21,7 +21,7 @@ from driftcal.calibrators.scaling.first_pass import FLAT, FirstPass, checked_fir
 from driftcal.calibrators.scaling.minimise_in_beta import BetaMinimum, minimise_in_beta
 from driftcal.calibrators.scaling.temperature import min_beta
 from driftcal.core.dataset import LabelledLogits
-from driftcal.core.numerics import MASKED, exp, kernel, row_max, softmax_kernel
+from driftcal.core.numerics import MASKED, differences, exp, row_max, softmax_kernel, with_small
 from driftcal.errors import DidNotConverge, NoFiniteOptimum
 from driftcal.types import Float64, Labels, Logits, Weights
 
@@ -99,7 +99,17 @@ class EnsembleTemperatureScaling(LogitCalibrator):
         min_beta(self.t_max)
 
 
-@kernel
+def _small_grid_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, beta: float) -> None:
+    powers = np.exp(beta * differences(logits)[0])
+    true = np.arange(len(labels)), labels
+    for k in range(len(sums)):
+        e_true, square = powers[true], powers * powers
+        s0, q0 = powers.sum(axis=1), square.sum(axis=1)
+        sums[k] += weights @ (q0 / (s0 * s0) - 2.0 * e_true / s0 + 1.0)
+        powers = square
+
+
+@with_small(_small_grid_sums)
 def _grid_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, beta: float) -> None:
     """Add the squared error at beta, 2·beta, 4·beta, …, where exp(2·beta·d) is the square of exp(beta·d)."""
     powers = np.empty(logits.shape[1])
@@ -121,7 +131,33 @@ def _grid_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, 
             sums[k] += weights[i] * (q0 / (s0 * s0) - 2.0 * e_true / s0 + 1.0)
 
 
-@kernel
+class _SmallMoments:
+    """Weights, and for p = softmax(beta·d): Σp², p of the true class, m = Σp·d, v = Σp·d² − m², in numpy."""
+
+    def __init__(self, logits: Logits, labels: Labels, weights: Weights, beta: float) -> None:
+        used = np.flatnonzero(weights > 0)
+        self.w, self.d = weights[used], differences(logits[used])[0]
+        p = np.exp(beta * self.d)
+        p /= p.sum(axis=1, keepdims=True)
+        p_d = p * self.d
+        self.p, self.p_d, self.p_d_d = p, p_d, p_d * self.d
+        self.mean = p_d.sum(axis=1)
+        self.variance = self.p_d_d.sum(axis=1) - self.mean * self.mean
+        true = np.arange(len(used)), labels[used]
+        self.p_true, self.deviation = p[true], self.d[true] - self.mean
+        self.a, self.b = (p * p).sum(axis=1), (p * p_d).sum(axis=1)
+        self.squares = (p_d * p_d).sum(axis=1) - 2.0 * self.mean * self.b + self.mean * self.mean * self.a
+
+
+def _small_brier_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, beta: float) -> None:
+    m = _SmallMoments(logits, labels, weights, beta)
+    sums[0] += m.w @ (m.a - 2.0 * m.p_true + 1.0)
+    sums[1] += m.w @ (2.0 * (m.b - m.mean * m.a) - 2.0 * m.p_true * m.deviation)
+    second = 4.0 * m.squares - 2.0 * m.variance * m.a - 2.0 * m.p_true * (m.deviation * m.deviation - m.variance)
+    sums[2] += m.w @ second
+
+
+@with_small(_small_brier_sums)
 def _brier_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, beta: float) -> None:
     """Add the squared error, its gradient and its curvature in beta.
 
@@ -161,7 +197,22 @@ def _brier_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64,
             sums[2] += w * (4.0 * squares - 2.0 * variance * a - 2.0 * p * (deviation * deviation - variance))
 
 
-@kernel
+def _small_moment_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, beta: float) -> None:
+    m = _SmallMoments(logits, labels, weights, beta)
+    q = np.exp(m.d)
+    q /= q.sum(axis=1, keepdims=True)
+    shared, shared_d, shared_d_d = ((part * q).sum(axis=1) for part in (m.p, m.p_d, m.p_d_d))
+    columns = (
+        m.a, 2.0 * (m.b - m.mean * m.a), 4.0 * m.squares - 2.0 * m.variance * m.a,
+        m.p_true, m.p_true * m.deviation, m.p_true * (m.deviation * m.deviation - m.variance),
+        shared, shared_d - m.mean * shared,
+        shared_d_d - 2.0 * m.mean * shared_d + (m.mean * m.mean - m.variance) * shared,
+    )  # fmt: skip
+    for k, column in enumerate(columns):
+        sums[k] += m.w @ column
+
+
+@with_small(_small_moment_sums)
 def _moment_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, beta: float) -> None:
     """Add p·p, p_y and p·q, each with its gradient and its curvature in beta; p = softmax(beta·z), q = softmax(z).
 

@@ -9,7 +9,7 @@ from dataclasses import astuple, dataclass, fields
 import numpy as np
 
 from driftcal.core.dataset import LabelledLogits
-from driftcal.core.numerics import MASKED, exp, kernel, row_max
+from driftcal.core.numerics import MASKED, differences, exp, row_max, with_small
 from driftcal.errors import NoFiniteOptimum
 from driftcal.types import Float64, Labels, Logits, Weights
 
@@ -113,7 +113,27 @@ def no_better_than_chance() -> NoFiniteOptimum:
     )
 
 
-@kernel
+def _small_first_pass_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64) -> None:
+    used = np.flatnonzero(weights)
+    logits, labels, w = logits[used], labels[used], weights[used]
+    d, top = differences(logits)
+    e = np.exp(d)
+    s0 = e.sum(axis=1)
+    is_masked = np.isneginf(logits)
+    n_unmasked = (~is_masked).sum(axis=1)
+    total = np.where(is_masked, 0.0, d).sum(axis=1)
+    true = np.arange(len(labels)), labels
+    d_true = logits[true].astype(np.float64) - top[:, 0]
+    sums[ERROR_RATE] += w[d_true < 0].sum()
+    sums[GRADIENT_AT_ZERO] += w @ (total / n_unmasked - d_true)
+    sums[TOP_MINUS_MEAN] -= w @ (total / n_unmasked)
+    sums[NLL] += w @ (np.log(s0) - d_true)
+    sums[SUM_OF_SQUARES] += w @ ((e * e).sum(axis=1) / (s0 * s0))
+    sums[TRUE_CLASS_PROBABILITY] += w @ (e[true] / s0)
+    sums[UNIFORM] += (w / n_unmasked).sum()
+
+
+@with_small(_small_first_pass_sums)
 def _first_pass_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64) -> None:
     """Add the fields of `FirstPass`, times the weights."""
     for i in range(logits.shape[0]):

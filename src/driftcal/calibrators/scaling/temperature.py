@@ -16,7 +16,7 @@ from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.scaling.first_pass import FLAT, check_nll_optimum, first_pass
 from driftcal.calibrators.scaling.minimise_in_beta import minimise_in_beta
 from driftcal.core.dataset import LabelledLogits
-from driftcal.core.numerics import MASKED, exp, kernel, log_softmax_kernel, row_max, softmax_kernel
+from driftcal.core.numerics import MASKED, differences, exp, kernel, log_softmax_kernel, row_max, softmax_kernel, with_small
 from driftcal.errors import DidNotConverge, InputError
 from driftcal.types import Float64, Labels, Logits, Weights
 
@@ -80,7 +80,20 @@ def exponential_moments(row: Any, top: float, beta: float) -> tuple[float, float
     return s0, s1, s2
 
 
-@kernel
+def _small_nll_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, beta: float) -> None:
+    used = np.flatnonzero(weights > 0)
+    logits, labels, w = logits[used], labels[used], weights[used]
+    d, top = differences(logits)
+    e = np.exp(beta * d)
+    s0, mean = e.sum(axis=1), (e * d).sum(axis=1)
+    mean /= s0
+    d_true = logits[np.arange(len(labels)), labels].astype(np.float64) - top[:, 0]
+    sums[0] += w @ (np.log(s0) - beta * d_true)
+    sums[1] += w @ (mean - d_true)
+    sums[2] += w @ ((e * d * d).sum(axis=1) / s0 - mean * mean)
+
+
+@with_small(_small_nll_sums)
 def nll_sums(logits: Logits, labels: Labels, weights: Weights, sums: Float64, beta: float) -> None:
     """Add weighted sums of the loss log Σ exp(beta·z) − beta·z_y, its gradient and its curvature in beta."""
     loss = 0.0

@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.interpolate import make_interp_spline
-from scipy.optimize import brentq
 
 from driftcal.core import validation
 from driftcal.core.numerics import exp, kernel, row_max
@@ -53,6 +51,9 @@ def consistent_temperature(confidences: Float64, accuracy: float, temperatures: 
     >>> round(consistent_temperature(means, 0.75, grid), 4)
     2.0
     """
+    from scipy.interpolate import make_interp_spline
+    from scipy.optimize import brentq
+
     if confidences[0] <= accuracy:
         return float(temperatures[0])
     if confidences[-1] >= accuracy:
