@@ -30,7 +30,11 @@ $(VENV)/.bench: $(VENV)/.dev
 	$(PIP) --group bench
 	touch $@
 
-demo: $(VENV)/.base  ## the whole pipeline on bundled real data; ends with the path of an HTML report
+$(VENV)/.demo: $(VENV)/.base
+	$(PIP) --editable ".[onnx]"
+	touch $@
+
+demo: $(VENV)/.demo  ## the whole pipeline on bundled photographs; ends with commands to try and an HTML report
 	$(BIN)/driftcal demo --output runs/demo
 
 paper: $(VENV)/.base  ## every experiment of the paper on bundled data, tables and figures in runs/paper-digits

@@ -3,12 +3,14 @@
 import doctest
 import importlib
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from driftcal.calibrators import CALIBRATORS
+from driftcal.data.bundled import FASHION_NETWORK
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -26,6 +28,8 @@ def _empty_folder(tmp_path, monkeypatch):
     """Examples run in an empty folder; a calibrator that one registers is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
+    (tmp_path / "runs" / "demo").mkdir(parents=True)
+    shutil.copy(FASHION_NETWORK, tmp_path / "runs" / "demo" / "model.onnx")  # what `make demo` leaves
     registered = dict(CALIBRATORS)
     with np.printoptions(precision=8, suppress=False, linewidth=75, threshold=1000, edgeitems=3, legacy=False):
         yield

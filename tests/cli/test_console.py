@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from driftcal.cli import console
 from driftcal.cli.console import Console
+from driftcal.core import progress
 
 
 class Terminal(io.StringIO):
@@ -24,7 +24,7 @@ def work(current="[red]shift[/red]"):
 
 
 def test_a_terminal_gets_a_bar_with_rate_and_remaining_time(monkeypatch):
-    monkeypatch.setattr(console, "BAR_AFTER", 0.05)
+    monkeypatch.setattr(progress, "BAR_AFTER", 0.05)
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TERM", "xterm")
@@ -44,7 +44,7 @@ def test_short_work_has_no_bar(monkeypatch):
 
 
 def test_without_a_terminal_there_are_lines(monkeypatch, capsys):
-    monkeypatch.setattr(console, "LINE_EVERY", 0.1)
+    monkeypatch.setattr(progress, "LINE_EVERY", 0.1)
     work()
     lines = capsys.readouterr().err.splitlines()
     assert 1 <= len(lines) <= 4
@@ -54,8 +54,8 @@ def test_without_a_terminal_there_are_lines(monkeypatch, capsys):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_quiet_is_silent(monkeypatch, terminal):
-    monkeypatch.setattr(console, "BAR_AFTER", 0.0)
-    monkeypatch.setattr(console, "LINE_EVERY", 0.0)
+    monkeypatch.setattr(progress, "BAR_AFTER", 0.0)
+    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
     monkeypatch.setattr(sys, "stderr", Terminal() if terminal else io.StringIO())
     with Console(quiet=True).progress("tune", 10) as bar:
         bar("clean", 10)

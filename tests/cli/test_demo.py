@@ -1,8 +1,12 @@
 """The demo: the whole pipeline in one command, here on fewer samples."""
 
 import json
+import os
+import shlex
 from pathlib import Path
 
+import numpy as np
+import onnxruntime
 import pytest
 
 import driftcal
@@ -21,8 +25,8 @@ def test_demo_ends_with_a_report(empty_folder, run):
     assert ran.code == 0, ran.err
     assert ran.out.splitlines()[-1] == "out/report.html"
     assert "<html" in Path("out/report.html").read_text()
-    assert "IRM" in ran.out
-    assert "÷ TS" in ran.out
+    assert "temperature scaling" in ran.out
+    assert "best -P of the paper" in ran.out
     results = Results.load("out")
     names = [info.name for info in results.calibrators]
     compared = ["base", *(name + suffix for name in PAPER_CALIBRATORS if name != "base" for suffix in ("", "-p"))]
@@ -34,10 +38,20 @@ def test_demo_ends_with_a_report(empty_folder, run):
     )
     assert results.metadata["command"] == "driftcal demo --n-samples 100 -o out"
     lines = {line.calibrator: line for line in results.summary()}
-    for method in PAPER_CALIBRATORS:
-        if method != "base":
-            assert lines[f"{method}-p"].mean_ece < lines[method].mean_ece
-            assert lines[f"{method}-p"].in_domain_ece > lines[method].in_domain_ece
+    for method in ("ts", "ets", "irm"):
+        assert lines[f"{method}-p"].mean_ece < lines[method].mean_ece
+        assert lines[f"{method}-p"].in_domain_ece > lines[method].in_domain_ece
+    # what it printed works on what it left
+    commands = [line.strip() for line in ran.out.splitlines() if line.startswith("  driftcal ")]
+    assert [command.split()[1] for command in commands] == ["monitor", "tune", "evaluate"]
+    for command in commands:
+        assert (again := run(*shlex.split(command)[1:])).code == 0, again.err
+    assert {"monitor.html", "mine.safetensors", "again", "model.onnx", "calibrated.onnx"} <= set(os.listdir("out"))
+    session = onnxruntime.InferenceSession("out/calibrated.onnx")
+    test = driftcal.open_source("out/test.npz")
+    calibrated = driftcal.CalibratedModel.load("out/calibrator.safetensors", "out/model.onnx")
+    p = session.run(["probabilities"], {"images": test.inputs().transpose(0, 3, 1, 2)})[0]
+    np.testing.assert_allclose(p, calibrated.predict_proba(test.inputs()), atol=1e-6)
     # again, from the cache: the same results, and the model is not run
     before = Path("out/results.json").read_bytes()
     printed = json.loads(run("demo", "--n-samples", "100", "-o", "out", "--json").out)
@@ -51,7 +65,7 @@ def test_demo_ends_with_a_report(empty_folder, run):
 
 def test_demo_dry_run_writes_nothing(empty_folder, run):
     plan = json.loads(run("demo", "--dry-run", "--json").out)
-    assert [part["n_samples"] for part in plan["parts"]] == [600, 600]
+    assert [part["n_samples"] for part in plan["parts"]] == [1000, 1000]
     assert plan["parts"][1]["passes"] == 82
     assert list(empty_folder.iterdir()) == []
 

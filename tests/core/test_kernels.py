@@ -10,7 +10,7 @@ import pytest
 from driftcal import metrics
 from driftcal.calibrators import make_calibrator
 from driftcal.core import kernels
-from driftcal.core.numerics import softmax_kernel
+from driftcal.core.numerics import softmax_into, softmax_kernel
 
 TOLERANCE = 1e-12
 
@@ -79,12 +79,12 @@ def test_a_part_of_a_large_input_is_computed_like_the_whole():
     logits = rng.normal(size=(kernels.SMALL // 4 + 100, 4)) * 5
     assert logits.size > kernels.SMALL
     whole = np.empty(logits.shape)
-    softmax_kernel(logits, 0.7, whole)
+    softmax_into(logits, 0.7, whole)
     part = np.empty((50, 4))
     with kernels.part_of(logits.size):
-        softmax_kernel(logits[-50:], 0.7, part)
+        softmax_into(logits[-50:], 0.7, part)
     np.testing.assert_array_equal(part, whole[-50:])
-    softmax_kernel(logits[-50:], 0.7, part)
+    softmax_into(logits[-50:], 0.7, part)
     np.testing.assert_allclose(part, whole[-50:], rtol=TOLERANCE)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driftcal import open_source
-from driftcal.data import SOURCES, Source, from_arrays
+from driftcal import open_model, open_source
+from driftcal.data import SOURCES, Source, bundled, from_arrays
 from driftcal.errors import DataError, ImagesError, InputError, LabelsError, UnknownName
 
 X = np.random.default_rng(0).random((37, 4, 5, 3), np.float32)
@@ -203,6 +206,22 @@ def test_digits_are_grey_images():
     assert images.max() == 1
 
 
+def test_the_bundled_photographs_and_their_network():
+    source = open_source("fashion-mnist")
+    assert (len(source), source.n_classes, source.input_shape) == (2000, 10, (28, 28, 1))
+    folder = bundled.FASHION_IMAGES.parent
+    text = (folder / "README.md").read_text()
+    digests = dict(re.findall(r"\| `(.+?)` \| ([0-9a-f]{64}) \|", text))
+    assert digests == {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (bundled.FASHION_NETWORK, bundled.FASHION_IMAGES)
+    }
+    assert "MIT licence" in text
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 6e6
+    logits = open_model(bundled.FASHION_NETWORK).logits(source.inputs())
+    assert (logits.argmax(axis=1) == source.labels).mean() > 0.91
+
+
 def test_sources_by_name():
     source = from_arrays(X, Y)
     assert open_source(source) is source
@@ -221,7 +240,17 @@ def test_sources_by_name():
         open_source(source, size=3)
     with pytest.raises(DataError, match=r"must be a \.npz file or a folder"):
         open_source(__file__)
-    assert {"digits", "fashion-mnist", "npz", "folder", "cifar10", "cifar10-c", "imagenet", "imagenet-c", "objectnet"} == set(SOURCES)
+    assert {
+        "digits",
+        "fashion-mnist",
+        "npz",
+        "folder",
+        "cifar10",
+        "cifar10-c",
+        "imagenet",
+        "imagenet-c",
+        "objectnet",
+    } == set(SOURCES)
 
 
 TABLE = np.arange(12.0).reshape(4, 3)

@@ -82,11 +82,11 @@ def test_selectors_change_the_charts(visit):
         Select(find(browser, "#metric")).select_by_value(metric)
         captions.add((find(browser, "#lines figcaption").text, find(browser, "#bars figcaption").text))
     assert len(captions) == 7
-    Select(find(browser, "#shift")).select_by_visible_text("xyzoom")
+    Select(find(browser, "#shift")).select_by_visible_text("enlarged (xyzoom)")
     assert "xyzoom" in find(browser, "#lines figcaption").text
     assert "×0.5" in texts(browser, "#lines svg text")
     lines = len(browser.find_elements(By.CSS_SELECTOR, "#lines path.curve"))
-    browser.find_elements(By.CSS_SELECTOR, "#chips input")[2].click()  # TS-P
+    browser.find_elements(By.CSS_SELECTOR, "#chips input")[3].click()  # IRM
     assert len(browser.find_elements(By.CSS_SELECTOR, "#lines path.curve")) == lines + 1
     assert len(browser.find_elements(By.CSS_SELECTOR, "#histograms figure")) == lines + 1
     for position in range(5):
@@ -101,28 +101,28 @@ def test_selectors_change_the_charts(visit):
 def test_reliability_follows_calibrator_shift_and_level(visit):
     browser = visit("plain")
     Select(find(browser, "#calibrator")).select_by_visible_text("TS")
-    Select(find(browser, "#shift-one")).select_by_visible_text("rot_right")
+    Select(find(browser, "#shift-one")).select_by_visible_text("turned right (rot_right)")
     Select(find(browser, "#level")).select_by_visible_text("90°")
     row = digits_results().row("ts", "rot_right", 9)
     caption = find(browser, "#shifted figcaption").text
-    assert "rot_right, 90°: TS" in caption
+    assert "turned right, 90°: TS" in caption
     assert f"ECE {row.ece:.3f}" in caption
     assert "over-confident" in caption
     assert "In domain: TS" in find(browser, "#clean figcaption").text
-    assert "rot_right at 90°" in find(browser, "#distribution-lead").text
+    assert "turned right (rot_right) at 90°" in find(browser, "#distribution-lead").text
 
 
 def test_hovering_shows_values_with_intervals(visit):
     browser = visit("plain")
     assert "shifts" in hover(browser, "#lines svg", 0.99)
-    Select(find(browser, "#shift")).select_by_visible_text("rot_right")
+    Select(find(browser, "#shift")).select_by_visible_text("turned right (rot_right)")
     tip = hover(browser, "#lines svg", 0.98)
     row = digits_results().row("irm-p", "rot_right", 9)
     low, high = row.intervals["ece"]
-    assert "rot_right: 90°" in tip
+    assert "turned right: 90°" in tip
     assert f"{row.ece:.3f}" in tip
     assert f"[{low:.3f}, {high:.3f}]" in tip
-    assert "xyshift" in hover(browser, "#bars svg", 0.5, 0.45)
+    assert "moved down and right" in hover(browser, "#bars svg", 0.5, 0.45)
     assert "accuracy" in hover(browser, "#shifted svg", 0.9)
     assert "share of samples" in hover(browser, "#histograms svg", 0.9)
     assert "target" in hover(browser, "#tuning-chart svg", 0.5)

@@ -24,22 +24,35 @@ def with_ece(results: Results, values: dict[str, tuple[float, float]]) -> Result
 @pytest.mark.parametrize(
     ("scaling", "featured", "headline", "lower", "higher"),
     [
-        ((0.02, 0.2), (0.03, 0.05), "0.25 × that of temperature scaling under shift and 1.50 × in domain.", 3, 0),
-        ((0.02, 0.05), (0.01, 0.2), "4.00 × that of temperature scaling under shift and 0.50 × in domain.", 0, 3),
-        ((0.02, 0.2), (0.02, 0.195), "0.97 × that of temperature scaling under shift and 1.00 × in domain.", 0, 0),
+        ((0.12, 0.2), (0.18, 0.05), "the ECE is 0.25 × that of temperature scaling under shift and 1.50 × in domain.", 3, 0),
+        ((0.12, 0.05), (0.06, 0.2), "the ECE is 4.00 × that of temperature scaling under shift and 0.50 × in domain.", 0, 3),
+        ((0.02, 0.2), (0.021, 0.1), "the ECE is 0.50 × that of temperature scaling under shift; in domain they differ by less than the null ECE.", 3, 0),
+        ((0.2, 0.1), (0.1, 0.101), "the ECE is 0.50 × that of temperature scaling in domain; under shift they differ by less than the null ECE.", 0, 0),
+        ((0.02, 0.2), (0.02, 0.199), "the ECE and that of temperature scaling differ by less than the null ECE.", 0, 0),
     ],
 )  # fmt: skip
 def test_the_headline_gives_ratios_to_temperature_scaling(scaling, featured, headline, lower, higher):
     results = with_ece(digits_results(), {"ts": scaling, "irm-p": featured, "ts-p": (0.5, 0.5)})
     text = report_text(results)
-    assert text.headline == f"The ECE of IRM-P is {headline}"
+    assert text.headline == f"Per sample (IRM-P), {headline}"
     assert f"on {lower} of 3 shifts and higher on {higher}." in " ".join(text.notes)
     assert [line.info.name for line in text.cards] == ["base", "ts", "irm", "irm-p"]
 
 
-def test_the_headline_names_the_best_p_if_it_is_another_calibrator():
+def test_the_notes_name_the_best_p_if_it_is_another_calibrator():
     results = with_ece(digits_results(), {"ts": (0.02, 0.2), "irm-p": (0.03, 0.1), "ts-p": (0.1, 0.05)})
-    assert report_text(results).headline.endswith("Under shift it is 2.00 × that of the best -P, TS-P.")
+    assert (
+        "The best -P of the paper, TS-P, has an ECE of 0.050 under shift and 0.100 in domain."
+        in report_text(results).notes
+    )
+
+
+@pytest.mark.parametrize(("in_domain", "warned"), [(0.02, False), (0.2, True)])
+def test_a_cost_in_domain_is_a_warning(in_domain, warned):
+    results = with_ece(digits_results(), {"ts": (0.02, 0.2), "irm-p": (in_domain, 0.1)})
+    warnings = [note for note in report_text(results).notes if note.startswith("Warning: ")]
+    assert len(warnings) == warned
+    assert all("costs 0.180 of ECE in domain" in note for note in warnings)
 
 
 @pytest.mark.parametrize("value", [0.01, 0.05, 0.2, 0.4])
@@ -53,10 +66,10 @@ def test_no_text_contains_a_verdict(value):
 def test_the_headline_without_temperature_scaling_gives_the_ece():
     results = digits_results()
     only = replace(results, calibrators=results.calibrators[:1])
-    assert report_text(only).headline.startswith("The ECE of Base is ")
+    assert report_text(only).headline.startswith("Per sample (Base), the ECE is ")
     assert report_text(only).cards[0].info.name == "base"
     without_ts = replace(results, calibrators=[info for info in results.calibrators if info.method != "ts"])
-    assert report_text(without_ts).headline.startswith("The ECE of IRM-P is ")
+    assert report_text(without_ts).headline.startswith("Per sample (IRM-P), the ECE is ")
 
 
 def test_the_form_of_a_windowed_calibrator_is_in_the_notes():

@@ -217,3 +217,22 @@ def test_colours_have_the_contrast_that_wcag_aa_requires():
         assert contrast(colour["text"], colour["mark"]) >= 4.5
         for name in ("edge", "over", "under", *(f"s{i}" for i in range(9))):
             assert contrast(colour[name], colour["surface"]) >= 3, name
+
+
+def test_the_page_ends_with_what_to_do_next():
+    results = digits_results()
+    files = {"model": "nets/it's.onnx", "calibrator": HOSTILE}
+    page = to_html(replace(results, metadata={**results.metadata, "files": files}))
+    last = page[page.rindex("<section") :]
+    assert "What to do next" in last
+    for verb in ("CalibratedModel.load(", "driftcal export", "driftcal monitor"):
+        assert verb in last
+    assert "it" in last
+    assert HOSTILE not in page
+    without = to_html(results)
+    assert "calibrator.safetensors" in without[without.rindex("<section") :]
+
+
+def test_shifts_have_human_names_beside_their_codes():
+    page = to_html(digits_results())
+    assert "turned right (rot_right)" in page

@@ -219,7 +219,9 @@ class Calibrator(Estimator, ABC):
         """Checked logits as (n, C), and the shape of the result without its class axis."""
         if not self.__sklearn_is_fitted__():
             name = type(self).__name__
-            raise not_fitted_error()(f"this {name} must be fitted before it is used; it is not. Call fit(logits, y) first.")
+            raise not_fitted_error()(
+                f"this {name} must be fitted before it is used; it is not. Call fit(logits, y) first."
+            )
         scores, shape = validation.as_logits(logits)
         validation.check_columns(logits, getattr(self, "feature_names_in_", None), "logits", "calibrator", LogitsError)
         if self.score_type_ == "probabilities":

@@ -6,10 +6,11 @@ import functools
 import inspect
 from typing import Any, Self
 
+from driftcal.core.display import Displayed
 from driftcal.errors import InputError, NotFittedError
 
 
-class Estimator:
+class Estimator(Displayed):
     """A classifier with scikit-learn's parameters and tags: `clone`, `GridSearchCV` and pipelines accept it."""
 
     @classmethod
@@ -17,7 +18,11 @@ class Estimator:
         """The parameters of the constructor with their defaults, by name."""
         parameters = inspect.signature(cls.__init__).parameters.values()
         kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        return {p.name: p.default for p in sorted(parameters, key=lambda p: p.name) if p.name != "self" and p.kind not in kinds}
+        return {
+            p.name: p.default
+            for p in sorted(parameters, key=lambda p: p.name)
+            if p.name != "self" and p.kind not in kinds
+        }
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters of the constructor, as scikit-learn's `clone` reads them."""

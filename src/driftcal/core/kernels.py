@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from driftcal.core.progress import is_interactive
+
 #: Inputs of up to so many scores are computed by numpy, where a kernel names a numpy function. Numpy then takes at most
 #: two milliseconds for a pass; benchmarks/speed/start_up.md has the figures.
 SMALL = 1 << 15
@@ -36,6 +38,11 @@ def part_of(n_scores: int) -> Iterator[None]:
         _this_thread.is_large = before
 
 
+def is_small(array: Any) -> bool:
+    """Whether numpy computes a function of this array."""
+    return array.size <= SMALL and not getattr(_this_thread, "is_large", False)
+
+
 class Kernel:
     """A function that numba compiles at its first call; numpy's `small` takes the call if the first array is small."""
 
@@ -53,7 +60,8 @@ class Kernel:
         self.targetoptions: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": fastmath, **options}
 
     def __call__(self, *args: Any) -> Any:
-        if self.small is not None and args[0].size <= SMALL and not getattr(_this_thread, "is_large", False):
+        """Run numpy's function or the compiled one."""
+        if self.small is not None and is_small(args[0]):
             return self.small(*args)
         return self.compiled(*args)
 
@@ -80,11 +88,11 @@ class Kernel:
 @functools.cache
 def _announce_compilation() -> None:
     """Say on a terminal or in a notebook that kernels are being compiled, once per process."""
-    if not (sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)):
+    if not is_interactive():
         return
     from numba.core import event
 
-    class Announcement(event.Listener):  # type: ignore[misc]
+    class Announcement(event.Listener):
         """Prints a line at the first compilation of one of our kernels."""
 
         is_done = False
@@ -93,9 +101,12 @@ def _announce_compilation() -> None:
             function = getattr(compilation.data.get("dispatcher"), "py_func", None)
             if not self.is_done and str(getattr(function, "__module__", "")).startswith("driftcal."):
                 self.is_done = True
-                print("driftcal compiles its kernels; this takes up to half a minute, once.", file=sys.stderr, flush=True)
+                print(
+                    "driftcal compiles its kernels; this takes up to half a minute, once.", file=sys.stderr, flush=True
+                )
 
         def on_end(self, compilation: Any) -> None:
             pass
 
-    event.register("numba:compile", Announcement())
+    register: Callable[..., None] = event.register
+    register("numba:compile", Announcement())

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from driftcal.core.kernels import Kernel
+from driftcal.core.kernels import Kernel, is_small
 from driftcal.types import Array, Float64, Logits, LogProbs, Probs
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -255,14 +255,14 @@ def _small_log_softmax(logits: Logits, scale: float, out: Float64) -> None:
         np.subtract(scale * (logits.astype(np.float64) - top), np.log(total), out=out)
 
 
-@with_small(_small_softmax)
+@kernel
 def softmax_kernel(logits: Logits, scale: float, out: Float64) -> None:
     """Write softmax(scale * logits) of each sample into `out`."""
     for i in range(logits.shape[0]):
         softmax_row(logits[i], scale, out[i])
 
 
-@with_small(_small_log_softmax)
+@kernel
 def log_softmax_kernel(logits: Logits, scale: float, out: Float64) -> None:
     """Write log softmax(scale * logits) of each sample into `out`; a masked class stays at -inf."""
     for i in range(logits.shape[0]):
@@ -271,6 +271,19 @@ def log_softmax_kernel(logits: Logits, scale: float, out: Float64) -> None:
         top = row_max(row)
         for c in range(row.shape[0]):
             out[i, c] = scale * (np.float64(row[c]) - top) - log_total
+
+
+def softmax_into(logits: Logits, scale: float, out: Float64) -> None:
+    """:func:`softmax_kernel`, in numpy on small inputs, whose last bit may differ.
+
+    A map that compares scores with those of its fit, such as an isotonic curve, needs the bits of the kernel.
+    """
+    (_small_softmax if is_small(logits) else softmax_kernel)(logits, scale, out)
+
+
+def log_softmax_into(logits: Logits, scale: float, out: Float64) -> None:
+    """:func:`log_softmax_kernel`, in numpy on small inputs, whose last bit may differ."""
+    (_small_log_softmax if is_small(logits) else log_softmax_kernel)(logits, scale, out)
 
 
 def softmax(logits: Logits, scale: float = 1.0) -> Probs:

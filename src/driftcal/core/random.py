@@ -8,7 +8,7 @@ use a ziggurat of 256 layers (Marsaglia & Tsang 2000). It is exact, and 99 % of 
 from __future__ import annotations
 
 import zlib
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,14 +46,14 @@ _ACCEPT = np.floor(_EDGE[1:] / _EDGE[:256] * 2.0**52).astype(np.int64)  # mantis
 
 
 @inlined
-def mix64(z):  # type: ignore[no-untyped-def]
+def mix64(z: Any) -> Any:
     """The finaliser of SplitMix64: 64 bits, of which each depends on all bits of `z`."""
     z = (z ^ (z >> _30)) * _MIX_1
     z = (z ^ (z >> _27)) * _MIX_2
     return z ^ (z >> _31)
 
 
-_mix_array: Any = mix64.py_func  # the same on numpy arrays
+_mix_array: Any = cast(Any, mix64).py_func  # the same on numpy arrays
 
 
 def keys_of(name: str, seed: int, indices: Indices) -> NDArray[np.uint64]:
@@ -72,19 +72,19 @@ def first_uniforms(keys: NDArray[np.uint64], count: int) -> NDArray[np.float64]:
 
 
 @inlined
-def bits(key, counter):  # type: ignore[no-untyped-def]
+def bits(key: Any, counter: Any) -> Any:
     """64 random bits."""
     return mix64(key + (np.uint64(counter) + _ONE) * _GOLDEN)
 
 
 @inlined
-def uniform(key, counter):  # type: ignore[no-untyped-def]
+def uniform(key: Any, counter: Any) -> Any:
     """A number in [0, 1) with 53 random bits."""
     return np.int64(bits(key, counter) >> _11) * 2.0**-53
 
 
 @inlined
-def normal(key, counter):  # type: ignore[no-untyped-def]
+def normal(key: Any, counter: Any) -> Any:
     """A standard-normal number."""
     b = bits(key, counter)
     layer = np.int64(b & _LAYER_MASK)

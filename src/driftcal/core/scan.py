@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -107,7 +108,7 @@ def _small_scan_block(
     counts[_SAMPLES] += len(logits)
 
 
-def _lower_first(first_bad: Array, kind: int, start: int, is_bad: Array) -> None:
+def _lower_first(first_bad: Array, kind: int, start: int, is_bad: Any) -> None:
     """Remember the first unusable sample of a kind."""
     if is_bad.any():
         first_bad[kind] = min(int(first_bad[kind]), start + int(is_bad.argmax()))

@@ -68,7 +68,6 @@ def harder_weights(confidence: Float64, target: float) -> Float64:
     """Weights e^(−θ·confidence), summing to 1, under which the mean confidence is the target."""
     from scipy.optimize import brentq
 
-
     def weights(theta: float) -> Float64:
         powers: Float64 = np.exp(-theta * (confidence - confidence.min()))
         powers /= powers.sum()

@@ -24,6 +24,7 @@ from driftcal.metrics.sample_scores import (
     WORST_NLL,
     SampleScores,
     score_sample,
+    small_score_samples,
 )
 from driftcal.metrics.scores_and_labels import check_scores
 from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights

@@ -126,9 +126,7 @@ def score_sample(row: Array, y: int, positive_class: bool, out: Float64) -> None
         out[BRIER] = max(squares / (total * total) - 2.0 * p_true + 1.0, 0.0)
 
 
-def small_score_samples(
-    logits: Logits, labels: Labels, weights: Weights, out: Float64, positive_class: bool
-) -> None:
+def small_score_samples(logits: Logits, labels: Labels, weights: Weights, out: Float64, positive_class: bool) -> None:
     """:func:`score_samples` in numpy."""
     d, _ = differences(logits)
     e = np.exp(d)

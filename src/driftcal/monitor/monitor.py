@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
+from driftcal.core.display import Displayed, plot
 from driftcal.core.labels import NO_CLASS, ClassLookup, is_missing
 from driftcal.core.numerics import softmax
 from driftcal.drift.estimators import CALIBRATED_CONFIDENCE, CONFIDENCE, DRIFT_STATISTICS
@@ -33,11 +34,14 @@ from driftcal.monitor.window_report import WindowReport, report_window
 from driftcal.monitor.window_sums import N_SAMPLES, WindowSums, n_sums, sums_of_labels, sums_of_samples
 from driftcal.types import AnyArray, Array
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 #: Scores in one block: 8 MB of float64, so a large batch needs little further memory.
 _BLOCK_SCORES = 1 << 20
 
 
-class Monitor:
+class Monitor(Displayed):
     """Monitors the predictions of a calibrated model, window by window, without labels and with late labels.
 
     A sample that cannot be used is counted in `rejected` by its reason; it causes no error. All sums add exactly, so
@@ -217,6 +221,11 @@ class Monitor:
     def windows(self) -> list[WindowReport]:
         """The reports of all windows that are kept separately and have samples, in order of time."""
         return [self.window(index) for index in sorted(self.sums) if self.sums[index][N_SAMPLES]]
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw the accuracy of each window, estimated and labelled, and its mean confidence; return the axes."""
+        axes: Axes = plot("plot_monitor", self, ax=ax)
+        return axes
 
     def summary(self) -> Summary:
         """The summary of all windows, with a recommendation."""

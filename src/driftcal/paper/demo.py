@@ -14,7 +14,15 @@ from driftcal.data.bundled import FASHION_NETWORK
 from driftcal.errors import InputError
 from driftcal.export import append_to_onnx
 from driftcal.models import Model, open_model
-from driftcal.paper.demo_files import CALIBRATED, CALIBRATOR, MODEL, REPORT, next_commands, write_model_and_data, write_stream
+from driftcal.paper.demo_files import (
+    CALIBRATED,
+    CALIBRATOR,
+    MODEL,
+    REPORT,
+    next_commands,
+    write_model_and_data,
+    write_stream,
+)
 from driftcal.paper.setups.digits_network import open_digits_network, split_digits
 from driftcal.paper.setups.open_setups import first_samples
 from driftcal.pipeline.calibrated_model import CalibratedModel
@@ -26,7 +34,6 @@ from driftcal.pipeline.plan import Part, Plan, plan_tuning
 from driftcal.pipeline.tuning.tune import tune
 from driftcal.report import write_report
 from driftcal.shifts import get_suite
-
 
 #: The data that bring a trained network.
 FASHION = "fashion-mnist"
@@ -125,7 +132,7 @@ class Demo:
         candidates = compare_methods(calibrated, demo.validation, methods=PAPER_CALIBRATORS, run=run)
         results = evaluate(
             calibrated, demo.test, candidates=candidates, random_state=self.seed, n_bins=self.n_bins, run=run,
-            metadata={"title": self.title, **(metadata or {})},
+            metadata={"title": self.title, "files": self._files(), **(metadata or {})},
         )  # fmt: skip
         results.save(self.folder)
         commands: list[str] = []
@@ -134,6 +141,11 @@ class Demo:
             write_stream(self.folder, demo.model, demo.test, seed=self.seed)
             commands = next_commands(self.folder, window_size=max(1, len(demo.test) // 2))
         return DemoResult(results, calibrated, write_report(results, self.folder / REPORT), commands)
+
+    def _files(self) -> dict[str, str]:
+        """The files that the report names in its snippets."""
+        files = {"calibrator": str(self.folder / CALIBRATOR)}
+        return {**files, "model": str(self.folder / MODEL)} if self.bundled else files
 
     def _with_files(self) -> Demo:
         """The same demo with the model and the data as files in the folder, if they are the bundled ones."""

@@ -39,12 +39,13 @@ def write_model_and_data(folder: Path, validation: Source, test: Source) -> tupl
 
 def write_stream(folder: Path, model: Model, test: Source, *, seed: int = 0) -> Path:
     """Write logits as lines of JSON for ``driftcal monitor``: clean images, then images that are turned more and more."""
-    images, labels, lines = test.inputs(), test.labels, []
+    images, labels = test.inputs(), test.labels
+    lines: list[dict[str, object]] = []
     for part, (name, level) in enumerate(_STREAM_PARTS):
         indices = np.random.default_rng([seed, part]).permutation(len(images))[: max(1, len(images) // 2)]
         logits = model.logits(get_shift(name)(images[indices], level, seed=seed, indices=test.indices[indices]))
         for row, label in zip(logits.tolist(), labels[indices].tolist(), strict=True):
-            line: dict[str, object] = {"id": len(lines), "logits": [round(value, 4) for value in row]}
+            line = {"id": len(lines), "logits": [round(value, 4) for value in row]}
             lines.append(line if len(lines) % _LABEL_EVERY else {**line, "label": label})
     return write_atomic(folder / STREAM, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
 

@@ -15,6 +15,7 @@ from driftcal.calibrators import CALIBRATORS, Calibrator, name_of
 from driftcal.calibrators.serialization import WINDOWED_NAME, CalibratorFile, load_file
 from driftcal.calibrators.serialization import save as save_file
 from driftcal.calibrators.windowed.windowed_calibrator import MAX_KEYS, WINDOW_SIZE, WindowedCalibrator
+from driftcal.core.display import Displayed
 from driftcal.data import Source
 from driftcal.errors import ArtefactError, InputError, ModelError
 from driftcal.models import Model, open_model, pooled_features
@@ -28,7 +29,7 @@ from driftcal.types import AnyArray, Array, Logits, LogProbs, Probs
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CalibratedModel:
+class CalibratedModel(Displayed):
     """A model with calibrated confidence. :func:`driftcal.tune` makes one.
 
     Parameters

@@ -147,9 +147,9 @@ def recalibrate(
                 f"logits must be scores of the model, (n, classes); their shape is {np.shape(logits)}. For inputs pass "
                 "calibrated.logits(X)."
             )
-        calibrator, names = calibrator.calibrator, calibrator.class_names or None
+        names, calibrator = calibrator.class_names or None, calibrator.calibrator
     elif isinstance(calibrator, CalibratorFile):
-        calibrator, names = calibrator.calibrator, calibrator.metadata.get("class_names") or None
+        names, calibrator = calibrator.metadata.get("class_names") or None, calibrator.calibrator
     old_calibrator = _refittable(calibrator)
     names = names_of(old_calibrator) or names
     new = checked_samples(old_calibrator, logits, y, "logits", names)

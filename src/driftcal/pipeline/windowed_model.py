@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driftcal.calibrators.windowed.windowed_predictor import Key, WindowedPredictor, WindowState
+from driftcal.core.display import Displayed
 from driftcal.errors import InputError
 from driftcal.types import AnyArray, Array, LogProbs, Probs
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from driftcal.pipeline.calibrated_model import CalibratedModel
 
 
-class WindowedModel:
+class WindowedModel(Displayed):
     """A calibrated model whose confidence depends on a window: the last samples, with those of the current batch.
 
     :meth:`CalibratedModel.windowed` makes one. Pass ``key=camera_id`` for one window per key, so that the inputs of one client do

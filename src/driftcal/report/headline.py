@@ -14,11 +14,14 @@ from driftcal.report.comparison import (
     featured_line,
     is_tuned_on_shift,
     main_lines,
+    plain_name,
     temperature_scaling_line,
     uncalibrated_line,
     windowed_line,
 )
 
+#: The ECE in domain that `tune` with method "auto" gives up at most: the default of `Selection.tolerance`.
+ACCEPTED_COST = 0.005
 #: Term -> explanation for a reader who is new to calibration.
 GLOSSARY: dict[str, str] = {
     "Confidence": "The probability that the model gives to its prediction. It is calibrated if 80 % of all predictions with a confidence of 80 % are correct.",
@@ -46,6 +49,7 @@ class ReportText:
     headline: str
     notes: tuple[str, ...]
     cards: tuple[ComparisonLine, ...]
+    names: tuple[str, ...] = ()
     featured: ComparisonLine | None = None
 
 
@@ -59,13 +63,17 @@ def report_text(results: Results) -> ReportText:
         return _in_domain_text(results, lines, featured)
     base = uncalibrated_line(lines)
     notes = [
+        *_cost_note(temperature_scaling_line(lines), featured),
+        *_best_p_note(lines, featured),
         *_form_note(featured),
         *_confidence_note(base, featured),
         *_interval_note(results, temperature_scaling_line(lines), featured),
         *_perturbation_note(lines),
         *_accuracy_note(base, featured),
     ]
-    return ReportText(_headline(lines, featured), tuple(notes), tuple(main_lines(lines, results.metadata)), featured)
+    cards = tuple(main_lines(lines, results.metadata))
+    names = tuple(plain_name(line, lines, results.metadata) for line in cards)
+    return ReportText(_headline(lines, featured), tuple(notes), cards, names, featured)
 
 
 def _in_domain_text(results: Results, lines: Sequence[ComparisonLine], featured: ComparisonLine) -> ReportText:
@@ -93,24 +101,74 @@ def _in_domain_text(results: Results, lines: Sequence[ComparisonLine], featured:
 
 
 def _headline(lines: Sequence[ComparisonLine], featured: ComparisonLine) -> str:
-    """The ratios of the featured and of the windowed calibrator; their ECEs if the results lack temperature scaling."""
-    scaling, best_p, windowed = temperature_scaling_line(lines), best_p_line(lines), windowed_line(lines)
-    sentences = [_ece_sentence(featured, scaling, f"The ECE of {featured.info.label} is")]
-    ratio = featured.ratios.under_shift_to_best_p
-    if best_p is not None and best_p is not featured and ratio is not None:
-        sentences.append(f"Under shift it is {ratio:.2f} × that of the best -P, {best_p.info.label}.")
-    if windowed is not None and windowed is not featured:
-        size = windowed.info.window_size
-        start = f"With windows of {size} samples, {windowed.info.label} has an ECE of"
-        sentences.append(_ece_sentence(windowed, scaling, start))
+    """How the per-sample and the windowed calibrator compare with temperature scaling, under shift and in domain."""
+    scaling, windowed = temperature_scaling_line(lines), windowed_line(lines)
+    sentences = []
+    if featured is scaling and windowed is not None:
+        sentences.append("Per sample, temperature scaling was kept.")
+    elif featured is not windowed:
+        sentences.append(_ece_sentence(featured, scaling, f"Per sample ({featured.info.label})"))
+    if windowed is not None:
+        size = f" of {windowed.info.window_size} samples" if windowed.info.window_size else ""
+        sentences.append(_ece_sentence(windowed, scaling, f"With windows{size} ({windowed.info.label})"))
     return " ".join(sentences)
 
 
 def _ece_sentence(line: ComparisonLine, scaling: ComparisonLine | None, start: str) -> str:
-    under_shift, in_domain = line.ratios.under_shift_to_ts, line.ratios.in_domain_to_ts
-    if scaling is None or scaling is line or under_shift is None or in_domain is None:
-        return f"{start} {line.summary.mean_ece:.3f} under shift and {line.summary.in_domain_ece:.3f} in domain."
-    return f"{start} {under_shift:.2f} × that of temperature scaling under shift and {in_domain:.2f} × in domain."
+    """The ECE as a multiple of that of temperature scaling, except for differences below the null ECE."""
+    summary = line.summary
+    if scaling is None or scaling is line:
+        return f"{start}, the ECE is {summary.mean_ece:.3f} under shift and {summary.in_domain_ece:.3f} in domain."
+    null_eces = (
+        max(line.mean_null_ece, scaling.mean_null_ece),
+        max(line.in_domain_null_ece, scaling.in_domain_null_ece),
+    )
+    under_shift = _ratio(summary.mean_ece, scaling.summary.mean_ece, null_eces[0])
+    in_domain = _ratio(summary.in_domain_ece, scaling.summary.in_domain_ece, null_eces[1])
+    if under_shift and in_domain:
+        return (
+            f"{start}, the ECE is {under_shift} × that of temperature scaling under shift and {in_domain} × in domain."
+        )
+    if under_shift or in_domain:
+        places = ("under shift", "in domain") if under_shift else ("in domain", "under shift")
+        return (
+            f"{start}, the ECE is {under_shift or in_domain} × that of temperature scaling {places[0]}; "
+            f"{places[1]} they differ by less than the null ECE."
+        )
+    return f"{start}, the ECE and that of temperature scaling differ by less than the null ECE."
+
+
+def _ratio(ece: float, baseline: float, null_ece: float) -> str:
+    """An ECE divided by a baseline's; empty where the difference is below the null ECE.
+
+    >>> _ratio(0.05, 0.2, 0.02), _ratio(0.021, 0.02, 0.01)
+    ('0.25', '')
+    """
+    return f"{ece / baseline:.2f}" if baseline and abs(ece - baseline) > null_ece else ""
+
+
+def _best_p_note(lines: Sequence[ComparisonLine], featured: ComparisonLine) -> list[str]:
+    best_p = best_p_line(lines)
+    if best_p is None or best_p is featured:
+        return []
+    ece = best_p.summary
+    return [
+        f"The best -P of the paper, {best_p.info.label}, has an ECE of {ece.mean_ece:.3f} under shift and "
+        f"{ece.in_domain_ece:.3f} in domain."
+    ]
+
+
+def _cost_note(scaling: ComparisonLine | None, featured: ComparisonLine) -> list[str]:
+    """A warning if tuning on perturbed data raises the ECE in domain by more than `auto` would accept."""
+    if scaling is None or not is_tuned_on_shift(featured.info) or featured.info.form == WINDOWED:
+        return []
+    ece, baseline = featured.summary.in_domain_ece, scaling.summary.in_domain_ece
+    if ece - baseline <= max(ACCEPTED_COST, featured.in_domain_null_ece):
+        return []
+    return [
+        f"Warning: tuning on perturbed data costs {ece - baseline:.3f} of ECE in domain ({ece:.3f}, temperature scaling {baseline:.3f}). "
+        "If most of your inputs are like the validation data, tune with method='auto', or with a larger clean_weight."
+    ]
 
 
 def _form_note(featured: ComparisonLine) -> list[str]:

@@ -17,8 +17,10 @@ from driftcal.io.atomic import write_atomic
 from driftcal.pipeline.evaluating.results import Results
 from driftcal.report.comparison import ComparisonLine, form_text, is_tuned_on_shift, is_uncalibrated
 from driftcal.report.headline import GLOSSARY, ReportText, percent, report_text
+from driftcal.report.next_steps import next_steps
 from driftcal.report.page_data import page_data
 from driftcal.report.result_tables import headline_table
+from driftcal.report.shift_names import shift_title, shift_title_and_name
 from driftcal.report.table import escape_html
 from driftcal.report.table import to_html as table_html
 
@@ -55,6 +57,7 @@ def to_html(results: Results, *, title: str | None = None) -> str:
         "plain_table": table_html(replace(headline_table(results), title="Table of calibrators")),
         "provenance": _provenance(results),
         "glossary": _definitions(GLOSSARY.items(), "glossary"),
+        "next_steps": _next_steps(results),
         "version": escape_html(f" {version}") if version is not None else "",
         "data": json_block(page_data(results)),
     }
@@ -92,22 +95,30 @@ def policy(script: str, style: str) -> str:
 def _cards(texts: ReportText, *, in_domain_only: bool) -> str:
     if not texts.cards:
         return ""
-    cards = (_card(line, line is texts.featured, in_domain_only) for line in texts.cards)
+    cards = (_card(line, name, line is texts.featured, in_domain_only) for line, name in zip(texts.cards, texts.names, strict=True))
     return f'<div class="cards">{"".join(cards)}</div>'
 
 
-def _card(line: ComparisonLine, featured: bool, in_domain_only: bool) -> str:
+def _next_steps(results: Results) -> str:
+    blocks = (
+        f"<h3>{escape_html(title)}</h3><p>{escape_html(sentence)}</p><pre><code>{escape_html(snippet)}</code></pre>"
+        for title, sentence, snippet in next_steps(results)
+    )
+    return f'<div class="panel">{"".join(blocks)}</div>'
+
+
+def _card(line: ComparisonLine, name: str, featured: bool, in_domain_only: bool) -> str:
     info, summary, ratios = line.info, line.summary, line.ratios
     kind = f"tuned on {info.tuned_on}, {form_text(info)}"
     if is_uncalibrated(info):
-        kind = "uncalibrated model"
+        kind = "the model as it was trained"
     elif is_tuned_on_shift(info):
         kind = f"tuned on shift: {info.tuned_on}, {form_text(info)}"
     facts = [
         ("÷ TS under shift", _ratio(ratios.under_shift_to_ts)),
         ("ECE in domain", f"{summary.in_domain_ece:.3f}"),
         ("÷ TS in domain", _ratio(ratios.in_domain_to_ts)),
-        (f"Worst shift, {summary.worst_shift}", f"{summary.worst_ece:.3f}"),
+        (f"Worst shift, {shift_title(summary.worst_shift)}", f"{summary.worst_ece:.3f}"),
         ("Mean confidence under shift", percent(line.mean_confidence)),
         ("Accuracy under shift", percent(summary.mean_accuracy)),
     ]
@@ -119,9 +130,8 @@ def _card(line: ComparisonLine, featured: bool, in_domain_only: bool) -> str:
             ("Mean confidence", percent(line.mean_confidence)),
             ("Accuracy", percent(summary.in_domain_accuracy)),
         ]
-    label = "No calibration" if is_uncalibrated(info) and info.label.casefold() == "base" else info.label
     return (
-        f'<div class="card{" featured" if featured else ""}"><h3>{escape_html(label)}</h3>'
+        f'<div class="card{" featured" if featured else ""}"><h3>{escape_html(name)}</h3>'
         f'<p class="kind">{escape_html(kind)}</p>'
         f'<p class="big">{ece:.3f}<small>{where}</small></p>{_definitions(((name, value) for name, value in facts if value), "short")}</div>'
     )
@@ -139,7 +149,7 @@ def _provenance(results: Results) -> str:
             f'<div class="command"><pre id="command">{escape_html(metadata["command"])}</pre>'
             '<button type="button" id="copy" hidden>Copy</button></div>'
         )
-    shifts = ", ".join(shift.name for shift in results.shifts)
+    shifts = ", ".join(shift_title_and_name(shift.name) for shift in results.shifts)
     versions = ", ".join(f"{name} {version}" for name, version in _mapping(metadata, "versions").items())
     facts = [
         ("Method", _entry(metadata.get("method"))),

@@ -18,6 +18,7 @@ from driftcal.report.comparison import (
     is_uncalibrated,
     main_lines,
 )
+from driftcal.report.shift_names import shift_title, shift_title_and_name
 
 #: Colours and marker shapes of the page for methods; the uncalibrated model has a further one.
 N_COLOURS = 8
@@ -41,7 +42,13 @@ def page_data(results: Results) -> dict[str, Any]:
         "in_domain_only": results.in_domain_only,
         "calibrators": _calibrators(results.calibrators),
         "shifts": [
-            {"name": s.name, "levels": [_round(v) for v in s.levels], "labels": list(map(str, s.labels))}
+            {
+                "name": s.name,
+                "title": shift_title(s.name),
+                "both": shift_title_and_name(s.name),
+                "levels": [_round(v) for v in s.levels],
+                "labels": list(map(str, s.labels)),
+            }
             for s in results.shifts
         ],
         "groups": list(groups),

@@ -196,15 +196,20 @@ def _chosen(results: Results, lines: Sequence[ComparisonLine], max_curves: int =
 
 
 def _by_level(results: Results, lines: Sequence[ComparisonLine], metric: str, label: str) -> Figure:
-    levels = _shared_levels(results)
     figure, ax = new_figure(3.4, 2.5)
+    draw_by_level(ax, results, lines, metric, label)
+    return figure
+
+
+def draw_by_level(ax: Axes, results: Results, lines: Sequence[ComparisonLine], metric: str, label: str) -> None:
+    """Curves of a metric against the level of shift, mean over the shifts."""
+    levels = _shared_levels(results)
     for line in _chosen(results, lines):
         values = [_mean_at(results, line.info.name, level, metric) for level in levels]
         ax.plot(range(len(levels)), values, label=shorten(line.info.label), **series_style(line.info, results))
     ax.set_xticks(range(len(levels)), [f"{level:g}" for level in levels])
     ax.set(xlabel="level of shift", ylabel=label, ylim=(0, None))
     ax.legend()
-    return figure
 
 
 def _shared_levels(results: Results) -> list[float]:

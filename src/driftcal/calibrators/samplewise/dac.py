@@ -105,7 +105,6 @@ def _fit_weights(data: LabelledLogits, inputs: Float64, temperature: float) -> M
     """The non-negative weights, relative to `temperature`, with the lowest squared error."""
     from scipy.optimize import minimize
 
-
     def loss(weights: Float64) -> tuple[float, Float64]:
         relative = MIN_SHARE + inputs @ weights
         losses = sample_losses(data, temperature * relative)

@@ -21,7 +21,7 @@ from driftcal.calibrators.scaling.first_pass import FLAT, FirstPass, checked_fir
 from driftcal.calibrators.scaling.minimise_in_beta import BetaMinimum, minimise_in_beta
 from driftcal.calibrators.scaling.temperature import min_beta
 from driftcal.core.dataset import LabelledLogits
-from driftcal.core.numerics import MASKED, differences, exp, row_max, softmax_kernel, with_small
+from driftcal.core.numerics import MASKED, differences, exp, row_max, softmax_into, with_small
 from driftcal.errors import DidNotConverge, NoFiniteOptimum
 from driftcal.types import Float64, Labels, Logits, Weights
 
@@ -79,8 +79,8 @@ class EnsembleTemperatureScaling(LogitCalibrator):
     def _proba_into(self, logits: Logits, out: Float64) -> None:
         scaled, uncalibrated, uniform = self.weights_
         probs = np.empty_like(out)
-        softmax_kernel(logits, 1 / self.temperature_, out)
-        softmax_kernel(logits, 1.0, probs)
+        softmax_into(logits, 1 / self.temperature_, out)
+        softmax_into(logits, 1.0, probs)
         out *= scaled
         out += uncalibrated * probs
         out += uniform / np.isfinite(logits).sum(axis=1, keepdims=True)

@@ -16,7 +16,7 @@ from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.scaling.first_pass import FLAT, check_nll_optimum, first_pass
 from driftcal.calibrators.scaling.minimise_in_beta import minimise_in_beta
 from driftcal.core.dataset import LabelledLogits
-from driftcal.core.numerics import MASKED, differences, exp, kernel, log_softmax_kernel, row_max, softmax_kernel, with_small
+from driftcal.core.numerics import MASKED, differences, exp, kernel, log_softmax_into, row_max, softmax_into, with_small
 from driftcal.errors import DidNotConverge, InputError
 from driftcal.types import Float64, Labels, Logits, Weights
 
@@ -52,10 +52,10 @@ class TemperatureScaling(LogitCalibrator):
         return report
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:
-        softmax_kernel(logits, 1 / self.temperature_, out)
+        softmax_into(logits, 1 / self.temperature_, out)
 
     def _log_proba_into(self, logits: Logits, out: Float64) -> None:
-        log_softmax_kernel(logits, 1 / self.temperature_, out)
+        log_softmax_into(logits, 1 / self.temperature_, out)
 
     def export_map(self) -> ExportMap:
         """softmax(z / T)."""

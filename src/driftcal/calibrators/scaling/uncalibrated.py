@@ -9,7 +9,7 @@ from driftcal.calibrators.base import FitReport, LogitCalibrator
 from driftcal.calibrators.export_maps.export_map import ExportMap
 from driftcal.calibrators.scaling.first_pass import first_pass
 from driftcal.core.dataset import LabelledLogits
-from driftcal.core.numerics import log_softmax_kernel, softmax_kernel
+from driftcal.core.numerics import log_softmax_into, softmax_into
 from driftcal.types import Float64, Logits
 
 
@@ -31,10 +31,10 @@ class Uncalibrated(LogitCalibrator):
         return FitReport("nll", loss, loss, passes=1)
 
     def _proba_into(self, logits: Logits, out: Float64) -> None:
-        softmax_kernel(logits, 1.0, out)
+        softmax_into(logits, 1.0, out)
 
     def _log_proba_into(self, logits: Logits, out: Float64) -> None:
-        log_softmax_kernel(logits, 1.0, out)
+        log_softmax_into(logits, 1.0, out)
 
     def export_map(self) -> ExportMap:
         """softmax(z)."""

@@ -27,7 +27,9 @@ def demo(
     ] = "fashion-mnist",
     model: Annotated[
         str | None,
-        typer.Option(help="Your model: a file or package.module:factory.", show_default="the network that comes with the data"),
+        typer.Option(
+            help="Your model: a file or package.module:factory.", show_default="the network that comes with the data"
+        ),
     ] = None,
     n_samples: Annotated[
         int | None, typer.Option(min=1, help="Only this many validation and test samples.", show_default="all")
@@ -58,7 +60,6 @@ def demo(
     from driftcal.cli.tables import levels_table, main_table, plan_lines
     from driftcal.paper.demo import Demo
     from driftcal.report.headline import report_text
-    from driftcal.report.result_tables import headline_title
 
     console = Console(as_json, quiet)
     if model is None and model_options:
@@ -77,7 +78,9 @@ def demo(
         )
         return
     console.message(
-        "tuning, then testing under shift: about a minute" if model is None else "tuning, then testing under shift"
+        "tuning, then testing under shift: about a minute; after an install, half of it goes into compiling"
+        if model is None
+        else "tuning, then testing under shift"
     )
     with console.progress("demo", plan.n_inputs + 10 * len(run.validation)) as bar, console.plain_warnings():
         outcome = run.run(on_progress=bar, metadata={"command": context.obj})
@@ -98,8 +101,12 @@ def demo(
         },
         Sentences(headline),
         "",
-        headline_title(outcome.results),
+        f"{outcome.results.suite}: {len(outcome.results.shifts)} shifts, each pooled over its levels; ECE with {n_bins} bins",
         main_table(outcome.results),
-        *(["", "Try next:", *(f"  {command}" for command in outcome.next_commands), ""] if outcome.next_commands else []),
+        *(
+            ["", "Try next:", *(f"  {command}" for command in outcome.next_commands), ""]
+            if outcome.next_commands
+            else []
+        ),
         str(outcome.report),
     )

@@ -153,7 +153,8 @@ def evaluate(
             candidates = compare_methods(calibrated, tuning_data, methods=methods, window_size=window_size, run=run)
         results = driftcal.evaluate(
             calibrated, source, suite=suite, candidates=candidates, window_size=window_size, n_bins=n_bins, group=group,
-            random_state=random_state, run=run, metadata={"command": context.obj},
+            random_state=random_state, run=run,
+            metadata={"command": context.obj, "files": {"model": model, "calibrator": str(calibrator)}},
         )  # fmt: skip
     _print_results(console, results, output, inputs=bar.done)
 

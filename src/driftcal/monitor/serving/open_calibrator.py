@@ -60,7 +60,8 @@ def _open(source: CalibratorSource) -> MonitoredCalibrator:
     if isinstance(source, Calibrator):
         return MonitoredCalibrator(source)
     if isinstance(source, CalibratedModel):
-        calibrator, reference, names = source.calibrator, source.drift_reference, source.class_names
+        calibrator, reference = source.calibrator, source.drift_reference
+        names: Any = source.class_names
     else:
         file = load_file(source)
         calibrator, metadata = file.calibrator, file.metadata

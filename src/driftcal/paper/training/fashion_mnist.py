@@ -44,7 +44,9 @@ def read_idx(path: Path) -> Array:
     n_axes = content[3] if content[:3] == b"\x00\x00\x08" else 0
     shape = struct.unpack(f">{n_axes}I", content[4 : 4 + 4 * n_axes])
     if not n_axes or len(content) != 4 + 4 * n_axes + int(np.prod(shape)):
-        raise DataError(f"{path} must hold bytes in the IDX format of MNIST; it does not. Install dataset-fashion-mnist.")
+        raise DataError(
+            f"{path} must hold bytes in the IDX format of MNIST; it does not. Install dataset-fashion-mnist."
+        )
     return np.frombuffer(content, np.uint8, offset=4 + 4 * n_axes).reshape(shape)
 
 
@@ -102,7 +104,10 @@ def to_onnx(network: nn.Module) -> bytes:
     onnx = need("onnx", "onnx")
     helper, numpy_helper, float32 = onnx.helper, onnx.numpy_helper, onnx.TensorProto.FLOAT
     constants = {"mean": np.float32(_MEAN).reshape(1), "std": np.float32(_STD).reshape(1)}
-    nodes = [helper.make_node("Sub", ["images", "mean"], ["centred"]), helper.make_node("Div", ["centred", "std"], ["0"])]
+    nodes = [
+        helper.make_node("Sub", ["images", "mean"], ["centred"]),
+        helper.make_node("Div", ["centred", "std"], ["0"]),
+    ]
     value = "0"
     modules = list(network)
     for k, module in enumerate(modules):
@@ -125,7 +130,9 @@ def to_onnx(network: nn.Module) -> bytes:
                 constants[f"{part}_{name}_16"] = array.astype(np.float16)
                 nodes.append(helper.make_node("Cast", [f"{part}_{name}_16"], [f"{part}_{name}"], to=float32))
             inputs += [f"weight_{name}", f"bias_{name}"]
-        operator = {"Conv2d": "Conv", "Linear": "Gemm", "ReLU": "Relu", "MaxPool2d": "MaxPool", "Flatten": "Flatten"}[kind]
+        operator = {"Conv2d": "Conv", "Linear": "Gemm", "ReLU": "Relu", "MaxPool2d": "MaxPool", "Flatten": "Flatten"}[
+            kind
+        ]
         value = "logits" if k == len(modules) - 1 else name
         nodes.append(helper.make_node(operator, inputs, [value], **attributes))
     graph = helper.make_graph(
@@ -135,7 +142,9 @@ def to_onnx(network: nn.Module) -> bytes:
         [helper.make_tensor_value_info("logits", float32, ["n", len(CLASS_NAMES)])],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="driftcal")
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="driftcal"
+    )
     onnx.checker.check_model(model)
     content: bytes = model.SerializeToString(deterministic=True)
     return content

@@ -7,6 +7,7 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from driftcal.cache import CacheKey, LogitCache
 from driftcal.core.dataset import LabelledLogits
+from driftcal.core.progress import Progress
 from driftcal.data import Source
 from driftcal.engines import LocalEngine
 from driftcal.engines.remote_passes import ConditionLogits, StoredLogits, stack
@@ -136,7 +138,8 @@ class Collector:
             raise InputError(f"{source.name} must have samples to evaluate; it has none. Check the split.")
         self.run = run or Run()
         self.model, self.source, self.random_state = model, source, random_state
-        self.cache, self.on_progress = self.run.logit_cache, self.run.progress
+        self.cache = self.run.logit_cache
+        self.on_progress: OnProgress | None = self.run.on_progress
         self.engine = self.run.engine or LocalEngine()
         self.n_shards = n_shards
         self.evaluated = 0
@@ -338,6 +341,20 @@ class Collector:
             self._job = self.engine.share(Job(self.model, self.source, self.cache, self.random_state))
         holds_gil = function is collect_shard and self.model.framework in ("callable", "sklearn", "keras")
         return self.engine.map(function, tasks, self._job, report=self._count, holds_gil=holds_gil)
+
+    @contextmanager
+    def progress(self, title: str, n_inputs: int) -> Iterator[None]:
+        """Inside, show a progress bar over about `n_inputs` inputs, if the run wants one."""
+        if not self.run.wants_bar:
+            yield
+            return
+        bar = Progress(title, n_inputs, shown=True)
+        self.on_progress = bar
+        try:
+            yield
+        finally:
+            bar.close()
+            self.on_progress = self.run.on_progress
 
     def _count(self, name: str, n_samples: int) -> None:
         self.evaluated += n_samples

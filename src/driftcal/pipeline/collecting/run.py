@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from driftcal.cache import LogitCache
+from driftcal.core.progress import is_interactive
 from driftcal.engines import Engine
 
 #: Called with what is being computed and how many samples of it were just done.
@@ -26,12 +27,23 @@ class Run:
     engine
         Where the work is done (:func:`driftcal.open_engine`). None: in this process. All engines give the same bits.
     progress
-        Called with what is being computed and how many samples of it were just done.
+        True or False: a progress bar, or none. None: a bar on a terminal and in notebooks. A function is called with what
+        is being computed and how many samples of it were just done.
     """
 
     cache: LogitCache | str | os.PathLike[str] | None = None
     engine: Engine | None = None
-    progress: OnProgress | None = None
+    progress: OnProgress | bool | None = None
+
+    @property
+    def on_progress(self) -> OnProgress | None:
+        """The function that is called with the progress, if there is one."""
+        return self.progress if callable(self.progress) else None
+
+    @property
+    def wants_bar(self) -> bool:
+        """Whether to show a progress bar."""
+        return is_interactive() if self.progress is None else self.progress is True
 
     @cached_property
     def logit_cache(self) -> LogitCache | None:

@@ -100,28 +100,29 @@ def evaluate(
         random_state=random_state,
         model_fingerprint=calibrated.model_metadata.get("fingerprint"),
     )
-    return evaluate_candidates(
-        collector,
-        compared,
-        fitted_suite.shifts,
-        suite=fitted_suite.name,
-        n_bins=n_bins,
-        n_resamples=n_resamples,
-        groups=_groups(source, group),
-        perturbation=calibrated.perturbation,
-        layers=calibrated.layers,
-        metadata={
-            "random_state": random_state,
-            "method": calibrated.method,
-            "calibrator": calibrated.name,
-            "explanation": calibrated.explanation,
-            "model": dict(calibrated.model_metadata) or calibrated.model.metadata(),
-            "data": {"validation": dict(calibrated.metadata.get("validation", {})), "test": source.metadata()},
-            "class_names": list(calibrated.class_names),
-            **({"group": group} if group else {}),
-            **(metadata or {}),
-        },
-    )
+    with collector.progress("evaluate", len(fitted_suite) * len(source)):
+        return evaluate_candidates(
+            collector,
+            compared,
+            fitted_suite.shifts,
+            suite=fitted_suite.name,
+            n_bins=n_bins,
+            n_resamples=n_resamples,
+            groups=_groups(source, group),
+            perturbation=calibrated.perturbation,
+            layers=calibrated.layers,
+            metadata={
+                "random_state": random_state,
+                "method": calibrated.method,
+                "calibrator": calibrated.name,
+                "explanation": calibrated.explanation,
+                "model": dict(calibrated.model_metadata) or calibrated.model.metadata(),
+                "data": {"validation": dict(calibrated.metadata.get("validation", {})), "test": source.metadata()},
+                "class_names": list(calibrated.class_names),
+                **({"group": group} if group else {}),
+                **(metadata or {}),
+            },
+        )
 
 
 @dataclass(frozen=True)

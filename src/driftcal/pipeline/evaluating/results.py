@@ -10,11 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from driftcal.core.display import Displayed, plot
 from driftcal.errors import ArtefactError, UnknownName, need
 from driftcal.io.atomic import write_atomic
 from driftcal.pipeline.evaluating.results_file import check_results, read_results, results_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _FORMAT, _VERSION = "driftcal-results", 2
 
@@ -24,6 +28,8 @@ POOLED = "all"
 IN_DOMAIN = "in domain"
 #: The metrics of every row.
 METRICS = ("ece", "accuracy", "confidence", "calibration_gap", "entropy", "nll", "brier", "mce", "debiased_ece")
+#: The most calibrators in the text of results.
+_MAX_LINES = 6
 #: What `CalibratorInfo.form` may be.
 PER_SAMPLE, WINDOWED = "per-sample", "windowed"
 #: What `CalibratorInfo.tuned_on` is for the uncalibrated model, and for a calibrator tuned without perturbed samples.
@@ -121,7 +127,7 @@ class EceRatios:
 
 
 @dataclass(frozen=True, repr=False)
-class Results:
+class Results(Displayed):
     """All rows of an evaluation, what was evaluated, and how to repeat it.
 
     `metadata` holds plain values: title, seed, model, data and their fingerprints, versions, command. `perturbation` is
@@ -137,17 +143,20 @@ class Results:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """The headline table: ECE, and in brackets its ratio to that of temperature scaling."""
-        width = max((len(info.label) for info in self.calibrators), default=0)
+        """The headline table, at most nine lines: accuracy, ECE, and in brackets its ratio to that of temperature scaling."""
         if self.in_domain_only:
-            return self._in_domain_text(width)
+            return self._in_domain_text(max((len(info.label) for info in self.calibrators), default=0))
+        shown = {info.name for info in self._main_calibrators()}
+        width = max((len(info.label) for info in self.calibrators if info.name in shown), default=0)
         labels = {info.name: info.label for info in self.calibrators}
         lines = [
             f"ECE with {self.n_bins} bins (divided by that of TS); {len(self.shifts)} shifts ({self.suite}), "
             "each pooled over its levels",
-            f"{'':{width}}  {'in domain':15}  {'under shift':15}  worst shift",
+            f"{'':{width}}  {'in domain':15}  {'under shift':15}  {'accuracy':14}  worst shift",
         ]
         for line, ratios in zip(self.summary(), self.ratios(), strict=True):
+            if line.calibrator not in shown:
+                continue
             in_domain, under_shift = (
                 f"{ece:.3f}" + (f" ({ratio:.2f})" if ratio is not None else "")
                 for ece, ratio in (
@@ -156,7 +165,10 @@ class Results:
                 )
             )
             worst = f"{line.worst_ece:.3f} {line.worst_shift}"
-            lines.append(f"{labels[line.calibrator]:{width}}  {in_domain:15}  {under_shift:15}  {worst}")
+            accuracy = f"{line.in_domain_accuracy:.3f}, {line.mean_accuracy:.3f}"
+            lines.append(f"{labels[line.calibrator]:{width}}  {in_domain:15}  {under_shift:15}  {accuracy:14}  {worst}")
+        if n_hidden := len(self.calibrators) - len(shown):
+            lines.append(f"and {n_hidden} more calibrators: summary()")
         return "\n".join(lines)
 
     @property
@@ -172,6 +184,20 @@ class Results:
             text = f"{row.ece:.3f}" + ("" if interval is None else f" [{interval[0]:.3f}, {interval[1]:.3f}]")
             lines.append(f"{info.label:{width}}  {text}  accuracy {row.accuracy:.3f}, Brier {row.brier:.3f}")
         return "\n".join(lines)
+
+    def _main_calibrators(self) -> list[CalibratorInfo]:
+        """All calibrators if they are few; else the uncalibrated model, temperature scaling, the tuned ones, the best -P."""
+        if len(self.calibrators) <= _MAX_LINES:
+            return list(self.calibrators)
+        best_p = find_best_p(self.calibrators, self.summary())
+        featured = (self.metadata.get("calibrator"), getattr(best_p, "name", None))
+        scaling = find_temperature_scaling(self.calibrators)
+        main = [
+            info
+            for info in self.calibrators
+            if info is scaling or info.tuned_on == NOTHING or info.form == WINDOWED or info.name in featured
+        ]
+        return (main or list(self.calibrators))[:_MAX_LINES]
 
     def row(self, calibrator: str, shift: str, level: float | str = POOLED, group: str | None = None) -> ResultRow:
         """The row of one calibrator, shift, level and group.
@@ -222,6 +248,19 @@ class Results:
     def ratios(self, group: str | None = None) -> list[EceRatios]:
         """A line per calibrator: its ECE divided by that of temperature scaling and of the best -P."""
         return ece_ratios(self.calibrators, self.summary(group))
+
+    def plot(self, *, metric: str = "ece", ax: Axes | None = None) -> Axes:
+        """Draw a metric against the level of shift, mean over the shifts; return the axes.
+
+        Parameters
+        ----------
+        metric
+            One of `METRICS`, such as "ece" or "accuracy".
+        ax
+            Axes to draw into; None for a new figure.
+        """
+        axes: Axes = plot("plot_results", self, metric=metric, ax=ax)
+        return axes
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

@@ -101,7 +101,8 @@ def tune(
     accuracy = collector.accuracy(*CLEAN)
     warnings = _warnings(opened_model, source, accuracy)
     warn(warnings)
-    perturbed = perturb(collector, tuning_shift(shift, source), n_levels=n_levels)
+    with collector.progress("tune", 2 * n_levels * len(source)):
+        perturbed = perturb(collector, tuning_shift(shift, source), n_levels=n_levels)
     level_features = CollectedFeatures()
     if features is not None:
         level_features = CollectedFeatures.of(collector, recorded_conditions(perturbed.record, source), features)

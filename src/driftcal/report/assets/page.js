@@ -34,6 +34,7 @@
     return Math.max(0, data.shifts.findIndex(shift => line && shift.name === line.worst_shift));
   }
   const chosen = () => data.calibrators.map((c, i) => ({ ...c, index: i })).filter(c => state.shown.has(c.index));
+  const shiftTitle = name => (data.shifts.find(shift => shift.name === name) || { title: name }).title;
   const levelLabel = (shift, level) => shift.labels[shift.levels.indexOf(level)] ?? String(level);
   const levelName = (shift, level) => { const label = levelLabel(shift, level); return /^[\d.]+$/.test(label) ? `level ${label}` : label; };
   const topLevel = shift => shift.levels[shift.levels.length - 1];
@@ -63,7 +64,7 @@
     for (const [name, , , sense] of list) if (sense && !RATIOS.includes(name) && differs(name)) best[name] = shown(name, sense * Math.min(...entries.map(e => sense * e[name]).filter(isNumber)));
     const small = {
       label: e => [tuning(e)], in_domain_ece: e => [pair(e.in_domain_interval), `null ECE ${number(e.in_domain_null_ece)}`],
-      mean_ece: e => [`null ECE ${number(e.mean_null_ece)}`], worst_ece: e => [pair(e.worst_interval), e.worst_shift],
+      mean_ece: e => [`null ECE ${number(e.mean_null_ece)}`], worst_ece: e => [pair(e.worst_interval), shiftTitle(e.worst_shift)],
     };
     const cell = (entry, [name, , , sense]) => {
       const isBest = sense && shown(name, entry[name]) === best[name];
@@ -124,12 +125,12 @@
     const series = chosen().map(c => ({ ...c, points: pointsOf(c.index, metric) })).filter(s => s.points.some(p => isNumber(p.y)));
     by("lines").hidden = !series.length;
     if (!series.length) return;
-    const where = mean ? `mean over ${data.shifts.length} shifts` : shift.name;
+    const where = mean ? `mean over ${data.shifts.length} shifts` : shift.both;
     lines(by("lines"), {
       title: `${metricName(metric)} against the level of shift`, note: `${where}; ${(METRIC_TEXT[metric] || ["", ""])[1]}. ${mean ? "" : "Shading: 95 % interval."}`,
       label: `Line chart: ${metricName(metric)} by level, ${where}, for ${series.map(s => s.label).join(", ")}`,
-      series, xs: levels.map((level, i) => ({ at: i, label: label(level) })), xLabel: mean ? "level" : shift.name, yLabel: metricName(metric),
-      high: metric === "accuracy" || metric === "confidence" ? 1 : undefined, titleOf: i => mean ? `Level ${label(levels[i])}` : `${shift.name}: ${levelName(shift, levels[i])}`,
+      series, xs: levels.map((level, i) => ({ at: i, label: label(level) })), xLabel: mean ? "level" : shift.title, yLabel: metricName(metric),
+      high: metric === "accuracy" || metric === "confidence" ? 1 : undefined, titleOf: i => mean ? `Level ${label(levels[i])}` : `${shift.title}: ${levelName(shift, levels[i])}`,
       table: { head: ["Level", ...series.map(s => s.label)], body: levels.map((level, i) => [label(level), ...series.map(s => [s.points[i].value, s.points[i].extra].filter(Boolean).join(" "))]) },
     });
   }
@@ -139,7 +140,7 @@
     return { label: name, bars: series.map(c => { const row = find(c), r = range(row, metric); return { series: c, y: value(row, metric), low: r?.[0], high: r?.[1], value: number(value(row, metric)), extra: pair(r) }; }) };
   }
   function drawBars() {
-    const series = chosen(), rows = data.shifts.map((shift, s) => barsOf(shift.name, c => find(c.index, s, POOLED), series)).filter(row => row.bars.some(b => isNumber(b.y)));
+    const series = chosen(), rows = data.shifts.map((shift, s) => barsOf(shift.title, c => find(c.index, s, POOLED), series)).filter(row => row.bars.some(b => isNumber(b.y)));
     show(by("bars"), `${metricName(state.metric)} of each shift`, "All levels of a shift pooled. Thin lines: 95 % interval.", "Shift", rows, series);
     const groups = data.groups.slice(1).map((name, g) => ({ label: name, bars: series.map(c => {
       const line = data.summary[g + 1].find(e => e.calibrator === c.index);
@@ -163,7 +164,7 @@
   function drawReliability() {
     const shift = data.shifts[state.one], name = data.calibrators[state.calibrator].label;
     const panels = [["clean", find(state.calibrator, state.one, 0), "In domain"],
-      ["shifted", shift && find(state.calibrator, state.one, state.level), shift ? `${shift.name}, ${state.level === POOLED ? "all levels" : levelName(shift, state.level)}` : ""]];
+      ["shifted", shift && find(state.calibrator, state.one, state.level), shift ? `${shift.title}, ${state.level === POOLED ? "all levels" : levelName(shift, state.level)}` : ""]];
     for (const [id, row, where] of panels) {
       const bins = binsOf(row);
       by(id).hidden = !bins.length || (id === "shifted" && data.in_domain_only);
@@ -180,14 +181,14 @@
     if (!shift) return;
     const level = topLevel(shift), entries = chosen().map(c => ({ series: c, row: find(c.index, state.one, level) })).filter(e => e.row && e.row.b.length);
     by("distribution").hidden = !entries.length || data.in_domain_only;
-    by("distribution-lead").textContent = `${shift.name} at ${levelName(shift, level)}: the distribution of the confidence. In a calibrated model the two lines, mean confidence and accuracy, meet.`;
+    by("distribution-lead").textContent = `${shift.both} at ${levelName(shift, level)}: the distribution of the confidence. In a calibrated model the two lines, mean confidence and accuracy, meet.`;
     const bins = entries.map(e => binsOf(e.row));
     const most = Math.max(0.05, ...bins.map(list => { const total = list.reduce((s, b) => s + b.weight, 0); return Math.max(...list.map(b => b.weight / total)); }));
     entries.forEach(({ series, row }, i) => {
       const figure = html("figure", { class: "panel" });
       host.append(figure);
       histogram(figure, { title: series.label, note: series.style === 0 ? "no calibration" : `tuned on ${series.tuned_on}, ${series.form}`, series, bins: bins[i], most, confidence: value(row, "confidence"), accuracy: value(row, "accuracy"),
-        label: `Histogram of confidence, ${series.label}, ${shift.name} at ${levelName(shift, level)}: confidence ${number(value(row, "confidence"))}, accuracy ${number(value(row, "accuracy"))}`, table: binTable(bins[i]) });
+        label: `Histogram of confidence, ${series.label}, ${shift.title} at ${levelName(shift, level)}: confidence ${number(value(row, "confidence"))}, accuracy ${number(value(row, "accuracy"))}`, table: binTable(bins[i]) });
     });
   }
 
@@ -226,10 +227,10 @@
     options(by("level"), [...shift.levels.filter(l => l !== 0).map(l => [l, levelName(shift, l)]), [POOLED, "all levels pooled"]], state.level, key => { state.level = key === POOLED ? POOLED : Number(key); drawReliability(); });
   }
   function drawControls() {
-    options(by("shift"), [...(data.shifts.length > 1 && sharedLevels().length > 1 ? [[MEAN, "mean over shifts"]] : []), ...data.shifts.map((s, i) => [i, s.name])], state.shift, key => { state.shift = key === MEAN ? MEAN : Number(key); drawLines(); });
+    options(by("shift"), [...(data.shifts.length > 1 && sharedLevels().length > 1 ? [[MEAN, "mean over shifts"]] : []), ...data.shifts.map((s, i) => [i, s.both])], state.shift, key => { state.shift = key === MEAN ? MEAN : Number(key); drawLines(); });
     options(by("metric"), data.metrics.map(m => [m, metricName(m)]), state.metric, key => { state.metric = key; drawLines(); drawBars(); });
     options(by("calibrator"), data.calibrators.map((c, i) => [i, c.label]), state.calibrator, key => { state.calibrator = Number(key); drawReliability(); });
-    options(by("shift-one"), data.shifts.map((s, i) => [i, s.name]), state.one, key => { state.one = Number(key); drawLevels(); drawReliability(); drawHistograms(); });
+    options(by("shift-one"), data.shifts.map((s, i) => [i, s.both]), state.one, key => { state.one = Number(key); drawLevels(); drawReliability(); drawHistograms(); });
     options(by("group"), data.groups.map((name, i) => [i, name === null ? "all data" : name]).filter(([i]) => data.summary[i].length), state.group, key => { state.group = Number(key); drawAll(); });
     by("group-field").hidden = data.groups.length < 2;
     drawLevels();
