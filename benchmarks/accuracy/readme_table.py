@@ -51,7 +51,10 @@ def table(runs: list[Results], sources: list[str]) -> str:
         for kind, row in rows_of(results).items():
             values[kind].append(row)
     lines = ["| | ECE in domain | ECE under shift |", "|---|---:|---:|"]
-    lines += [f"| {kind} | {fmean(r[0] for r in rows):.3f} | {fmean(r[1] for r in rows):.3f} |" for kind, rows in values.items()]
+    lines += [
+        f"| {kind} | {fmean(r[0] for r in rows):.3f} | {fmean(r[1] for r in rows):.3f} |"
+        for kind, rows in values.items()
+    ]
     first = runs[0]
     accuracy = first.summary()[0]
     networks = "one network" if len(runs) == 1 else f"mean of {len(runs)} networks"
@@ -69,7 +72,10 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path)
     folders: list[Path] = parser.parse_args().runs
     runs = [Results.load(folder) for folder in folders]
-    sources = [str(results.metadata.get("title", folder.name)).removeprefix("driftcal demo: ") for results, folder in zip(runs, folders, strict=True)]
+    sources = [
+        str(results.metadata.get("title", folder.name)).removeprefix("driftcal demo: ")
+        for results, folder in zip(runs, folders, strict=True)
+    ]
     text = README.read_text(encoding="utf-8")
     README.write_text(BLOCK.sub(lambda match: match[1] + table(runs, sources) + match[2], text), encoding="utf-8")
 

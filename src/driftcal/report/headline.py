@@ -71,9 +71,7 @@ def report_text(results: Results) -> ReportText:
         *_perturbation_note(lines),
         *_accuracy_note(base, featured),
     ]
-    cards = tuple(main_lines(lines, results.metadata))
-    names = tuple(plain_name(line, lines, results.metadata) for line in cards)
-    return ReportText(_headline(lines, featured), tuple(notes), cards, names, featured)
+    return _with_cards(results, lines, _headline(lines, featured), notes, featured)
 
 
 def _in_domain_text(results: Results, lines: Sequence[ComparisonLine], featured: ComparisonLine) -> ReportText:
@@ -97,7 +95,15 @@ def _in_domain_text(results: Results, lines: Sequence[ComparisonLine], featured:
     if base is not None and base is not featured and featured.info.keeps_accuracy:
         notes.append(f"{featured.info.label} never changes a prediction, only its confidence.")
     sentence = f"{headline}; it is {' and '.join(compared)}." if compared else f"{headline}."
-    return ReportText(sentence, tuple(notes), tuple(main_lines(lines, results.metadata)), featured)
+    return _with_cards(results, lines, sentence, notes, featured)
+
+
+def _with_cards(
+    results: Results, lines: Sequence[ComparisonLine], headline: str, notes: Sequence[str], featured: ComparisonLine
+) -> ReportText:
+    cards = tuple(main_lines(lines, results.metadata))
+    names = tuple(plain_name(line, lines, results.metadata) for line in cards)
+    return ReportText(headline, tuple(notes), cards, names, featured)
 
 
 def _headline(lines: Sequence[ComparisonLine], featured: ComparisonLine) -> str:

@@ -95,7 +95,10 @@ def policy(script: str, style: str) -> str:
 def _cards(texts: ReportText, *, in_domain_only: bool) -> str:
     if not texts.cards:
         return ""
-    cards = (_card(line, name, line is texts.featured, in_domain_only) for line, name in zip(texts.cards, texts.names, strict=True))
+    cards = (
+        _card(line, name, line is texts.featured, in_domain_only)
+        for line, name in zip(texts.cards, texts.names, strict=True)
+    )
     return f'<div class="cards">{"".join(cards)}</div>'
 
 

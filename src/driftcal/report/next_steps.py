@@ -24,14 +24,16 @@ def next_steps(results: Results) -> list[tuple[str, str, str]]:
         f"calibrated = driftcal.CalibratedModel.load({calibrator!r}, {model!r})",
         "probabilities = calibrated.predict_proba(inputs)",
     ]
-    if windowed is not None:
+    if results.in_domain_only:  # recorded scores: there is no model
+        load = ["import driftcal", "", f"probabilities = driftcal.load({calibrator!r}).predict_proba(logits)"]
+    elif windowed is not None:
         load += [
             f"live = calibrated.windowed({windowed.window_size or ''})  # follows the last inputs",
             "probabilities = live.predict_proba(batch)",
         ]
     shell_model, shell_calibrator = shlex.quote(model), shlex.quote(calibrator)
     deploy = f"driftcal export {shell_model} {shell_calibrator} -o calibrated.onnx"
-    if not model.endswith(".onnx"):
+    if results.in_domain_only or not model.endswith(".onnx"):
         deploy = "\n".join(
             [
                 "import driftcal",

@@ -42,11 +42,10 @@ def _results(results: Results) -> str:
         rows = [row for row in results.rows if row.calibrator == featured.info.name and row.group is None]
         clean = next(row for row in rows if row.level == 0)
         worst = next(row for row in rows if row.level == POOLED and row.shift == featured.summary.worst_shift)
-        titles = ("in domain", shift_title(worst.shift))
-        plots = (
-            _reliability(row, f"{featured.info.label}, {title}")
-            for row, title in zip((clean, worst), titles, strict=True)
+        shown = (
+            {"in domain": clean} if results.in_domain_only else {"in domain": clean, shift_title(worst.shift): worst}
         )
+        plots = (_reliability(row, f"{featured.info.label}, {title}") for title, row in shown.items())
         parts.append(f'<div style="display:flex;gap:16px;flex-wrap:wrap">{"".join(plots)}</div>')
     return "".join(parts)
 

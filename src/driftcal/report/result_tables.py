@@ -111,16 +111,14 @@ def headline_table(results: Results) -> Table:
 
 def main_table_of(results: Results) -> Table:
     """The few rows and columns that a new reader needs, with full names; the same rows as the cards of the report."""
-    lines = compare_calibrators(results)
+    lines, keys = compare_calibrators(results), _MAIN[::2] if results.in_domain_only else _MAIN
     rows: list[dict[str, Value]] = [
-        {"name": plain_name(line, lines, results.metadata), **{key: getattr(line.summary, key) for key in _MAIN}}
+        {"name": plain_name(line, lines, results.metadata), **{key: getattr(line.summary, key) for key in keys}}
         for line in main_lines(lines, results.metadata)
     ]
-    columns = {"name": "", **{key: _SUMMARY[key] for key in _MAIN}}
-    return Table(
-        "main", "", columns, rows, compare=_MAIN, highest=_HIGHEST, within=(),
-        formats=dict.fromkeys(_MAIN[2:], ".1%"),
-    )  # fmt: skip
+    columns = {"name": "", **{key: _SUMMARY[key] for key in keys}}
+    formats = dict.fromkeys(("in_domain_accuracy", "mean_accuracy"), ".1%")
+    return Table("main", "", columns, rows, compare=keys, highest=_HIGHEST, within=(), formats=formats)
 
 
 def headline_title(results: Results) -> str:
