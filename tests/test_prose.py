@@ -42,14 +42,18 @@ def sentences(text: str) -> list[str]:
             paragraphs.append(re.sub(r"^([-*]|\d+\.) ", "", plain))
         else:
             paragraphs[-1] += f" {plain}"
-    return [part.strip() for paragraph in paragraphs for part in re.split(r"(?<=[.!?:;])[\s*]+", paragraph) if part.strip()]
+    return [
+        part.strip() for paragraph in paragraphs for part in re.split(r"(?<=[.!?:;])[\s*]+", paragraph) if part.strip()
+    ]
 
 
 def n_words(sentence: str) -> int:
     return sum(1 for word in sentence.split() if any(character.isalnum() for character in word))
 
 
-@pytest.mark.parametrize("path", [p for p in PAGES if p.relative_to(ROOT).as_posix() not in NO_PROSE], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path", [p for p in PAGES if p.relative_to(ROOT).as_posix() not in NO_PROSE], ids=lambda p: p.name
+)
 def test_sentences_are_short(path):
     lengths = {sentence: n_words(sentence) for sentence in sentences(path.read_text(encoding="utf-8"))}
     allowed = ALLOWED.get(path.relative_to(ROOT).as_posix(), MAX_WORDS)

@@ -42,7 +42,12 @@ def run(code: str, folder: str, cache: str) -> tuple[float, float, bool]:
     """Seconds, processor seconds, and whether numba was imported."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
     ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(code=code)], cwd=folder, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", SCRIPT.format(code=code)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     wall, processor, has_numba = json.loads(ran.stdout.splitlines()[-1])
     return wall, processor, has_numba
