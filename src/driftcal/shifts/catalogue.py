@@ -13,6 +13,7 @@ from driftcal.shifts.simulated.image_changes import ImageChange
 from driftcal.shifts.suites import SUITES
 from driftcal.shifts.tabular.drifts import FeatureDrift
 from driftcal.shifts.tabular.tabular_noise import TabularNoise
+from driftcal.shifts.text.text_shift import TextShift, WordNoise
 from driftcal.shifts.varied import Varied
 
 #: name of a built-in shift -> description
@@ -80,6 +81,13 @@ DESCRIPTIONS: dict[str, str] = {
     "feature_redrawn": "5 % to 60 % of the columns are replaced by entries of other samples",
     "feature_dropped": "5 % to 50 % of the entries are replaced by the column's lowest value",
     "feature_rounded": "values are rounded to multiples of 0.3 to 2.5 standard deviations",
+    "text_noise": "words are left out or scrambled, down to nothing: the tuning shift of text",
+    "text_typos": "2 % to 25 % of the letters are hit beside their key, left out, doubled or exchanged",
+    "text_ocr": "3 % to 30 % of the characters are taken for those that look alike",
+    "text_word_dropout": "10 % to 70 % of the words are left out",
+    "text_casing": "20 % to 100 % of the words change between upper and lower case",
+    "text_truncation": "the last 20 % to 90 % of the words are cut off",
+    "text_unknown_words": "10 % to 70 % of the words are replaced by random letters",
 }
 
 
@@ -93,6 +101,8 @@ _FAMILIES: dict[type, str] = {
     ImageChange: "simulated",
     TabularNoise: "tabular",
     FeatureDrift: "tabular",
+    WordNoise: "text",
+    TextShift: "text",
 }
 
 

@@ -10,6 +10,7 @@ from driftcal.shifts.affine import AFFINE, Affine
 from driftcal.shifts.corruptions.corruption import CORRUPTIONS, Corruption
 from driftcal.shifts.shift import Shift
 from driftcal.shifts.tabular.drifts import DRIFTS, FeatureDrift
+from driftcal.shifts.text.text_shift import TEXT_SHIFTS, TextShift
 from driftcal.types import AnyArray
 
 #: The corruptions that the paper's -H calibrators are tuned on.
@@ -77,12 +78,13 @@ SUITES: dict[str, Suite] = {
             (*_AFFINE, *_corruptions(None)),
         ),
         Suite("tabular", "seven drifts of feature tables", tuple(map(FeatureDrift, DRIFTS))),
+        Suite("text", "six shifts of text", tuple(map(TextShift, TEXT_SHIFTS))),
     )
 }
 
 
 def get_suite(name: str | Suite) -> Suite:
-    """The suite called `name`: ``affine``, ``imagenet-c``, ``cifar10-c``, ``h-tuning``, ``all`` or ``tabular``.
+    """The suite called `name`: ``affine``, ``imagenet-c``, ``cifar10-c``, ``h-tuning``, ``all``, ``tabular`` or ``text``.
 
     >>> suite = get_suite("affine")
     >>> len(suite.shifts), len(suite)
