@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from driftcal.calibrators.windowed.level_matching import LevelExpectationConsistency as LevelExpectationConsistency
     from driftcal.calibrators.windowed.level_matching import LevelIsotonicRegression as LevelIsotonicRegression
     from driftcal.calibrators.windowed.level_matching import LevelTemperatureScaling as LevelTemperatureScaling
+    from driftcal.calibrators.windowed.window_ts import AccuracyEstimate as AccuracyEstimate
+    from driftcal.calibrators.windowed.window_ts import WindowedTemperatureScaling as WindowedTemperatureScaling
     from driftcal.calibrators.windowed.windowed_predictor import WindowedPredictor as WindowedPredictor
     from driftcal.calibrators.windowed.windowed_predictor import WindowState as WindowState
     from driftcal.core.dataset import LabelledLogits as LabelledLogits
@@ -91,6 +93,7 @@ if TYPE_CHECKING:
 
 # The same for the interpreter: name -> the module that defines it. tests/test_import.py compares the two lists.
 _PUBLIC: dict[str, str] = {
+    "AccuracyEstimate": "driftcal.calibrators.windowed.window_ts",
     "BetaCalibration": "driftcal.calibrators.scaling.beta",
     "CalibratedModel": "driftcal.pipeline.calibrated_model",
     "Calibrator": "driftcal.calibrators",
@@ -137,6 +140,7 @@ _PUBLIC: dict[str, str] = {
     "WindowedCalibrator": "driftcal.calibrators",
     "WindowedModel": "driftcal.pipeline.windowed_model",
     "WindowedPredictor": "driftcal.calibrators.windowed.windowed_predictor",
+    "WindowedTemperatureScaling": "driftcal.calibrators.windowed.window_ts",
     "compare_methods": "driftcal.pipeline.evaluating.compare",
     "evaluate": "driftcal.pipeline.evaluating.evaluate",
     "expected_calibration_error": "driftcal.metrics",

@@ -60,11 +60,15 @@ class FitReport:
 
 @dataclass(frozen=True, eq=False)
 class FitInputs:
-    """Further arguments of `fit`: the level of each sample, its layer features, and those of training samples."""
+    """Further arguments of `fit`: the level of each sample, its layer features, and those of training samples.
+
+    `families` names the shift of each level.
+    """
 
     levels: AnyArray = None
     features: AnyArray = None
     reference: AnyArray = None
+    families: Sequence[str] | None = None
 
 
 class Calibrator(Estimator, ABC):
@@ -127,6 +131,7 @@ class Calibrator(Estimator, ABC):
         levels: AnyArray = None,
         features: AnyArray = None,
         reference: AnyArray = None,
+        families: Sequence[str] | None = None,
     ) -> Self:
         """Fit on labelled logits.
 
@@ -148,13 +153,16 @@ class Calibrator(Estimator, ABC):
             Layer features of the samples, for calibrators that read them (:func:`driftcal.pooled_features`).
         reference
             Layer features of training samples, for calibrators that compare with them.
+        families
+            The shift of each level: ``families[level]`` is a name, that of level 0 is not used. Calibrators that are
+            validated on shifts that were left out leave out one name at a time. None: each level by itself.
         """
         started = time.perf_counter()
         self._check_params()
         data = self._labelled(logits, y, sample_weight, score_type)
         state_before = dict(self.__dict__)
         try:
-            report = self._fit_inputs(data, FitInputs(levels, features, reference))
+            report = self._fit_inputs(data, FitInputs(levels, features, reference, families))
             for name in self.fitted:
                 if not np.isfinite(getattr(self, name)).all():
                     raise DidNotConverge(

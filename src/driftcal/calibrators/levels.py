@@ -19,16 +19,21 @@ def split_by_level(data: LabelledLogits, levels: AnyArray) -> list[LabelledLogit
     >>> [part.n_samples for part in split_by_level(data, [0, 0, 1])]
     [2, 1]
     """
+    return list(number_levels(data, levels).values())
+
+
+def number_levels(data: LabelledLogits, levels: AnyArray) -> dict[int, LabelledLogits]:
+    """As `split_by_level`, by the number of the level."""
     if levels is None:
-        return [data]
+        return {0: data}
     logits, labels, weights = data.arrays()
     level_of_sample = _as_levels(levels, data.n_samples)
-    by_level = []
+    by_level = {}
     for level in np.unique(level_of_sample):
         chosen = _indices(level_of_sample == level)
         weight = None if weights is None else weights[chosen]
         if weight is None or weight.sum() > 0:
-            by_level.append(LabelledLogits(logits[chosen], labels[chosen], weight))
+            by_level[int(level)] = LabelledLogits(logits[chosen], labels[chosen], weight)
         elif level == 0:
             raise InputError("the clean level needs samples with weight; all samples of level 0 have weight 0.")
     return by_level

@@ -33,6 +33,7 @@ from driftcal.calibrators.windowed.level_matching import (
     LevelIsotonicRegression,
     LevelTemperatureScaling,
 )
+from driftcal.calibrators.windowed.window_ts import WindowedTemperatureScaling
 from driftcal.errors import InputError, UnknownName
 
 #: Calibrators by their short names.
@@ -56,6 +57,7 @@ CALIBRATORS: dict[str, type[Calibrator]] = {
     "dac": DensityAwareCalibration,
     "dac-pts": DensityAwareNetwork,
     "md-ts": MultiDomainTemperatureScaling,
+    "window-ts": WindowedTemperatureScaling,
     "level-ts": LevelTemperatureScaling,
     "level-ec": LevelExpectationConsistency,
     "level-irm": LevelIsotonicRegression,

@@ -1,0 +1,229 @@
+"""Windowed temperature scaling: a window's accuracy is estimated without labels and sets its temperature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from driftcal.calibrators.base import FitInputs, FitReport, LogitCalibrator, refuse_features
+from driftcal.calibrators.fitted_array import FittedArray
+from driftcal.calibrators.levels import number_levels
+from driftcal.calibrators.scaling.temperature import fit_nll, min_beta
+from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
+from driftcal.core.dataset import LabelledLogits
+from driftcal.drift.accuracy_regression import AccuracyRegression
+from driftcal.drift.training_windows import ConditionSamples, draw_windows
+from driftcal.drift.window_statistics import FEATURES, WindowStatistics, sample_scores
+from driftcal.errors import InputError
+from driftcal.types import AnyArray, Array, Float64, Logits
+
+#: At most this many samples of a condition are drawn into training windows; evenly over labels and confidence.
+MAX_SAMPLES = 4000
+#: log T moves half-way from the per-sample form to the window's when the window has this many samples more than one.
+HALF_SIZE = 4.0
+#: It moves back half-way where the features lie this far outside the range of training, in training standard deviations.
+HALF_EXCESS = 1.0
+
+_REGRESSION = ("centre", "scale", "coefficients", "low", "high", "noise")
+
+
+@dataclass(frozen=True)
+class AccuracyEstimate:
+    """The estimated accuracy of a window, its 90 % interval, and whether the window is unlike all simulated shifts.
+
+    Parameters
+    ----------
+    accuracy
+        The estimated share of correct predictions.
+    low, high
+        The 90 % interval of that share.
+    excess
+        How far the features of the window lie outside the range of training, in standard deviations of training. Above 1
+        the estimate extrapolates, and the confidence is closer to that of the per-sample form.
+    """
+
+    accuracy: float
+    low: float
+    high: float
+    excess: float
+
+    @property
+    def extrapolates(self) -> bool:
+        """Whether the window lies outside the range of training."""
+        return self.excess > HALF_EXCESS
+
+
+class WindowedTemperatureScaling(WindowedCalibrator):
+    """A temperature for each window, such that mean confidence equals the accuracy that label-free statistics suggest.
+
+    Fitted on clean samples and on simulated shifts, level by level. Windows of labelled samples are drawn from each level
+    under changed class shares. Ridge regression of logit(accuracy) on the statistics of the windows estimates the accuracy of
+    an unlabelled window (Deng & Zheng 2021); T follows by expectation consistency (Clarté et al. 2023). log T moves to the
+    per-sample form, temperature scaling on the clean samples, as a window shrinks to one sample or leaves the range of
+    training. Fitted without `levels` it is temperature scaling.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> def logits_and_labels(signal):
+    ...     y, z = rng.integers(0, 4, 800), rng.normal(size=(800, 4))
+    ...     z[np.arange(800), y] += signal
+    ...     return 3 * z, y
+    >>> parts = [logits_and_labels(signal) for signal in (4, 3, 2, 1)]
+    >>> z, y = (np.concatenate(part) for part in zip(*parts))
+    >>> fitted = WindowedTemperatureScaling().fit(z, y, levels=np.repeat([0, 1, 2, 3], 800))
+    >>> fitted.adapt(z[:100]).temperature_ < fitted.adapt(z[-100:]).temperature_
+    True
+    """
+
+    min_window = 1
+    fitted = {
+        "temperature_": FittedArray(positive=True),
+        "odds_threshold_": FittedArray(),
+        "entropy_threshold_": FittedArray(),
+        "class_shares_": FittedArray("classes", low=0, high=1),
+        **{f"{name}_": FittedArray("features") for name in _REGRESSION},
+        "coefficients_": FittedArray("terms"),
+        "error_": FittedArray(low=0),
+        "follows_": FittedArray(low=0, high=1),
+    }
+
+    temperature_: float
+    odds_threshold_: float
+    entropy_threshold_: float
+    class_shares_: Float64
+    error_: float
+    #: 1 if the calibrator was fitted on shifted samples, else 0: then every window gets the per-sample form.
+    follows_: float
+
+    def __init__(self, *, t_max: float | None = None, classes: Sequence[Any] | None = None) -> None:
+        self.t_max = t_max
+        self.classes = classes
+
+    def _check_params(self) -> None:
+        min_beta(self.t_max)
+
+    def _check_fitted(self) -> None:
+        n_features = len(FEATURES)
+        if len(self.centre_) != n_features or len(self.coefficients_) != 1 + n_features * (n_features + 3) // 2:
+            raise ValueError(f"centre_ must have {n_features} features, and coefficients_ all their products")
+        if not (self.scale_ > 0).all() or not (self.class_shares_ > 0).any():
+            raise ValueError("scale_ must be positive, and class_shares_ must not all be 0")
+
+    def _fit_inputs(self, data: LabelledLogits, inputs: FitInputs) -> FitReport:
+        refuse_features(self, inputs.features, inputs.reference)
+        by_level = number_levels(data, inputs.levels)
+        beta, report = fit_nll(by_level[0], self.t_max)
+        self.temperature_ = float(1 / beta)
+        logits, _, weights = by_level[0].arrays()
+        statistics = WindowStatistics.of_clean(
+            logits, self.temperature_, by_level[0].accuracy, np.ones(len(logits)) if weights is None else weights
+        )
+        self.odds_threshold_, self.entropy_threshold_ = statistics.odds_threshold, statistics.entropy_threshold
+        self.class_shares_ = statistics.class_shares
+        regression = self._regression(statistics, by_level, inputs.families)
+        self.follows_ = float(len(by_level) > 1)
+        for name in _REGRESSION:
+            setattr(self, f"{name}_", getattr(regression, name))
+        self.error_ = regression.error
+        return report
+
+    def _regression(
+        self, statistics: WindowStatistics, by_level: dict[int, LabelledLogits], families: Sequence[str] | None
+    ) -> AccuracyRegression:
+        names = [str(level) for level in by_level] if families is None else _names(families, by_level)
+        names[0] = "\0clean"  # clean samples are in every fold, whatever their family is called
+        numbers = {name: k for k, name in enumerate(dict.fromkeys(names))}
+        conditions = [_samples(statistics, data) for data in by_level.values()]
+        windows = draw_windows(conditions, [numbers[name] for name in names])
+        features = statistics.features(windows.sums)
+        return AccuracyRegression.fit(features, windows.sizes, windows.accuracies, windows.conditions, windows.families)
+
+    @property
+    def statistic_names(self) -> tuple[str, ...]:
+        """The names of the columns of `window_statistics`."""
+        return self._statistics.names
+
+    def window_statistics(self, logits: Logits) -> Float64:
+        """(n, k): statistics of each sample; only their sums over a window matter."""
+        return self._statistics.of_samples(logits)
+
+    def calibrator_at(self, sums: Float64) -> LogitCalibrator:
+        """Temperature scaling with the temperature of a window with these sums."""
+        return self._temperature_scaling(float(self.temperature_at(sums)))
+
+    def per_sample(self) -> LogitCalibrator:
+        """Temperature scaling, fitted on the clean samples."""
+        return self._temperature_scaling(self.temperature_)
+
+    def extrapolates(self, sums: Float64) -> bool:
+        """Whether a window with these sums lies outside the shifts of the fit."""
+        return bool(self.follows_ and self._excess(sums) > HALF_EXCESS)
+
+    def temperature_at(self, sums: Float64) -> Float64:
+        """(...): the temperatures of windows with these sums (..., k)."""
+        statistics, n = self._statistics, sums[..., 0]
+        accuracy = self._fitted_regression.accuracy(statistics.features(sums))
+        log_window = np.log(statistics.consistent_temperature(sums, accuracy))
+        log_clean = np.log(self.temperature_)
+        weight = self.follows_ * (n - 1) / (n - 1 + HALF_SIZE) / (1 + (self._excess(sums) / HALF_EXCESS) ** 2)
+        return np.asarray(np.exp(log_clean + weight * (log_window - log_clean)))
+
+    def estimate_accuracy(self, window: AnyArray) -> AccuracyEstimate:
+        """The estimated accuracy of a window of unlabelled logits, with its 90 % interval."""
+        logits, _ = self._checked(window)
+        return self.accuracy_at(self.window_statistics(logits).sum(axis=0))
+
+    def accuracy_at(self, sums: Float64) -> AccuracyEstimate:
+        """As `estimate_accuracy`, from the sums of a window."""
+        regression = self._fitted_regression
+        accuracy = regression.accuracy(self._statistics.features(sums))
+        half_width = float(regression.half_width(accuracy, sums[..., 0]))
+        value = float(accuracy)
+        return AccuracyEstimate(
+            value, max(0.0, value - half_width), min(1.0, value + half_width), float(self._excess(sums))
+        )
+
+    def _excess(self, sums: Float64) -> Float64:
+        return self._fitted_regression.excess(self._statistics.features(sums), sums[..., 0])
+
+    @property
+    def _statistics(self) -> WindowStatistics:
+        return WindowStatistics(self.temperature_, self.odds_threshold_, self.entropy_threshold_, self.class_shares_)
+
+    @property
+    def _fitted_regression(self) -> AccuracyRegression:
+        return AccuracyRegression(**{name: getattr(self, f"{name}_") for name in _REGRESSION}, error=self.error_)
+
+    # the protocol before windows were sums
+    def _adapted(self, window: Logits) -> LogitCalibrator:
+        return self.calibrator_at(self.window_statistics(window).sum(axis=0))
+
+    def _fit_levels(self, by_level: Sequence[LabelledLogits]) -> FitReport:
+        raise NotImplementedError
+
+
+def _samples(statistics: WindowStatistics, data: LabelledLogits) -> ConditionSamples:
+    """The samples of a condition, at most `MAX_SAMPLES`, in an order that does not depend on theirs."""
+    logits, labels, weights = data.arrays()
+    weights = np.ones(len(labels)) if weights is None else weights
+    order = np.lexsort((*sample_scores(logits, statistics.temperature).T, labels))
+    if len(order) > MAX_SAMPLES:
+        cumulative = np.cumsum(weights[order])
+        middles = (np.arange(MAX_SAMPLES) + 0.5) / MAX_SAMPLES * cumulative[-1]
+        order = order[np.searchsorted(cumulative, middles)]
+        weights = np.ones(len(weights))  # drawn evenly by weight
+    chosen: Array = logits[order]
+    correct = chosen.argmax(axis=1) == labels[order]
+    return ConditionSamples(statistics.of_samples(chosen), labels[order], correct.astype(np.float64), weights[order])
+
+
+def _names(families: Sequence[str], by_level: dict[int, LabelledLogits]) -> list[str]:
+    if isinstance(families, str) or len(families) <= max(by_level):
+        raise InputError(
+            f"families must name the shift of each of the levels 0..{max(by_level)}; it is {families!r}. "
+            "Pass one name per level, or leave it out."
+        )
+    return [str(families[level]) for level in by_level]
