@@ -18,7 +18,7 @@ PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 #: The level of `half_width`, and the normal quantile of the same level.
 INTERVAL, _QUANTILE = 0.9, 1.645
 #: A window of this size weighs half as much as a very large one: small ones say less about the accuracy.
-_HALF_WEIGHT = 10.0
+_HALF_WEIGHT = 100.0
 #: The range of features seen in training ends at these quantiles of the large training windows.
 _RANGE = (0.005, 0.995)
 #: Only windows of this size and above set the range and the error: the sampling error of small ones is added for any size.

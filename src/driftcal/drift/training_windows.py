@@ -11,8 +11,8 @@ from driftcal.types import Array, Float64, Labels
 
 #: Sizes of the training windows.
 WINDOW_SIZES = (10, 25, 100, 500)
-#: Windows of each size per shifted condition, and of the clean samples.
-N_WINDOWS, N_CLEAN_WINDOWS = 8, 80
+#: Windows of each size of the clean samples, of each shifted condition at least, and of all shifted conditions at least.
+N_CLEAN_WINDOWS, N_WINDOWS, N_SHIFTED_WINDOWS = 80, 8, 500
 #: The class shares of consecutive windows: natural, or drawn from a Dirichlet distribution with this parameter.
 _CONCENTRATIONS: tuple[float | None, ...] = (None, 1.0, None, 0.3)
 #: Which of eight consecutive windows of a shifted condition also hold clean samples.
@@ -60,10 +60,11 @@ def draw_windows(conditions: Sequence[ConditionSamples], families: Sequence[int]
     """
     parts: list[tuple[Float64, int, float, int, int]] = []
     n_classes = 1 + max(int(samples.labels.max()) for samples in conditions)
+    n_windows = max(N_WINDOWS, N_SHIFTED_WINDOWS // max(1, len(conditions) - 1))
     for number, samples in enumerate(conditions):
         rng = np.random.default_rng((seed, number))
         for size in WINDOW_SIZES:
-            for k in range(N_CLEAN_WINDOWS if number == 0 else N_WINDOWS):
+            for k in range(N_CLEAN_WINDOWS if number == 0 else n_windows):
                 concentration = _CONCENTRATIONS[k % len(_CONCENTRATIONS)]
                 shares = None if concentration is None else rng.dirichlet(np.full(n_classes, concentration))
                 n_clean = int(size * rng.random()) if number and k % 8 in _MIXED else 0

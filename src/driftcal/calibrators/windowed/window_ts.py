@@ -12,7 +12,7 @@ from driftcal.calibrators.base import FitInputs, FitReport, LogitCalibrator, ref
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.levels import number_levels
 from driftcal.calibrators.scaling.temperature import fit_nll, min_beta
-from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
+from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator, sum_statistics
 from driftcal.core.dataset import LabelledLogits
 from driftcal.drift.accuracy_regression import AccuracyRegression
 from driftcal.drift.training_windows import ConditionSamples, draw_windows
@@ -174,7 +174,7 @@ class WindowedTemperatureScaling(WindowedCalibrator):
     def estimate_accuracy(self, window: AnyArray) -> AccuracyEstimate:
         """The estimated accuracy of a window of unlabelled logits, with its 90 % interval."""
         logits, _ = self._checked(window)
-        return self.accuracy_at(self.window_statistics(logits).sum(axis=0))
+        return self.accuracy_at(sum_statistics(self.window_statistics(logits)))
 
     def accuracy_at(self, sums: Float64) -> AccuracyEstimate:
         """As `estimate_accuracy`, from the sums of a window."""
@@ -196,13 +196,6 @@ class WindowedTemperatureScaling(WindowedCalibrator):
     @property
     def _fitted_regression(self) -> AccuracyRegression:
         return AccuracyRegression(**{name: getattr(self, f"{name}_") for name in _REGRESSION}, error=self.error_)
-
-    # the protocol before windows were sums
-    def _adapted(self, window: Logits) -> LogitCalibrator:
-        return self.calibrator_at(self.window_statistics(window).sum(axis=0))
-
-    def _fit_levels(self, by_level: Sequence[LabelledLogits]) -> FitReport:
-        raise NotImplementedError
 
 
 def _samples(statistics: WindowStatistics, data: LabelledLogits) -> ConditionSamples:
