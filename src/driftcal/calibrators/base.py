@@ -84,6 +84,8 @@ class Calibrator(Estimator, ABC):
     keeps_accuracy: ClassVar[bool]
     #: Whether `fit` uses the perturbation level of each sample. Other calibrators ignore `levels`.
     needs_levels: ClassVar[bool] = False
+    #: Whether `fit` uses the families of shifts, and gains from many separate simulated shifts.
+    uses_families: ClassVar[bool] = False
     #: Whether this is a `WindowedCalibrator`, which follows a window of unlabelled logits.
     needs_window: ClassVar[bool] = False
     #: Whether this is a `FeatureCalibrator`, whose `fit` and `predict_proba` take layer features.

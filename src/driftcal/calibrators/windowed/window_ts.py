@@ -79,6 +79,7 @@ class WindowedTemperatureScaling(WindowedCalibrator):
     """
 
     min_window = 1
+    uses_families = True
     fitted = {
         "temperature_": FittedArray(positive=True),
         "odds_threshold_": FittedArray(),

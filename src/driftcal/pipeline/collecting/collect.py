@@ -144,6 +144,7 @@ class Collector:
         self.n_shards = n_shards
         self.evaluated = 0
         self._memory: dict[Any, Logits] = {}
+        self._parts: dict[bytes, Collector] = {}
         model.prepare(source.inputs(source.indices[:16]))
         self._model_fingerprint = model_fingerprint or model.fingerprint
         self._job: Any = None
@@ -232,6 +233,22 @@ class Collector:
         )
         logits = part.logits(shift, level)
         self.evaluated += len(indices)
+        return logits
+
+    def part_logits(self, shift: Shift, level: float, indices: Indices) -> Logits:
+        """The logits of some samples; a cache keeps them, unlike those of `logits_of`."""
+        part = self._parts.get(indices.tobytes())
+        if part is None:
+            part = self._parts[indices.tobytes()] = Collector(
+                self.model,
+                self.source.subset(indices),
+                run=self.run,
+                random_state=self.random_state,
+                model_fingerprint=self._model_fingerprint,
+            )
+        before = part.evaluated
+        logits = part.logits(shift, level, keep=False)
+        self.evaluated += part.evaluated - before
         return logits
 
     def key(self, shift: Shift | None, level: float) -> CacheKey:

@@ -9,10 +9,12 @@ from typing import Any
 
 from driftcal.data import Source
 from driftcal.engines.remote_passes import ConditionLogits
-from driftcal.pipeline.collecting.collect import CLEAN, Condition, LogitProvider
+from driftcal.pipeline.collecting.collect import CLEAN, Collector, Condition, LogitProvider
+from driftcal.pipeline.collecting.simulated import SimulatedLogits, simulate
 from driftcal.shifts import TabularNoise, get_shift
 from driftcal.shifts.levels.find_levels import find_levels
 from driftcal.shifts.shift import Shift
+from driftcal.shifts.tabular.drifts import FeatureDrift
 from driftcal.types import Indices, Logits
 
 
@@ -22,10 +24,12 @@ class PerturbedLogits:
 
     `record` is None without a shift: then the clean samples are the only level. Otherwise it holds plain values: the
     name of the shift, the solver, the passes, the levels (epsilon, target, accuracy, standard_error, passes) and notes.
+    `simulated` holds further simulated shifts, for windowed calibrators.
     """
 
     record: Mapping[str, Any] | None
     by_level: Sequence[ConditionLogits]
+    simulated: SimulatedLogits | None = None
 
     @property
     def clean(self) -> ConditionLogits:
@@ -65,6 +69,27 @@ def perturb(
     if provider.is_remote:
         return PerturbedLogits(record, [provider.condition(shift, level) for level in search.epsilons])
     return PerturbedLogits(record, list(search.logits or ()))
+
+
+def with_simulated_shifts(
+    perturbed: PerturbedLogits, shift: Shift | None, collector: Collector, source: Source
+) -> PerturbedLogits:
+    """`perturbed` with logits under separate simulated shifts, for at most as many passes as its levels took.
+
+    Images have simulated shifts, and so have tables whose tuning shift is a tabular one.
+    """
+    record = perturbed.record
+    if record is None or (source.kind == "features" and not isinstance(shift, TabularNoise | FeatureDrift)):
+        return perturbed
+    simulated = simulate(collector, source, float(record["passes"]))
+    if simulated is None:
+        return perturbed
+    return PerturbedLogits({**record, "simulated": simulated.record}, perturbed.by_level, simulated)
+
+
+def family_of(shift_name: str) -> str:
+    """The family of simulated shifts that a tuning shift belongs to."""
+    return "noise" if shift_name in ("gaussian", "tabular_noise") else shift_name
 
 
 def _at_table_levels(provider: LogitProvider, shift: Shift, levels: Sequence[float]) -> PerturbedLogits:

@@ -13,7 +13,7 @@ from driftcal.calibrators import Calibrator, make_calibrator
 from driftcal.calibrators.levels import level_weights
 from driftcal.engines.remote_passes import ConditionLogits, stack
 from driftcal.errors import NoFiniteOptimum
-from driftcal.pipeline.collecting.perturbation import PerturbedLogits
+from driftcal.pipeline.collecting.perturbation import PerturbedLogits, family_of
 from driftcal.types import AnyArray, Array, Labels
 
 
@@ -34,13 +34,14 @@ class Fit:
 class StackedLevels:
     """The samples of several levels together: logits, labels, the level of each sample, and sample weights.
 
-    `labels` is None if `logits` holds them, as logits on workers do.
+    `labels` is None if `logits` holds them, as logits on workers do. `families` names the shift of each level.
     """
 
     logits: Any
     labels: Labels | None
     levels: Array
     sample_weight: Array | None
+    families: list[str] | None = None
 
 
 def stack_levels(
@@ -62,6 +63,30 @@ def stack_levels(
     )
 
 
+def stack_for_windows(
+    perturbed: PerturbedLogits, labels: Labels, *, selected: Array | None = None, leave_out: str | None = None
+) -> StackedLevels:
+    """Stack levels and simulated shifts for a windowed calibrator that leaves out families of shifts.
+
+    Of each only the `selected` samples (a mask); without the shifts of the family `leave_out`.
+    """
+    kept = np.ones(len(labels), bool) if selected is None else selected
+    record, simulated = perturbed.record, perturbed.simulated
+    assert record is not None
+    assert simulated is not None
+    family = family_of(str(record["shift"]))
+    by_level = perturbed.by_level[:1] if family == leave_out else perturbed.by_level
+    n = int(np.count_nonzero(kept))
+    logits, simulated_labels, numbers, families = simulated.selected(kept, leave_out=leave_out).stacked(labels)
+    return StackedLevels(
+        np.concatenate([*(np.asarray(level)[kept] for level in by_level), logits]),
+        np.concatenate([np.tile(labels[kept], len(by_level)), simulated_labels]),
+        np.concatenate([np.repeat(np.arange(len(by_level)), n), len(by_level) + numbers]),
+        None,
+        [family] * len(by_level) + families,
+    )
+
+
 def fit_on_levels(
     method: Calibrator,
     perturbed: PerturbedLogits,
@@ -71,7 +96,11 @@ def fit_on_levels(
     features: Mapping[str, Any] | None = None,
 ) -> Fit:
     """A copy of `method` fitted on all levels (-P); the clean level has the share `clean_weight` of all weight."""
-    stacked = stack_levels(perturbed.by_level, labels, clean_weight=clean_weight)
+    stacked = (
+        stack_for_windows(perturbed, labels)
+        if method.uses_families and perturbed.simulated is not None
+        else stack_levels(perturbed.by_level, labels, clean_weight=clean_weight)
+    )
     return fit_or_uncalibrated(
         method,
         stacked.logits,
@@ -79,6 +108,7 @@ def fit_on_levels(
         levels=stacked.levels,
         sample_weight=stacked.sample_weight,
         features=features,
+        families=stacked.families,
     )
 
 
@@ -97,6 +127,7 @@ def fit_or_uncalibrated(
     levels: Array | None = None,
     sample_weight: Array | None = None,
     features: Mapping[str, Any] | None = None,
+    families: Sequence[str] | None = None,
 ) -> Fit:
     """A fitted copy of `method`; the uncalibrated model, with a warning, if there is no finite optimum.
 
@@ -104,7 +135,7 @@ def fit_or_uncalibrated(
     """
     fitted: Calibrator = clone(method)
     try:
-        fitted.fit(logits, labels, levels=levels, sample_weight=sample_weight, **(features or {}))
+        fitted.fit(logits, labels, levels=levels, sample_weight=sample_weight, families=families, **(features or {}))
     except NoFiniteOptimum as reason:
         uncalibrated = make_calibrator("base").fit(logits, labels)
         return Fit(uncalibrated, f"{type(method).__name__} could not be tuned: {reason} The model stays uncalibrated.")

@@ -16,10 +16,10 @@ from driftcal.errors import DidNotConverge, InputError
 from driftcal.metrics.additive_statistics import Statistics
 from driftcal.metrics.sample_scores import SampleScores
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures
-from driftcal.pipeline.collecting.perturbation import PerturbedLogits
+from driftcal.pipeline.collecting.perturbation import PerturbedLogits, family_of
 from driftcal.pipeline.evaluating.candidate import Candidate
 from driftcal.pipeline.evaluating.image_bootstrap import ImageBootstrap
-from driftcal.pipeline.tuning.fit import stack_levels
+from driftcal.pipeline.tuning.fit import stack_for_windows, stack_levels
 from driftcal.types import Array, Float64, Labels, Logits
 
 #: The clean weight of a fit on clean samples only.
@@ -159,7 +159,11 @@ def choose(
     windowed = rule.best_windowed([trial for trial in complete if trial.variant.needs_window])
     sentences = [
         _per_sample_sentence(best, rule),
-        *([] if windowed is None else [_windowed_sentence(windowed)]),
+        *(
+            []
+            if windowed is None
+            else [_windowed_sentence(windowed, left_out=_leaves_out(windowed.variant, perturbed))]
+        ),
         *reasons,
     ]
     return Choice(
@@ -231,6 +235,8 @@ def _variants(
     n_classes, n_levels, reasons = perturbed.clean.shape[1], len(perturbed.by_level), []
     rarest = int(np.bincount(labels, minlength=n_classes).min())
     names = [name for name in selection.candidates or CALIBRATORS if not CALIBRATORS[name].needs_features]
+    if selection.candidates is None:
+        names = [name for name in names if not CALIBRATORS[name].needs_window or name in default_windowed()]
     if n_levels == 1:  # without perturbed samples a windowed calibrator has nothing to follow
         names = [name for name in names if not CALIBRATORS[name].needs_window]
     if selection.keep_accuracy or rarest < SAMPLES_PER_CLASS:
@@ -327,12 +333,18 @@ def _held_out_scores(
     by_level = [perturbed.clean] if clean_only else perturbed.by_level
     used_features = features.clean if clean_only else features
     clean_weight = None if clean_only else variant.clean_weight
-    stacked = stack_levels(by_level, labels, clean_weight=clean_weight, selected=kept)
+    if method.uses_families and perturbed.simulated is not None and perturbed.record is not None:
+        # the shift of the levels is left out as well, so that the figures are those of an unknown shift
+        family = family_of(str(perturbed.record["shift"]))
+        stacked = stack_for_windows(perturbed, labels, selected=kept, leave_out=family)
+    else:
+        stacked = stack_levels(by_level, labels, clean_weight=clean_weight, selected=kept)
     method.fit(
         stacked.logits,
         stacked.labels,
         levels=stacked.levels,
         sample_weight=stacked.sample_weight,
+        families=stacked.families,
         **used_features.for_method(method, kept),
     )
     window_size = WINDOW_SIZE if method.needs_window else None
@@ -373,11 +385,34 @@ def _per_sample_sentence(best: Trial, rule: _SelectionRule) -> str:
     )
 
 
-def _windowed_sentence(trial: Trial) -> str:
+def _leaves_out(variant: Variant, perturbed: PerturbedLogits) -> bool:
+    return CALIBRATORS[variant.method].uses_families and perturbed.simulated is not None
+
+
+def _windowed_sentence(trial: Trial, *, left_out: bool) -> str:
+    unknown = ", which was left out of its fit" if left_out else ""
     return (
         f"With windows of {WINDOW_SIZE} samples {trial.variant.label} has {trial.in_domain_ece:.3f} in domain and "
-        f"{trial.shift_ece:.3f} under the simulated shift: use calibrated.windowed({WINDOW_SIZE}) if you have recent inputs."
+        f"{trial.shift_ece:.3f} under the simulated shift{unknown}: use calibrated.windowed({WINDOW_SIZE}) if you have recent inputs."
     )
+
+
+def uses_simulated_shifts(method: str | Calibrator | Selection) -> bool:
+    """Whether a calibrator that may be fitted gains from separate simulated shifts.
+
+    >>> uses_simulated_shifts("auto"), uses_simulated_shifts("ts")
+    (True, False)
+    """
+    calibrator = method_calibrator(method)
+    if calibrator is not None:
+        return calibrator.uses_families
+    names = method.candidates if isinstance(method, Selection) else None
+    return any(calibrator_class(name).uses_families for name in names or default_windowed())
+
+
+def default_windowed() -> list[str]:
+    """The windowed candidates if none are named: those that are fitted on many simulated shifts."""
+    return [name for name, kind in CALIBRATORS.items() if kind.needs_window and kind.uses_families]
 
 
 def method_calibrator(method: str | Calibrator | Selection) -> Calibrator | None:

@@ -15,11 +15,17 @@ from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.pipeline.collecting.collect import CLEAN, Collector
 from driftcal.pipeline.collecting.input_warnings import find_warnings, preprocessing_warning, warn
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures, LayerFeatures, check_features
-from driftcal.pipeline.collecting.perturbation import PerturbedLogits, perturb, recorded_conditions, tuning_shift
+from driftcal.pipeline.collecting.perturbation import (
+    PerturbedLogits,
+    perturb,
+    recorded_conditions,
+    tuning_shift,
+    with_simulated_shifts,
+)
 from driftcal.pipeline.collecting.run import Run
 from driftcal.pipeline.collecting.source_inputs import check_classes, labelled_source
 from driftcal.pipeline.evaluating.versions import versions
-from driftcal.pipeline.tuning.select import Selection, method_calibrator
+from driftcal.pipeline.tuning.select import Selection, method_calibrator, uses_simulated_shifts
 from driftcal.pipeline.tuning.tune_calibrators import TS_BASELINE, TunedCalibrators, tune_calibrators
 from driftcal.shifts.shift import Shift
 from driftcal.types import AnyArray, Labels
@@ -101,8 +107,11 @@ def tune(
     accuracy = collector.accuracy(*CLEAN)
     warnings = _warnings(opened_model, source, accuracy)
     warn(warnings)
+    levels_shift = tuning_shift(shift, source)
     with collector.progress("tune", 2 * n_levels * len(source)):
-        perturbed = perturb(collector, tuning_shift(shift, source), n_levels=n_levels)
+        perturbed = perturb(collector, levels_shift, n_levels=n_levels)
+        if uses_simulated_shifts(method):
+            perturbed = with_simulated_shifts(perturbed, levels_shift, collector, source)
     level_features = CollectedFeatures()
     if features is not None:
         level_features = CollectedFeatures.of(collector, recorded_conditions(perturbed.record, source), features)

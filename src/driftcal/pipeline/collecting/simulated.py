@@ -1,0 +1,104 @@
+"""Logits under many separate simulated shifts, each on a part of the validation images, for fitting windowed calibrators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from driftcal.data import Source
+from driftcal.pipeline.collecting.collect import Collector
+from driftcal.shifts.simulated.conditions import SimulatedCondition, simulated_conditions
+from driftcal.types import Array, Indices, Labels, Logits
+
+#: With fewer samples per condition only every second level is simulated, so that each condition gets more of them.
+MIN_SAMPLES_PER_CONDITION = 100
+#: More samples than this per condition do not improve the regression.
+MAX_SAMPLES_PER_CONDITION = 500
+#: Kinds of inputs that have simulated shifts.
+KINDS = ("images", "features")
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedLogits:
+    """Logits of parts of a validation set, one part per condition.
+
+    Parameters
+    ----------
+    families
+        The family of the shift of each condition.
+    indices
+        Which samples of the validation set each condition has.
+    logits
+        Their logits.
+    """
+
+    families: Sequence[str]
+    indices: Sequence[Indices]
+    logits: Sequence[Logits]
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """What was simulated, as plain values."""
+        return {
+            "conditions": len(self.families),
+            "families": sorted(set(self.families)),
+            "inputs": int(sum(len(indices) for indices in self.indices)),
+        }
+
+    def selected(self, kept: Array, *, leave_out: str | None = None) -> SimulatedLogits:
+        """The kept samples (a mask over the validation set) of all families but one."""
+        numbers = [k for k, family in enumerate(self.families) if family != leave_out]
+        return SimulatedLogits(
+            [self.families[k] for k in numbers],
+            [self.indices[k][kept[self.indices[k]]] for k in numbers],
+            [self.logits[k][kept[self.indices[k]]] for k in numbers],
+        )
+
+    def stacked(self, labels: Labels) -> tuple[Logits, Labels, Array, list[str]]:
+        """Logits, labels and condition number (from 0) of all samples, and the family of each condition."""
+        numbers = np.repeat(np.arange(len(self.indices)), [len(indices) for indices in self.indices])
+        return np.concatenate(self.logits), labels[np.concatenate(self.indices)], numbers, list(self.families)
+
+
+def simulate(collector: Collector, source: Source, n_passes: float) -> SimulatedLogits | None:
+    """Logits under the simulated shifts for this kind of inputs; in total at most `n_passes` passes over the source.
+
+    The samples are cut into parts, and condition after condition takes the next part. None if there are no simulated shifts
+    for these inputs.
+    """
+    if source.kind not in KINDS:
+        return None
+    features = source.inputs() if source.kind == "features" else None
+    conditions = simulated_conditions(source.kind, features, categorical=source.categorical)
+    n = len(source)
+    size = int(n_passes * n / len(conditions))
+    if size < MIN_SAMPLES_PER_CONDITION:
+        conditions = _every_second_level(conditions)
+        size = int(n_passes * n / len(conditions))
+    size = min(size, n, MAX_SAMPLES_PER_CONDITION)
+    if size < 1:
+        return None
+    order = np.random.default_rng(collector.random_state).permutation(n)
+    n_parts = max(1, math.floor(n / size))
+    parts = [np.sort(order[k * size : (k + 1) * size]) for k in range(n_parts)]
+    indices = [parts[k % n_parts] for k in range(len(conditions))]
+    logits = [
+        collector.part_logits(condition.shift, condition.level, part)
+        for condition, part in zip(conditions, indices, strict=True)
+    ]
+    return SimulatedLogits([condition.family for condition in conditions], indices, logits)
+
+
+def _every_second_level(conditions: Sequence[SimulatedCondition]) -> list[SimulatedCondition]:
+    """The second, fourth … level of each shift."""
+    seen: dict[str, int] = {}
+    chosen = []
+    for condition in conditions:
+        seen[condition.shift.name] = seen.get(condition.shift.name, 0) + 1
+        if seen[condition.shift.name] % 2 == 0:
+            chosen.append(condition)
+    return chosen
