@@ -246,7 +246,7 @@ class Collector:
                 random_state=self.random_state,
                 model_fingerprint=self._model_fingerprint,
             )
-        before = part.evaluated
+        part.on_progress, before = self.on_progress, part.evaluated
         logits = part.logits(shift, level, keep=False)
         self.evaluated += part.evaluated - before
         return logits
