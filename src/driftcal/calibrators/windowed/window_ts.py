@@ -95,6 +95,12 @@ class WindowedTemperatureScaling(WindowedCalibrator):
     odds_threshold_: float
     entropy_threshold_: float
     class_shares_: Float64
+    centre_: Float64
+    scale_: Float64
+    coefficients_: Float64
+    low_: Float64
+    high_: Float64
+    noise_: Float64
     error_: float
     #: 1 if the calibrator was fitted on shifted samples, else 0: then every window gets the per-sample form.
     follows_: float
