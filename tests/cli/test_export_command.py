@@ -155,3 +155,14 @@ def test_auto_tries_methods_that_read_layer_features(onnx_tuned, run):
     ran = run(*arguments, "--reference", "val.npz")
     assert ran.code == 1
     assert "layers must be a list of layer names" in ran.err
+
+
+def test_the_windowed_form_names_its_inputs(folder, run):
+    make_onnx("model.onnx", 2 * np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32))
+    assert run("tune", "model.onnx", "val.npz", "--method", "level-ts", "--n-levels", "3", "-q").code == 0
+    ran = run("export", "model.onnx", "cal.safetensors", "--windowed", "-o", "windowed.onnx")
+    assert ran.code == 0, ran.err
+    assert "confidence, batch_sums; new inputs window_sums, sample_mask" in ran.out
+    assert "calibrator: LEVEL-TS, the windowed form" in ran.out
+    printed = json.loads(run("export", "model.onnx", "cal.safetensors", "--windowed", "-o", "w.onnx", "--json").out)
+    assert (printed["form"], printed["window"]["batch_sums"]) == ("windowed", "batch_sums")

@@ -9,7 +9,7 @@ import numpy as np
 
 from driftcal.drift.label_free_statistics import as_window
 from driftcal.errors import InputError
-from driftcal.types import AnyArray, Array
+from driftcal.types import AnyArray, Array, Float64
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,20 @@ class LevelScale:
 
     def position(self, value: float) -> float:
         """The position of a window with this mean statistic, in levels."""
-        minima = np.asarray(self.minima)
         if not math.isfinite(value):
             raise InputError(f"a window's statistic must be finite; it is {value}. Does a sample hold NaN?")
-        if value > minima[0]:
+        if value > self.minima[0]:
             return 0.0
-        # levels with the same minimum are one step, at the middle of their positions
-        steps, first, counts = np.unique(-minima, return_index=True, return_counts=True)
-        return float(np.interp(-value, steps, first + (counts - 1) / 2))
+        return float(np.interp(-value, *self.points))
+
+    @property
+    def points(self) -> tuple[Float64, Float64]:
+        """Minus the statistic, rising, and the position there; the position is linear between them.
+
+        Levels with the same minimum are one step, at the middle of their positions.
+        """
+        steps, first, counts = np.unique(-np.asarray(self.minima), return_index=True, return_counts=True)
+        return steps, first + (counts - 1) / 2
 
     def window_position(self, values: AnyArray) -> float:
         """The position of a window from the statistic of each of its samples."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import FitInputs, FitReport, LogitCalibrator, refuse_features
+from driftcal.calibrators.export_maps.windowed_map import InterpolatedTemperature, WindowedMap
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.levels import split_by_level
 from driftcal.calibrators.nonparametric.isotonic import IsotonicRegressionMulticlass, check_starts
@@ -222,6 +223,20 @@ class LevelTemperatureScaling(_LevelTemperatures):
         """Temperature scaling with the window's temperature."""
         log_t = interpolate_levels(np.log(self.temperatures_), self._position(sums))
         return self._temperature_scaling(math.exp(log_t))
+
+    def windowed_map(self) -> WindowedMap:
+        """log T as a piecewise linear function of the mean statistic."""
+        scale = LevelScale.of(self.statistics_)
+        points, positions = scale.points
+        # where the position passes a level, and where it stops, the function bends too
+        bends = [b for b in (*range(len(self.statistics_)), self.last_level_) if positions[0] < b < positions[-1]]
+        points = np.unique([*points, *np.interp(bends, positions, points)])
+        if positions[0] > 0:  # a statistic that rises at first: the position jumps to 0 beyond the clean mean
+            points = np.array([np.nextafter(points[0], -np.inf), *points])
+        used = [min(scale.position(-point), self.last_level_) for point in points]
+        log_t = np.interp(used, np.arange(len(self.temperatures_)), np.log(self.temperatures_))
+        temperature = InterpolatedTemperature(check_statistic(self.statistic), points, log_t)
+        return WindowedMap(temperature, self.temperature_, self.min_window, 2, self.n_features_in_)
 
 
 class LevelExpectationConsistency(_LevelTemperatures):

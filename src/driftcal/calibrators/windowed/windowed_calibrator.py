@@ -18,6 +18,7 @@ from driftcal.errors import InputError
 from driftcal.types import AnyArray, Float64, Logits
 
 if TYPE_CHECKING:
+    from driftcal.calibrators.export_maps.windowed_map import WindowedMap
     from driftcal.calibrators.windowed.windowed_predictor import WindowedPredictor
 
 #: Samples in a window by default.
@@ -58,6 +59,10 @@ class WindowedCalibrator(Calibrator):
 
     def extrapolates(self, sums: Float64) -> bool | None:
         """Whether a window with these sums lies outside the shifts of the fit; None if the calibrator cannot tell."""
+        return None
+
+    def windowed_map(self) -> WindowedMap | None:
+        """The fitted map from a window's sums to a temperature, in plain numbers; None if it cannot be exported."""
         return None
 
     def calibrator_for(self, sums: Float64) -> LogitCalibrator:

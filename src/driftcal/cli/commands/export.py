@@ -48,6 +48,13 @@ def export(
             show_default="random ones of the declared shape",
         ),
     ] = None,
+    windowed: Annotated[
+        bool,
+        typer.Option(
+            "--windowed",
+            help="Write the windowed form, which takes and gives the sums of the window, not the per-sample form.",
+        ),
+    ] = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     dry_run: options.DryRun = False,
@@ -80,7 +87,7 @@ def export(
     if calibrator is None:
         if model.suffix == ".onnx":
             raise typer.BadParameter("give MODEL.onnx CALIBRATOR, or CALIBRATOR alone.")
-        written = export_file(model, output)
+        written = export_file(model, output, windowed=windowed)
     else:
         written = append_to_onnx(
             model,
@@ -90,6 +97,7 @@ def export(
             force=force,
             inputs=examples,
             outputs=cast(Any, outputs),
+            windowed=windowed,
         )
     names, figures = ", ".join(written.outputs), written.cross_validated_ece
     ece = (
@@ -97,9 +105,13 @@ def export(
         if figures
         else ""
     )
+    window = ""
+    if written.window_names:
+        sums, mask, batch_sums = written.window_names
+        window = f", {batch_sums}; new inputs {sums}, {mask}"
     console.output(
         written.to_dict(),
-        f"{written.path}: new outputs {names}",
-        f"calibrator: {written.calibrator.upper()}, the per-sample form{ece}",
+        f"{written.path}: new outputs {names}{window}",
+        f"calibrator: {written.calibrator.upper()}, the {written.form} form{ece}",
         f"largest difference from the calibrator on {written.n_samples} samples: {written.difference:.2g}",
     )

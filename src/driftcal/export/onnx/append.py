@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ import numpy as np
 
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.export_maps.export_map import ExportMap
-from driftcal.calibrators.serialization import load_file
-from driftcal.errors import ArtefactError, InputError, ModelError
-from driftcal.export.checked_map import export_map_of
+from driftcal.calibrators.export_maps.windowed_map import WindowedMap
+from driftcal.errors import InputError, ModelError
+from driftcal.export.checked_map import export_map_of, windowed_map_of
 from driftcal.export.onnx.append_layers import choose_layers, pooled_layers
 from driftcal.export.onnx.calibration import OUTPUTS, add_calibration
 from driftcal.export.onnx.layer_pooling import add_means, add_unit
@@ -29,13 +29,23 @@ from driftcal.export.onnx.model_outputs import (
     run_session,
 )
 from driftcal.export.onnx.nodes import Nodes
-from driftcal.export.onnx.to_onnx import FloatName, OnnxExport, output_infos, to_onnx, write_metadata
+from driftcal.export.onnx.to_onnx import (
+    FloatName,
+    OnnxExport,
+    output_infos,
+    sums_info,
+    to_onnx,
+    window_infos,
+    write_metadata,
+)
+from driftcal.export.onnx.tuned_calibrator import load_tuned
 from driftcal.export.onnx.verification import open_session, verify
+from driftcal.export.onnx.window_temperature import WINDOW_NAMES, add_windowed_calibration
+from driftcal.export.onnx.window_verification import probe_batches, verify_window
 from driftcal.io.atomic import as_target, write_atomic
 from driftcal.models import Model, open_model
 from driftcal.models.onnx import output_name, with_more_outputs
 from driftcal.models.outputs import Outputs
-from driftcal.models.scores import SCORES
 from driftcal.pipeline.calibrated_model import CalibratedModel, check_same_model
 from driftcal.types import AnyArray, Array
 
@@ -49,6 +59,7 @@ def append_to_onnx(
     force: bool = False,
     inputs: AnyArray | None = None,
     outputs: Outputs | None = None,
+    windowed: bool = False,
 ) -> OnnxExport:
     """Write the ONNX model to `output` with its calibrator at the end.
 
@@ -65,7 +76,7 @@ def append_to_onnx(
     model_path
         The model, a file that ends in .onnx.
     calibrator
-        A file written by `save`, a calibrated model, or a calibrator in memory. The per-sample form is exported.
+        A file written by `save`, a calibrated model, or a calibrator in memory.
     output
         The file to write.
     layers
@@ -78,11 +89,14 @@ def append_to_onnx(
     outputs
         The outputs of the model: "logits", or "probabilities" after a softmax or sigmoid. None: those in the
         calibrator's file, otherwise logits. A model whose outputs look like the other kind is refused.
+    windowed
+        Export the windowed form: with two more inputs and one more output for the sums of the window, as in `to_onnx`.
+        By default the per-sample form is exported.
     """
     source = Path(model_path)
     _check_files(source, calibrator, output)
-    tuned = _load(calibrator, force)
-    export_map = export_map_of(tuned.calibrator)
+    tuned = load_tuned(calibrator, force=force, windowed=windowed)
+    export_map = windowed_map_of(tuned.calibrator) if windowed else export_map_of(tuned.calibrator)
     recorded = tuned.model or {}
     options = {key: recorded[key] for key in ("preprocessing", "outputs") if key in recorded}
     model = open_model(source, **{**options, **({} if outputs is None else {"outputs": outputs})})
@@ -90,7 +104,8 @@ def append_to_onnx(
         check_same_model(model, recorded, calibrator if isinstance(calibrator, str | os.PathLike) else "the calibrator")
 
     proto = read_model(source)
-    layer_names = choose_layers(tuned.calibrator, export_map, layers, tuned.layers, proto, force)
+    layer_map = ExportMap() if isinstance(export_map, WindowedMap) else export_map
+    layer_names = choose_layers(tuned.calibrator, layer_map, layers, tuned.layers, proto, force)
     session = open_session(with_more_outputs(proto, layer_names))
     declared, logits_name = session.get_inputs()[0], output_name(proto.graph.output)
     examples = probe_inputs(declared, options.get("preprocessing") or {}) if inputs is None else inputs
@@ -99,21 +114,29 @@ def append_to_onnx(
     if force or not recorded:  # otherwise the tuning has checked more samples
         check_outputs(model, raw, is_declared=outputs is not None)
     check_columns(model, raw, tuned.calibrator)
-    pooled_layers(model, export_map, layer_names, values)  # refuses other widths before the graph is changed
+    pooled_layers(model, layer_map, layer_names, values)  # refuses other widths before the graph is changed
 
     layer_values = dict(zip(layer_names, values, strict=True))
-    new_names = _append(proto, export_map, model, (logits_name, raw), layer_values)
+    new_names, window_names = _append(proto, export_map, model, (logits_name, raw), layer_values)
     write_metadata(proto, tuned.calibrator, tuned.cross_validated_ece)
     check_size(proto, source)  # a calibrator may add many numbers
     # the values of the layers are read in the same run, because another run may round differently
     new_session = open_session(with_more_outputs(proto, layer_names))
-    new_raw, probabilities, label, confidence, *new_values = run_session(
-        new_session, [logits_name, *new_names, *layer_names], feed
-    )
-    _check_unchanged("logits", new_raw, raw)
-    logits, features = logits_of(model, new_raw), pooled_layers(model, export_map, layer_names, new_values)
-    difference = verify(tuned.calibrator, logits, (probabilities, label, confidence), features)
-    calibrator_alone = to_onnx(tuned.calibrator)
+    if window_names is not None:
+        difference, n_samples = _verify_windows(
+            new_session, tuned.calibrator, model, feed, (logits_name, raw), new_names, window_names
+        )
+    else:
+        new_raw, probabilities, label, confidence, *new_values = run_session(
+            new_session, [logits_name, *new_names, *layer_names], feed
+        )
+        _check_unchanged("logits", new_raw, raw)
+        logits, features = logits_of(model, new_raw), pooled_layers(model, layer_map, layer_names, new_values)
+        difference, n_samples = (
+            verify(tuned.calibrator, logits, (probabilities, label, confidence), features),
+            len(logits),
+        )
+    calibrator_alone = to_onnx(tuned.calibrator, windowed=windowed)
     content = proto.SerializeToString()
     if layer_names:  # the file itself does not output its layers
         probabilities_name, _, _ = new_names
@@ -122,66 +145,61 @@ def append_to_onnx(
     return OnnxExport(
         proto,
         max(difference, calibrator_alone.difference),
-        len(logits) + calibrator_alone.n_samples,
+        n_samples + calibrator_alone.n_samples,
         calibrator_alone.calibrator,
         new_names,
         write_atomic(output, content),
         tuned.cross_validated_ece,
+        calibrator_alone.form,
+        window_names,
     )
 
 
 def export_file(
-    calibrator: str | os.PathLike[str], output: str | os.PathLike[str] | None = None, *, logits: FloatName = "float32"
+    calibrator: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    logits: FloatName = "float32",
+    windowed: bool = False,
 ) -> OnnxExport:
     """The calibrator of a file as an ONNX model from logits to probabilities, as :func:`to_onnx` writes it.
 
     Parameters
     ----------
     calibrator
-        A file that `save`, `tune` or `fit` wrote. The per-sample form is exported.
+        A file that `save`, `tune` or `fit` wrote.
     output
         The file to write.
     logits
         The type of the graph's input.
+    windowed
+        Export the windowed form, as in `to_onnx`. By default the per-sample form is exported.
     """
-    tuned = _load(calibrator, force=True)
-    return replace(to_onnx(tuned.calibrator, output, logits=logits), cross_validated_ece=tuned.cross_validated_ece)
+    tuned = load_tuned(calibrator, force=True, windowed=windowed)
+    exported = to_onnx(tuned.calibrator, output, logits=logits, windowed=windowed)
+    return replace(exported, cross_validated_ece=tuned.cross_validated_ece)
 
 
-@dataclass(frozen=True, eq=False)
-class _Tuned:
-    """A calibrator, the metadata of the model it was tuned on (None: unknown), the layers it reads, and its ECE."""
-
-    calibrator: Calibrator
-    model: Mapping[str, Any] | None = None
-    layers: Sequence[str] = ()
-    cross_validated_ece: Mapping[str, float] | None = None
-
-
-def _load(calibrator: Any, force: bool) -> _Tuned:
-    """The calibrator of a file, of a calibrated model, or in memory."""
-    if isinstance(calibrator, CalibratedModel):
-        model_metadata = dict(calibrator.model_metadata) or calibrator.model.metadata()
-        return _Tuned(calibrator.calibrator, model_metadata, calibrator.layers, _recorded_ece(calibrator.metadata))
-    if not isinstance(calibrator, str | os.PathLike):
-        return _Tuned(calibrator)  # in memory: the model is not recorded
-    file = load_file(calibrator)
-    recorded = file.metadata.get("model")
-    if recorded is not None and recorded.get("framework") == SCORES:  # fitted on scores: the model is unknown
-        recorded = None
-    if recorded is None and not force:
-        raise ArtefactError(
-            f"{calibrator} must record which model it was tuned on; it is a calibrator alone, or was fitted on scores. Save a CalibratedModel, or pass force=True (--force)."
-        )
-    return _Tuned(file.calibrator, recorded, file.metadata.get("layers", ()), _recorded_ece(file.metadata))
-
-
-def _recorded_ece(metadata: Mapping[str, Any]) -> Mapping[str, float] | None:
-    """The cross-validated ECE of the per-sample calibrator, if a file or a model has it."""
-    ece, conditions = metadata.get("cross_validated_ece"), ("in_domain", "under_shift")
-    if not isinstance(ece, Mapping) or not set(conditions) <= set(ece):
-        return None
-    return {condition: float(ece[condition]) for condition in conditions}
+def _verify_windows(
+    session: Any,
+    calibrator: Calibrator,
+    model: Model,
+    feed: Mapping[str, Array],
+    logits: tuple[str, Array],
+    names: tuple[str, str, str],
+    window_names: tuple[str, str, str],
+) -> tuple[float, int]:
+    """The largest difference on the model's own logits, alone and after other samples, and the samples compared."""
+    logits_name, raw = logits
+    sums, mask, batch_sums = window_names
+    differences = []
+    for window in probe_batches(calibrator, logits_of(model, raw)):
+        window_feed = {**feed, sums: window.previous, mask: window.mask}
+        new_raw, *outputs = run_session(session, [logits_name, *names, batch_sums], window_feed)
+        _check_unchanged("logits", new_raw, raw)
+        same_run = replace(window, logits=logits_of(model, new_raw))  # another run may round differently
+        differences.append(verify_window(calibrator, same_run, outputs))
+    return max(differences), len(differences) * len(raw)
 
 
 def _check_files(model: Path, calibrator: Any, output: str | os.PathLike[str]) -> None:
@@ -201,12 +219,12 @@ def _check_files(model: Path, calibrator: Any, output: str | os.PathLike[str]) -
 
 def _append(
     proto: Any,
-    export_map: ExportMap,
+    export_map: ExportMap | WindowedMap,
     model: Model,
     logits: tuple[str, Array],
     layers: Mapping[str, Array],
-) -> tuple[str, str, str]:
-    """Add the calibration to `proto`; returns the names of the new outputs.
+) -> tuple[tuple[str, str, str], tuple[str, str, str] | None]:
+    """Add the calibration to `proto`; returns the names of the new outputs, and those of `WINDOW_NAMES`.
 
     `logits` and `layers` are names of values in the graph, with examples of the values.
     """
@@ -216,17 +234,25 @@ def _append(
     while any(name.startswith(prefix) for name in used):
         prefix = f"driftcal_{prefix}"
     probabilities, label, confidence = (_unused_name(name, used) for name in OUTPUTS)
-    names = (probabilities, label, confidence)
-    nodes = Nodes(prefix, opset_of(proto))
-    channels_first = model.preprocessing.channels_first
-    # as driftcal.pooled_features; calibrators divide by the length a second time
-    features = [add_unit(nodes, [add_means(nodes, *layer, channels_first)]) for layer in layers.items()]
-    add_calibration(nodes, export_map, add_logits(nodes, logits_name, raw, model.outputs), names, features)
-    graph = proto.graph
+    names, window_names = (probabilities, label, confidence), None
+    nodes, graph = Nodes(prefix, opset_of(proto)), proto.graph
+    float64_logits, batch = add_logits(nodes, logits_name, raw, model.outputs), batch_of(graph, logits_name)
+    if isinstance(export_map, WindowedMap):
+        sums, mask, batch_sums = (_unused_name(name, used) for name in WINDOW_NAMES)
+        window_names = (sums, mask, batch_sums)
+        add_windowed_calibration(nodes, export_map, float64_logits, (sums, mask), (*names, batch_sums))
+        graph.input.extend(window_infos(export_map, (sums, mask), batch))
+    else:
+        channels_first = model.preprocessing.channels_first
+        # as driftcal.pooled_features; calibrators divide by the length a second time
+        features = [add_unit(nodes, [add_means(nodes, *layer, channels_first)]) for layer in layers.items()]
+        add_calibration(nodes, export_map, float64_logits, names, features)
     graph.node.extend(nodes.nodes)
     graph.initializer.extend(nodes.initializers)
-    graph.output.extend(output_infos(names, export_map.n_classes, batch_of(graph, logits_name)))
-    return names
+    graph.output.extend(output_infos(names, export_map.n_classes, batch))
+    if isinstance(export_map, WindowedMap) and window_names is not None:
+        graph.output.append(sums_info(export_map, window_names[2]))
+    return names, window_names
 
 
 def _unused_name(name: str, used: set[str]) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 from driftcal.errors import need
 from driftcal.types import Array
 
-#: The types FLOAT, INT32 and DOUBLE of TensorProto.
-FLOAT, INT32, DOUBLE = 1, 6, 11
+#: The types of TensorProto.
+FLOAT, INT32, INT64, BOOL, FLOAT16, DOUBLE = 1, 6, 7, 9, 10, 11
 
 
 class Nodes:

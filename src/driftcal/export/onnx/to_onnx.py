@@ -12,32 +12,36 @@ from typing import Any, Literal
 import numpy as np
 
 from driftcal._version import __version__
-from driftcal.calibrators import Calibrator, name_of
+from driftcal.calibrators import Calibrator, WindowedCalibrator, name_of
+from driftcal.calibrators.export_maps.windowed_map import WindowedMap
+from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE
 from driftcal.errors import InputError, need
-from driftcal.export.checked_map import export_map_of
+from driftcal.export.checked_map import export_map_of, windowed_map_of
 from driftcal.export.onnx.calibration import OUTPUTS, add_calibration
 from driftcal.export.onnx.layer_pooling import add_split
-from driftcal.export.onnx.nodes import DOUBLE, FLOAT, Nodes
+from driftcal.export.onnx.nodes import BOOL, DOUBLE, FLOAT, FLOAT16, INT64, Nodes
 from driftcal.export.onnx.verification import TOLERANCE, open_session, probe_features, probe_logits, verify
+from driftcal.export.onnx.window_temperature import WINDOW_NAMES, add_windowed_calibration
+from driftcal.export.onnx.window_verification import probe_windows, verify_window
 from driftcal.io.atomic import write_atomic
 
 #: Opset and file version of the graph of a calibrator alone: onnxruntime reads them since 2022.
 OPSET, IR_VERSION = 17, 8
-#: The form of every exported calibrator: a map of each sample alone. Windowed calibrators run in Python.
-FORM = "per-sample"
+#: The two forms of an exported calibrator: a map of each sample alone, and one that reads the sums of a window.
+PER_SAMPLE, WINDOWED = "per-sample", "windowed"
 
 FloatName = Literal["float16", "float32", "float64"]
-_TYPES = {"float16": 10, "float32": FLOAT, "float64": DOUBLE}  # types of TensorProto
-_INT64 = 7
+_TYPES = {"float16": FLOAT16, "float32": FLOAT, "float64": DOUBLE}
 
 
 @dataclass(frozen=True)
 class OnnxExport:
     """An exported graph, and the largest difference from the calibrator's probabilities on `n_samples` probe samples.
 
-    `calibrator` is the short name of the per-sample calibrator in the graph. `cross_validated_ece` is its ECE in domain
-    and under the simulated shift, if `tune` chose it. `outputs` are the names of probabilities, label and confidence in
-    the graph. `path` is the written file, if there is one.
+    `calibrator` is the short name of the calibrator in the graph, and `form` says which form it has. `cross_validated_ece` is
+    its ECE in domain and under the simulated shift, if `tune` chose it. `outputs` are the names of probabilities, label and
+    confidence in the graph. The windowed form has two more inputs, the previous sums of the window and the mask of the samples
+    that count, and one more output, the sums of this batch: `window_names`. `path` is the written file, if there is one.
     """
 
     model: Any = field(repr=False)
@@ -47,15 +51,18 @@ class OnnxExport:
     outputs: tuple[str, str, str] = OUTPUTS
     path: Path | None = None
     cross_validated_ece: Mapping[str, float] | None = None
+    form: str = PER_SAMPLE
+    window_names: tuple[str, str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The export as JSON values, without the graph."""
         return {
             "path": None if self.path is None else str(self.path),
             "calibrator": self.calibrator,
-            "form": FORM,
+            "form": self.form,
             "cross_validated_ece": None if self.cross_validated_ece is None else dict(self.cross_validated_ece),
             "outputs": dict(zip(OUTPUTS, self.outputs, strict=True)),
+            **({"window": dict(zip(WINDOW_NAMES, self.window_names, strict=True))} if self.window_names else {}),
             "max_difference": self.difference,
             "tolerance": TOLERANCE,
             "n_samples": self.n_samples,
@@ -63,7 +70,11 @@ class OnnxExport:
 
 
 def to_onnx(
-    calibrator: Calibrator, path: str | os.PathLike[str] | None = None, *, logits: FloatName = "float32"
+    calibrator: Calibrator,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    logits: FloatName = "float32",
+    windowed: bool = False,
 ) -> OnnxExport:
     """`calibrator` as an ONNX model from (n, classes) logits to `probabilities`, `label` and `confidence`.
 
@@ -73,15 +84,21 @@ def to_onnx(
     vector each, of any length. The graph is run on probe samples. If it differs by more than 1e-6 from the calibrator,
     nothing is written.
 
+    With `windowed`, a windowed calibrator is exported in its windowed form. The graph has two more inputs: `window_sums`,
+    float64 (k,), the sums over the previous samples of the window, and `sample_mask`, bool (n,), which samples count. It has
+    one more output: `batch_sums`, float64 (k,), the sums over the samples of this batch that count. The caller keeps the window.
+
     >>> from driftcal import TemperatureScaling
     >>> ts = TemperatureScaling().fit([[2.0, 0.0], [0.0, 1.0], [2.0, 1.0]], [0, 1, 1])
     >>> to_onnx(ts).difference < 1e-9
     True
     """
     onnx = need("onnx", "onnx")
-    export_map = export_map_of(calibrator)
     if logits not in _TYPES:
         raise InputError(f"logits must be one of {', '.join(_TYPES)}; it is {logits!r}.")
+    if windowed:
+        return _windowed_to_onnx(calibrator, path, logits)
+    export_map = export_map_of(calibrator)
     nodes = Nodes("driftcal/", OPSET)
     info = onnx.helper.make_tensor_value_info
     float64_logits = nodes("Cast", "logits", to=DOUBLE)
@@ -104,13 +121,51 @@ def to_onnx(
     return OnnxExport(model, difference, len(probe), name_of(calibrator), path=written)
 
 
+def _windowed_to_onnx(calibrator: Calibrator, path: str | os.PathLike[str] | None, logits: FloatName) -> OnnxExport:
+    onnx = need("onnx", "onnx")
+    windowed_map = windowed_map_of(calibrator)
+    n_classes, info = windowed_map.n_classes, onnx.helper.make_tensor_value_info
+    nodes, (sums, mask, batch_sums) = Nodes("driftcal/", OPSET), WINDOW_NAMES
+    add_windowed_calibration(
+        nodes, windowed_map, nodes("Cast", "logits", to=DOUBLE), (sums, mask), (*OUTPUTS, batch_sums)
+    )
+    inputs = [info("logits", _TYPES[logits], ["n", n_classes]), *window_infos(windowed_map, (sums, mask), "n")]
+    outputs = [*output_infos(OUTPUTS, n_classes), sums_info(windowed_map, batch_sums)]
+    graph = onnx.helper.make_graph(nodes.nodes, "driftcal", inputs, outputs, nodes.initializers)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    write_metadata(model, calibrator)
+    onnx.checker.check_model(model)
+    content = model.SerializeToString()
+    session = open_session(content)
+    difference, n_samples = 0.0, 0
+    for window in probe_windows(calibrator, probe_logits(n_classes).astype(logits)):
+        feed = {"logits": window.logits, sums: window.previous, mask: window.mask}
+        difference = max(difference, verify_window(calibrator, window, session.run([*OUTPUTS, batch_sums], feed)))
+        n_samples += len(window.logits)
+    written = None if path is None else write_atomic(path, content)
+    return OnnxExport(
+        model, difference, n_samples, name_of(calibrator), path=written, form=WINDOWED, window_names=WINDOW_NAMES
+    )
+
+
+def window_infos(windowed_map: WindowedMap, names: tuple[str, str], batch: str | int) -> list[Any]:
+    """The declared types of the previous sums and of the mask."""
+    info = need("onnx", "onnx").helper.make_tensor_value_info
+    return [info(names[0], DOUBLE, [windowed_map.n_statistics]), info(names[1], BOOL, [batch])]
+
+
+def sums_info(windowed_map: WindowedMap, name: str) -> Any:
+    """The declared type of the sums of a batch."""
+    return need("onnx", "onnx").helper.make_tensor_value_info(name, DOUBLE, [windowed_map.n_statistics])
+
+
 def output_infos(names: tuple[str, str, str], n_classes: int, batch: str | int = "n") -> list[Any]:
     """The declared types of probabilities, label and confidence."""
     info = need("onnx", "onnx").helper.make_tensor_value_info
     probabilities, label, confidence = names
     return [
         info(probabilities, DOUBLE, [batch, n_classes]),
-        info(label, _INT64, [batch]),
+        info(label, INT64, [batch]),
         info(confidence, DOUBLE, [batch]),
     ]
 
@@ -120,9 +175,20 @@ def write_metadata(model: Any, calibrator: Calibrator, cross_validated_ece: Mapp
     metadata = {
         "driftcal.version": __version__,
         "driftcal.calibrator": name_of(calibrator),
-        "driftcal.form": FORM,
+        **_form_metadata(calibrator),
         "driftcal.classes": json.dumps(calibrator.classes_.tolist(), ensure_ascii=False),
         **({"driftcal.cross_validated_ece": json.dumps(dict(cross_validated_ece))} if cross_validated_ece else {}),
     }
     others = {entry.key: entry.value for entry in model.metadata_props if not entry.key.startswith("driftcal.")}
     need("onnx", "onnx").helper.set_model_props(model, {**others, **metadata})
+
+
+def _form_metadata(calibrator: Calibrator) -> dict[str, str]:
+    if not isinstance(calibrator, WindowedCalibrator):
+        return {"driftcal.form": PER_SAMPLE}
+    return {
+        "driftcal.form": WINDOWED,
+        "driftcal.window_statistics": json.dumps(list(calibrator.statistic_names)),
+        "driftcal.window_size": str(WINDOW_SIZE),
+        "driftcal.min_window": str(calibrator.min_window),
+    }

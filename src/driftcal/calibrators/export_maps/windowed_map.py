@@ -1,0 +1,44 @@
+"""The map of a windowed calibrator in plain numbers: sample statistics, and the temperature that their sums give.
+
+A calibrator builds its map in `windowed_map`. The ONNX graph with the sums of a window as inputs is made from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from driftcal.types import Float64
+
+
+@dataclass(frozen=True)
+class InterpolatedTemperature:
+    """softmax(z / T), log T a piecewise linear function of minus the window's mean statistic, constant at both ends.
+
+    Parameters
+    ----------
+    statistic
+        The name of the label-free statistic.
+    points
+        (m,): minus the mean statistic, rising.
+    log_temperatures
+        (m,): log T at the points.
+    """
+
+    statistic: str
+    points: Float64
+    log_temperatures: Float64
+
+
+WindowTemperature: TypeAlias = InterpolatedTemperature
+
+
+@dataclass(frozen=True)
+class WindowedMap:
+    """The temperature of a window, and that of the per-sample form for windows of fewer than `min_window` samples."""
+
+    temperature: WindowTemperature
+    per_sample_temperature: float
+    min_window: int
+    n_statistics: int
+    n_classes: int
