@@ -78,15 +78,24 @@ def to_onnx(
 ) -> OnnxExport:
     """`calibrator` as an ONNX model from (n, classes) logits to `probabilities`, `label` and `confidence`.
 
-    The graph computes in float64; `logits` is the type of its input. The label is a column number: the argmax of the
+    The graph computes in float64. The label is a column number: the argmax of the
     logits if the calibrator keeps the accuracy, otherwise that of the probabilities. A calibrator that reads layer
     features has a second input, `features`: float32 (n, F), layers side by side in the order of the fit, pooled to one
     vector each, of any length. The graph is run on probe samples. If it differs by more than 1e-6 from the calibrator,
     nothing is written.
 
-    With `windowed`, a windowed calibrator is exported in its windowed form. The graph has two more inputs: `window_sums`,
-    float64 (k,), the sums over the previous samples of the window, and `sample_mask`, bool (n,), which samples count. It has
-    one more output: `batch_sums`, float64 (k,), the sums over the samples of this batch that count. The caller keeps the window.
+    Parameters
+    ----------
+    calibrator
+        A fitted calibrator.
+    path
+        The file to write. None: no file.
+    logits
+        The type of the graph's input.
+    windowed
+        Export a windowed calibrator in its windowed form. The graph has two more inputs: `window_sums`, float64 (k,), the sums
+        over the previous samples of the window, and `sample_mask`, bool (n,), which samples count. It has one more output:
+        `batch_sums`, float64 (k,), the sums over the samples of this batch that count. The caller keeps the window.
 
     >>> from driftcal import TemperatureScaling
     >>> ts = TemperatureScaling().fit([[2.0, 0.0], [0.0, 1.0], [2.0, 1.0]], [0, 1, 1])
