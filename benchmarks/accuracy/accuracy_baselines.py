@@ -138,7 +138,7 @@ def transcal(clean: CleanSamples, size: int, seed: int) -> Estimate:
         x = np.sort(np.concatenate([clean.logits, logits]), axis=1)
         x = (x - x.mean(axis=1, keepdims=True)) / clean.logits.std()
         is_target = np.arange(len(x)) >= len(clean.logits)
-        model = LogisticRegression(C=0.1, class_weight="balanced").fit(x, is_target)
+        model = LogisticRegression(C=0.1, class_weight="balanced", solver="newton-cholesky", tol=1e-2).fit(x, is_target)
         odds = np.exp(np.clip(model.decision_function(x[: len(clean.logits)]), -7, 7))
         weights = odds / odds.mean()
         weighted = weights * clean.correct

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+#: Families that are recorded but not among the library's simulated shifts.
+NOT_IN_LIBRARY = ("mixture",)
 #: shift -> level -> logits (images, classes)
 Conditions = dict[str, dict[str, np.ndarray]]
 
@@ -60,8 +62,13 @@ class StudyData:
         """Simulated shift -> family."""
         return dict(json.loads(str(self.arrays["families"])))
 
-    def simulated(self, *, leave_out: tuple[str, ...] = ()) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
-        """Logits, labels and condition (0 is clean) of the validation images, and the family of each condition."""
+    def simulated(
+        self, *, leave_out: tuple[str, ...] = NOT_IN_LIBRARY
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+        """Logits, labels and condition (0 is clean) of the validation images, and the family of each condition.
+
+        `leave_out` are families.
+        """
         logits, families = [self.logits("val/clean")], ["clean"]
         for shift, by_level in self.conditions("val").items():
             if self.families[shift] not in leave_out:

@@ -50,7 +50,7 @@ class Fitted:
 
 def fit_on_simulated(name: str, data: StudyData) -> Calibrator:
     """A calibrator fitted on the clean samples and every simulated shift."""
-    logits, labels, conditions, families = data.simulated(leave_out=("mixture",))  # the library has no mixtures
+    logits, labels, conditions, families = data.simulated()
     return driftcal.make_calibrator(name).fit(logits, labels, levels=conditions, families=families)
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.accuracy.study_data import StudyData
-from benchmarks.accuracy.windowed_methods import PAPER_P, Predictor, methods
+from benchmarks.accuracy.windowed_methods import PAPER_P, Method, Predictor, methods
 from benchmarks.measure import table_head, table_row, write_page
 from driftcal.metrics.additive_statistics import Statistics
 from driftcal.metrics.sample_scores import SampleScores
@@ -179,41 +180,47 @@ def bootstrap_means(evaluated: dict[str, dict[str, SampleScores]]) -> dict[str, 
 
 
 def study(
-    data: StudyData, names: Sequence[str], windows: Sequence[int], seeds: Sequence[int], known: Mapping[str, dict]
-) -> dict[str, dict]:
+    data: StudyData,
+    names: Sequence[str],
+    windows: Sequence[int],
+    seeds: Sequence[int],
+    known: Mapping[str, dict],
+    save: Callable[[dict[str, dict]], None],
+) -> None:
     """``method`` or ``method@window`` -> figures, means over the seeds, with intervals of the difference to TS.
 
-    `known` are rows of an earlier run; what is not named again stays as it was.
+    `known` are rows of an earlier run; what is not named again stays as it was. `save` gets all rows after each method.
     """
     listed = methods()
+    in_order = [key for name in listed for key in (name, *(f"{name}@{size}" for size in sorted(SIZES | {*windows})))]
     rows: dict[str, dict] = {}
     replicates: dict[str, dict[str, np.ndarray]] = {}
-    for name in dict.fromkeys(["ts", *PAPER_P, LEVEL_MATCHING, *names]):
-        method = listed[name]
-        for size in windows if method.windowed else [max(windows)]:
-            key = f"{name}@{size}" if method.windowed else name
-            collected, streams = [], []
-            for seed in seeds if method.windowed else seeds[:1]:
-                predictor, cases = method.fit(data, size, seed), Cases(data, seed)
-                evaluated = cases.evaluate(predictor, size)
-                collected.append(summarise(evaluated))
-                of_seed = cases.streams(predictor, size, method.windowed)
-                streams.append(
-                    {n: s.ece for n, s in of_seed.items()} | {f"{n} null": s.null_ece for n, s in of_seed.items()}
-                )
-                if seed == seeds[0]:
-                    replicates[key] = bootstrap_means(evaluated)
-            rows[key] = {n: _mean(row[n] for row in collected) for n in collected[0]}
-            rows[key] |= {n: _mean(row[n] for row in streams) for n in streams[0]}
-            print(
-                f"{data.network} {key}: " + ", ".join(f"{n} {rows[key][n]:.3f}" for n in _MAIN),
-                file=sys.stderr,
-                flush=True,
-            )
-    add_comparisons(rows, replicates)
-    in_order = [key for name in listed for key in (name, *(f"{name}@{size}" for size in sorted(SIZES | {*windows})))]
-    merged = {**known, **rows}
-    return {key: merged[key] for key in in_order if key in merged}
+    baselines = ["ts", *PAPER_P, LEVEL_MATCHING]
+    for name in dict.fromkeys([*baselines, *names]):
+        for size in windows if listed[name].windowed else [max(windows)]:
+            key = f"{name}@{size}" if listed[name].windowed else name
+            rows[key], replicates[key] = figures(data, listed[name], size, seeds)
+            line = ", ".join(f"{n} {rows[key][n]:.3f}" for n in _MAIN)
+            print(f"{data.network} {key}: {line}", file=sys.stderr, flush=True)
+        if name not in baselines[:-1]:
+            add_comparisons(rows, replicates)
+            merged = {**known, **rows}
+            save({key: merged[key] for key in in_order if key in merged})
+
+
+def figures(
+    data: StudyData, method: Method, size: int, seeds: Sequence[int]
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    """A method's row, a mean over the seeds, and replicates of its mean ECE in each suite."""
+    collected, replicates = [], {}
+    for seed in seeds if method.windowed else seeds[:1]:
+        predictor, cases = method.fit(data, size, seed), Cases(data, seed)
+        evaluated = cases.evaluate(predictor, size)
+        streams = cases.streams(predictor, size, method.windowed)
+        row = {name: s.ece for name, s in streams.items()} | {f"{name} null": s.null_ece for name, s in streams.items()}
+        collected.append(summarise(evaluated) | row)
+        replicates = replicates or bootstrap_means(evaluated)
+    return {name: _mean(row[name] for row in collected) for name in collected[0]}, replicates
 
 
 def add_comparisons(rows: dict[str, dict], replicates: dict[str, dict[str, np.ndarray]]) -> None:
@@ -283,8 +290,9 @@ def limits_table(rows: dict[str, dict], key: str) -> list[str]:
     ]  # fmt: skip
 
 
-def page(results: dict[str, dict[str, dict]], command: str) -> str:
+def page(results: dict[str, dict[str, dict]]) -> str:
     """The tables in Markdown."""
+    command = f"python -m benchmarks.accuracy.windowed_study FOLDER {' '.join(results)}"
     parts = ["# Windowed calibrators under shift\n", f"`{command}`\n", _INTRODUCTION]
     for network, rows in results.items():
         parts += [f"\n## {network}\n", table_head(["ECE", *_COLUMNS.values()])]
@@ -338,16 +346,19 @@ def main() -> None:
     options = parser.parse_args()
     stored = options.output.with_suffix(".json") if options.output else None
     results = json.loads(stored.read_text()) if stored and stored.exists() else {}
+
+    def save(network: str, rows: dict[str, dict]) -> None:
+        results[network] = rows
+        if options.output:
+            options.output.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
+            write_page(options.output.with_suffix(".md"), page(results))
+
     for network in options.networks:
         data = StudyData.load(options.folder / f"{network}.npz")
-        results[network] = study(data, options.methods, options.windows, range(options.seeds), results.get(network, {}))
-    command = f"python -m benchmarks.accuracy.windowed_study FOLDER {' '.join(results)}"
-    text = page(results, command)
+        known = results.get(network, {})
+        study(data, options.methods, options.windows, range(options.seeds), known, partial(save, network))
     if options.output is None:
-        print(text)
-        return
-    options.output.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n")
-    write_page(options.output.with_suffix(".md"), text)
+        print(page(results))
 
 
 if __name__ == "__main__":
