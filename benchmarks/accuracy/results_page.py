@@ -1,12 +1,14 @@
-"""The paper's experiments on CIFAR-10, written to benchmarks/notebook/cifar10.md.
+"""The paper's experiments on CIFAR-10 and on ImageNet, written to benchmarks/notebook/cifar10.md and imagenet.md.
 
     python -m benchmarks.accuracy.results_page --cifar10 FOLDER --weights FOLDER [--networks resnet20,resnet44,…]
     python -m benchmarks.accuracy.results_page --cifar10 FOLDER --weights FOLDER --networks vgg19 --add
     python -m benchmarks.accuracy.results_page --cifar10 FOLDER --weights FOLDER --experiment beyond --images 500
+    python -m benchmarks.accuracy.results_page --imagenet FOLDER --weights FOLDER --networks efficientnet-lite0 --tune-per-class 2
 
 Without --networks all networks with weights are used. Logits are cached, so a new network costs its own passes only. Tables
-are written to benchmarks/notebook/results/cifar10 as CSV, figures as PNG, both between the markers of benchmarks/notebook/cifar10.md. The experiment
-`beyond` is written to benchmarks/notebook/results/beyond and benchmarks/notebook/beyond.md. With --add, the page keeps networks that are not in this run.
+are written to benchmarks/notebook/results/cifar10 (or imagenet/val3k) as CSV, figures as PNG, both between the markers of the page. The
+experiment `beyond` is written to benchmarks/notebook/results/beyond and benchmarks/notebook/beyond.md. With --add, the page keeps networks
+that are not in this run.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from driftcal.paper.figures.draw import figure_bytes
 from driftcal.paper.figures.figure_data import Bars
 from driftcal.paper.networks.registry import default_networks
 from driftcal.paper.paper_run import PaperRun, WrittenResult
+from driftcal.paper.paper_settings import OURS
 from driftcal.paper.setups import SetupOptions
 from driftcal.report.table import Table, Value, to_csv, to_markdown
 
@@ -35,8 +38,16 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "benchmarks" / "notebook"
 #: Experiment -> its page and folder, if they are not those of the paper.
 OTHER_PAGES = {"beyond": ("beyond.md", "results/beyond")}
+#: Data set -> the page and the folder of the paper's experiments.
+PAGES = {"cifar10": ("cifar10.md", "results/cifar10"), "imagenet": ("imagenet.md", "results/imagenet/val3k")}
+#: Limits of ImageNet runs, as options of `driftcal paper`.
+LIMITS = {
+    "test-images": "only so many test images",
+    "tune-per-class": "tune on so many images of each class, test on the others",
+    "h-images": "tune -H on so many validation images",
+}
 #: Experiments with a figure for every network; the page leaves out such figures of the others.
-PER_NETWORK = ("per-shift", "by-level", "teaser", "ood", "val-size", "examples", "beyond")
+PER_NETWORK = ("per-shift", "by-level", "teaser", "ood", "val-size", "examples", "beyond", "claims", "default")
 #: Figure -> the table of its numbers and the drawn column, if the table has a row per calibrator.
 ROW_PER_CALIBRATOR = {"accuracy": ("accuracy-change", "under_shift")}
 #: Values of the column "numbers" whose rows are drawn; None for tables without it.
@@ -45,34 +56,49 @@ DRAWN = (None, "ours", "ours, all shifts")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cifar10", required=True)
+    data = parser.add_mutually_exclusive_group(required=True)
+    for name in PAGES:
+        data.add_argument(f"--{name}", metavar="FOLDER")
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--networks", help="names, separated by commas; all with weights if left out")
     parser.add_argument("--cache", default="runs/paper/cache", help="folder of cached logits")
     parser.add_argument("--experiment", default="all", help="one experiment, or all of the paper's")
     parser.add_argument("--images", type=int, help="only so many validation and so many test images")
+    for name, help_text in LIMITS.items():
+        parser.add_argument(f"--{name}", type=int, help=help_text)
     parser.add_argument("--add", action="store_true", help="keep the other networks of the page")
     arguments = parser.parse_args()
     if arguments.add and arguments.experiment in OTHER_PAGES:
         parser.error(f"--add is impossible with {arguments.experiment}: its means over the networks need all of them")
-    networks = arguments.networks.split(",") if arguments.networks else default_networks("cifar10", arguments.weights)
-    command = f"driftcal paper {arguments.experiment} --data cifar10=DIR --networks {','.join(networks)} --weights DIR"
-    command += f" --images {arguments.images}" if arguments.images else ""
-    options = SetupOptions({"cifar10": arguments.cifar10}, networks, arguments.weights, arguments.images)
+    name = next(name for name in PAGES if getattr(arguments, name))
+    networks = arguments.networks.split(",") if arguments.networks else default_networks(name, arguments.weights)
+    command = f"driftcal paper {arguments.experiment} --data {name}=DIR --networks {','.join(networks)} --weights DIR"
+    limits = {limit: getattr(arguments, limit.replace("-", "_")) for limit in ("images", *LIMITS)}
+    command += "".join(f" --{limit} {value}" for limit, value in limits.items() if value)
+    options = SetupOptions(
+        {name: getattr(arguments, name)}, networks, arguments.weights, arguments.images, arguments.test_images,
+        arguments.tune_per_class,
+    )  # fmt: skip
     run = PaperRun.open(
-        arguments.experiment, options, output="runs/paper/cifar10", cache=arguments.cache, command=command
-    )
+        arguments.experiment, options, settings=dataclasses.replace(OURS, h_images=arguments.h_images),
+        output=f"runs/paper/{name}", cache=arguments.cache, command=command,
+    )  # fmt: skip
     print(command, file=sys.stderr)
     experiments = [e for e in run.experiments if arguments.experiment != "all" or e.name not in OTHER_PAGES]
-    dataclasses.replace(run, experiments=experiments).run(on_written=functools.partial(publish, add=arguments.add))
+    dataclasses.replace(run, experiments=experiments).run(
+        on_written=functools.partial(publish, add=arguments.add, data=name)
+    )
 
 
-def publish(written: WrittenResult, *, add: bool = False) -> None:
+def publish(written: WrittenResult, *, add: bool = False, data: str = "cifar10") -> None:
     """Write the result of one experiment to the notebook; with `add` after the other networks, otherwise instead of them."""
     result = written.result
-    name, folder = OTHER_PAGES.get(result.experiment, ("cifar10.md", "results/cifar10"))
+    name, folder = OTHER_PAGES.get(result.experiment, PAGES[data])
     (NOTEBOOK / folder).mkdir(parents=True, exist_ok=True)
-    page = (NOTEBOOK / name).read_text(encoding="utf-8")
+    file = NOTEBOOK / name
+    page = file.read_text(encoding="utf-8") if file.is_file() else new_page(data)
+    if page.startswith(new_page(data)):
+        page = with_sections(page, result)
     if add:
         result = with_other_networks(result, NOTEBOOK / folder, page)
     for table in result.tables:
@@ -90,6 +116,19 @@ def publish(written: WrittenResult, *, add: bool = False) -> None:
     page = replace_section(page, f"{result.experiment}-notes", "".join(f"{note}\n" for note in result.notes))
     (NOTEBOOK / name).write_text(page, encoding="utf-8")
     print(result.experiment, file=sys.stderr, flush=True)
+
+
+def new_page(data: str) -> str:
+    """The beginning of a page that this program makes."""
+    return f"# The paper's experiments on {data}\n"
+
+
+def with_sections(page: str, result: ExperimentResult) -> str:
+    """The page with a heading and empty sections for this result, if it has none."""
+    names = [*(table.name for table in result.tables), f"{result.experiment}-figures", f"{result.experiment}-notes"]
+    if _markers(names[0]).search(page):
+        return page
+    return f"{page}\n## {result.title}\n" + "".join(f"\n<!-- {name} -->\n<!-- / -->\n" for name in names)
 
 
 def with_other_networks(result: ExperimentResult, folder: Path, page: str) -> ExperimentResult:

@@ -139,3 +139,15 @@ def test_adding_a_network_again_changes_nothing_and_without_adding_it_is_alone(d
     assert A not in page
     assert not any(A in line for lines in files.values() for line in lines)
     assert drawn["table1"].groups == [B]
+
+
+def test_a_page_that_does_not_exist_is_made(docs, tmp_path):
+    docs(*of_a(), add=False)
+    for result in of_b():
+        results_page.publish(WrittenResult(result, []), data="imagenet")
+    page = (tmp_path / "imagenet.md").read_text()
+    assert page.startswith("# The paper's experiments on imagenet\n")
+    assert len(results_page.section(page, "table1")) == 5
+    assert (tmp_path / "results/imagenet/val3k/accuracy-change.csv").is_file()
+    results_page.publish(WrittenResult(of_b()[0], []), data="imagenet")
+    assert (tmp_path / "imagenet.md").read_text() == page, "a second run writes into the same sections"
