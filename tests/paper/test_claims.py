@@ -108,7 +108,7 @@ def test_the_default_of_tune_is_beside_the_others(context):
     names = [row["calibrator"] for row in result.tables[0].rows]
     assert names[0] == "Base"
     assert names[-2].startswith("tune, per sample: ")
-    assert names[-1].startswith("tune, windowed: LEVEL-")
+    assert names[-1] == "tune, windowed: WINDOW-TS"
     row = result.tables[0].rows[-1]
     assert row["gain_low"] <= row["gain"] <= row["gain_high"]
     assert "was chosen" in result.notes[0] or "TS" in result.notes[0]

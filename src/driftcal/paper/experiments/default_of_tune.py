@@ -10,6 +10,7 @@ from driftcal.paper.experiment_result import ExperimentResult
 from driftcal.paper.figures.figure_data import Points
 from driftcal.paper.setups.setup import Setup
 from driftcal.paper.suite_results import evaluate_suite
+from driftcal.pipeline.collecting.perturbation import with_simulated_shifts
 from driftcal.pipeline.evaluating.candidate import Candidate
 from driftcal.pipeline.tuning.select import Selection
 from driftcal.pipeline.tuning.tune_calibrators import tune_calibrators
@@ -73,9 +74,11 @@ def default_of_tune(context: ExperimentContext) -> ExperimentResult:
 
 
 def _default(context: ExperimentContext, setup: Setup) -> tuple[list[Candidate], str]:
-    """What `tune` chooses from the same levels of noise, per sample and windowed, and why."""
+    """What `tune` chooses from the same levels of noise and its simulated shifts, per sample and windowed, and why."""
     collector = context.collector(setup, setup.validation)
-    tuned = tune_calibrators(None, Selection(), context.perturbed(setup), collector.labels)
+    noise = context.settings.noise(setup.data)
+    perturbed = with_simulated_shifts(context.perturbed(setup), noise, collector, setup.validation)
+    tuned = tune_calibrators(None, Selection(), perturbed, collector.labels)
     candidates = [Candidate(_PER_SAMPLE, tuned.method, tuned.calibrator, tuned.tuned_on)]
     if tuned.windowed is not None:
         candidates.append(
