@@ -22,10 +22,10 @@ HELPER = Path(__file__).parents[2] / "examples" / "deploy" / "onnx_window.py"
 WINDOW, C = 40, 4
 
 
-def level_data(level, seed, n=300):
+def level_data(level, seed, n=300, n_classes=C):
     rng = np.random.default_rng(seed)
-    y = rng.integers(0, C, n)
-    z = rng.normal(size=(n, C)) * 1.6
+    y = rng.integers(0, n_classes, n)
+    z = rng.normal(size=(n, n_classes)) * 1.6
     z[np.arange(n), y] += 4.0 - level
     return 3 * z, y
 
@@ -41,13 +41,17 @@ def level_ts():
     return fit("level-ts")
 
 
+@pytest.fixture(scope="module", params=["level-ts", "window-ts"])
+def exportable(request):
+    return fit(request.param)
+
+
 @pytest.mark.parametrize("statistic", ["confidence", "negative_entropy", "margin", "energy"])
 @pytest.mark.parametrize("n_levels", [1, 4])
 def test_a_graph_gives_the_probabilities_and_the_sums_of_python(statistic, n_levels):
     exported = to_onnx(fit("level-ts", n_levels, statistic=statistic), windowed=True)
     assert exported.difference < 1e-9
-    operators = {node.op_type for node in exported.model.graph.node}
-    assert {node.domain for node in exported.model.graph.node} == {""}, operators
+    assert {node.domain for node in exported.model.graph.node} == {""}
 
 
 def test_levels_that_the_statistic_does_not_tell_apart_are_exported():
@@ -59,18 +63,29 @@ def test_levels_that_the_statistic_does_not_tell_apart_are_exported():
     assert to_onnx(calibrator, windowed=True).difference < 1e-9
 
 
-def test_padding_and_the_division_into_batches_do_not_matter(level_ts):
-    session = open_session(to_onnx(level_ts, windowed=True, logits="float64").model.SerializeToString())
+@pytest.mark.parametrize(("n_levels", "n_classes"), [(1, 3), (5, 2), (4, 20)])
+def test_window_ts_is_exported_for_any_number_of_classes(n_levels, n_classes):
+    data = [level_data(level, level, n_classes=n_classes) for level in range(n_levels)]
+    logits, labels = (np.concatenate(part) for part in zip(*data, strict=True))
+    calibrator = make_calibrator("window-ts").fit(logits, labels, levels=np.repeat(range(n_levels), 300))
+    exported = to_onnx(calibrator, windowed=True)
+    assert exported.difference < 1e-9
+    assert {node.domain for node in exported.model.graph.node} == {""}
+
+
+def test_padding_and_the_division_into_batches_do_not_matter(exportable):
+    session = open_session(to_onnx(exportable, windowed=True, logits="float64").model.SerializeToString())
     z, _ = level_data(2, 30, 60)
-    expected = level_ts.adapt(z).predict_proba(z[45:])
-    previous = np.zeros(2)
+    expected = exportable.adapt(z).predict_proba(z[45:])
+    assert np.abs(expected - exportable.predict_proba(z[45:])).max() > 0.01, "the window matters"
+    previous = np.zeros(len(exportable.statistic_names))
     for low in (0, 15, 30, 45):
         padded = np.concatenate([z[low : low + 15], np.full((5, C), np.nan)])
         feed = {"logits": padded, "window_sums": previous, "sample_mask": np.arange(20) < 15}
         probabilities, sums = session.run(["probabilities", "batch_sums"], feed)
         previous = previous + sums
     np.testing.assert_allclose(probabilities[:15], expected, atol=1e-12)
-    np.testing.assert_allclose(previous, level_ts.window_sums(z), rtol=1e-12)
+    np.testing.assert_allclose(previous, exportable.window_sums(z), rtol=1e-9, atol=1e-9)
 
 
 def test_an_older_opset_and_taken_names(level_ts, tmp_path):

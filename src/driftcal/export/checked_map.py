@@ -17,7 +17,7 @@ def windowed_map_of(calibrator: Calibrator) -> WindowedMap:
     if not isinstance(calibrator, WindowedCalibrator):
         raise InputError(
             f"windowed=True (--windowed) needs a windowed calibrator; {name} maps each sample alone. Leave it out, or tune with "
-            "method='auto' or a windowed method such as level-ts."
+            "method='auto' or a windowed method such as window-ts."
         )
     if not calibrator.__sklearn_is_fitted__():
         raise NotFittedError("only a fitted calibrator can be exported; this one is not. Call fit(logits, y) first.")
@@ -26,7 +26,7 @@ def windowed_map_of(calibrator: Calibrator) -> WindowedMap:
     if windowed_map is None:
         raise InputError(
             f"{name} has no export of its windowed form. Export calibrator.adapt(window) for data like those of a window of logits, or "
-            "tune level-ts."
+            "tune window-ts."
         )
     return windowed_map
 

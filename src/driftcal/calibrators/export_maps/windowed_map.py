@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from driftcal.drift.accuracy_regression import AccuracyRegression
+from driftcal.drift.window_statistics import WindowStatistics
 from driftcal.types import Float64
 
 
@@ -30,7 +32,27 @@ class InterpolatedTemperature:
     log_temperatures: Float64
 
 
-WindowTemperature: TypeAlias = InterpolatedTemperature
+@dataclass(frozen=True, eq=False)
+class RegressedTemperature:
+    """softmax(z / T), T by expectation consistency with the accuracy that a regression estimates from a window's features.
+
+    Parameters
+    ----------
+    statistics, regression
+        The fitted statistics of samples, and the regression on the features of their sums.
+    follows, half_size, half_excess
+        How far log T moves from the clean temperature to the window's:
+        follows · (n − 1) / (n − 1 + half_size) / (1 + (excess / half_excess)²).
+    """
+
+    statistics: WindowStatistics
+    regression: AccuracyRegression
+    follows: float
+    half_size: float
+    half_excess: float
+
+
+WindowTemperature: TypeAlias = InterpolatedTemperature | RegressedTemperature
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators.base import FitInputs, FitReport, LogitCalibrator, refuse_features
+from driftcal.calibrators.export_maps.windowed_map import RegressedTemperature, WindowedMap
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.levels import number_levels
 from driftcal.calibrators.scaling.temperature import fit_nll, min_beta
@@ -177,6 +178,15 @@ class WindowedTemperatureScaling(WindowedCalibrator):
         log_clean = np.log(self.temperature_)
         weight = self.follows_ * (n - 1) / (n - 1 + HALF_SIZE) / (1 + (self._excess(sums) / HALF_EXCESS) ** 2)
         return np.asarray(np.exp(log_clean + weight * (log_window - log_clean)))
+
+    def windowed_map(self) -> WindowedMap:
+        """The regression and its statistics, for the export."""
+        temperature = RegressedTemperature(
+            self._statistics, self._fitted_regression, self.follows_, HALF_SIZE, HALF_EXCESS
+        )
+        return WindowedMap(
+            temperature, self.temperature_, self.min_window, self._statistics.n_statistics, self.n_features_in_
+        )
 
     def estimate_accuracy(self, window: AnyArray) -> AccuracyEstimate:
         """The estimated accuracy of a window of unlabelled logits, with its 90 % interval."""

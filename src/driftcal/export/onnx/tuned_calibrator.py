@@ -56,7 +56,7 @@ def _windowed_of(windowed: Calibrator | None, per_sample: Calibrator, subject: s
     if windowed is None and not per_sample.needs_window:
         raise InputError(
             f"windowed=True (--windowed) needs a windowed calibrator; {subject} has none. Leave it out, or tune with "
-            "method='auto' or a windowed method such as level-ts."
+            "method='auto' or a windowed method such as window-ts."
         )
     return windowed or per_sample
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from driftcal.calibrators.export_maps.windowed_map import InterpolatedTemperature, WindowedMap
+from driftcal.calibrators.export_maps.windowed_map import InterpolatedTemperature, RegressedTemperature, WindowedMap
 from driftcal.export.onnx.nodes import DOUBLE, INT64, Nodes, is_masked, number, sum_over_classes
+from driftcal.export.onnx.regressed_temperature import add_regressed_temperature, add_regression_statistics
 from driftcal.types import Float64
 
 #: The margin and the energy of a sample with one unmasked class, as in driftcal/drift/label_free_statistics.py.
@@ -42,17 +43,23 @@ def add_windowed_calibration(
 
 def add_statistics(nodes: Nodes, windowed_map: WindowedMap, z: str) -> str:
     """The statistics of each sample, (n, k); column 0 is 1."""
-    value = _label_free_statistic(nodes, windowed_map.temperature.statistic, z)
+    temperature = windowed_map.temperature
+    if isinstance(temperature, RegressedTemperature):
+        return add_regression_statistics(nodes, temperature, z)
+    value = _label_free_statistic(nodes, temperature.statistic, z)
     ones = nodes("Expand", np.ones((1, 1)), nodes("Shape", value))
     return nodes("Concat", ones, value, axis=1)
 
 
 def add_temperature(nodes: Nodes, windowed_map: WindowedMap, sums: str) -> str:
     """The temperature (1,) of a window with these sums (k,)."""
-    rest = [windowed_map.n_statistics - 1]
-    count, others = nodes.several("Split", 2, sums, np.array([1, *rest]), axis=0)
-    means = nodes("Div", others, nodes("Max", count, number(1)))
-    log_t = _interpolated(nodes, windowed_map.temperature, nodes("Neg", means))
+    temperature = windowed_map.temperature
+    count, others = nodes.several("Split", 2, sums, np.array([1, windowed_map.n_statistics - 1]), axis=0)
+    if isinstance(temperature, RegressedTemperature):
+        log_t = add_regressed_temperature(nodes, temperature, sums)
+    else:
+        means = nodes("Div", others, nodes("Max", count, number(1)))
+        log_t = _interpolated(nodes, temperature, nodes("Neg", means))
     is_small = nodes("Less", count, number(windowed_map.min_window))
     return nodes("Exp", nodes("Where", is_small, number(np.log(windowed_map.per_sample_temperature)), log_t))
 
