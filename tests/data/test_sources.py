@@ -140,7 +140,7 @@ def test_memory_maps_stay_on_disk(tmp_path):
         ((X * 255).astype(np.int64), Y, ImagesError, "uint8"),
         (X[0, 0, 0], Y, ImagesError, r"images \(n, H, W\)"),
         (X[:0], Y[:0], ImagesError, "at least one sample"),
-        (np.full((4, 2), np.inf), np.arange(4), ImagesError, "sample 0 holds NaN or infinity"),
+        (np.full((4, 2), np.inf), np.arange(4), ImagesError, "sample 0 holds infinity"),
         (X, Y[:-1], LabelsError, "37 samples and 36 labels"),
         (X, Y + 0.5, LabelsError, "sample 0 has 0.5"),
         (X, X, LabelsError, "one label per sample"),

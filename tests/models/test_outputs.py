@@ -132,7 +132,7 @@ def test_unusable_inputs_and_options_are_refused():
     model = open_model(linear)
     with pytest.raises(ImagesError, match="uint8"):
         model.logits(np.zeros((2, 4, 4, 3), np.uint8))
-    with pytest.raises(ImagesError, match=r"images \(n, H, W, C\) or features"):
+    with pytest.raises(ImagesError, match=r"images \(n, H, W, C\), features \(n, F\) or a data frame"):
         model.logits(np.zeros((2, 4, 4), np.float32))
     with pytest.raises(ImagesError, match="at least one sample"):
         model.logits(X[:0])

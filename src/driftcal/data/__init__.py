@@ -1,4 +1,4 @@
-"""Labelled data: arrays, ``.npz`` files, image folders and the published data sets.
+"""Labelled data: arrays, tables, loaders, ``.npz`` files, image folders and the published data sets.
 
 Every format is one function that returns a :class:`Source`. `SOURCES` lists the functions by name.
 """
@@ -9,7 +9,7 @@ from driftcal.data.arrays import digits, from_arrays, npz
 from driftcal.data.bundled import fashion_mnist
 from driftcal.data.cifar10 import cifar10, cifar10_c, cifar10_corruptions
 from driftcal.data.download import DOWNLOADS, fetch
-from driftcal.data.formats import SOURCES, open_source
+from driftcal.data.formats import SOURCES, is_data_set, open_source
 from driftcal.data.image_folder import image_folder
 from driftcal.data.imagenet import imagenet, imagenet_c, imagenet_corruptions
 from driftcal.data.objectnet import objectnet
@@ -31,6 +31,7 @@ __all__ = [
     "imagenet",
     "imagenet_c",
     "imagenet_corruptions",
+    "is_data_set",
     "npz",
     "objectnet",
     "open_source",

@@ -8,8 +8,10 @@ import numpy as np
 
 from driftcal.core.images import check_pixels
 from driftcal.core.labels import columns_and_names
+from driftcal.core.tables import is_frame
 from driftcal.core.validation import NUMBER_KINDS, as_array, column_names
 from driftcal.data.source import Source
+from driftcal.data.tables import from_frame
 from driftcal.errors import ImagesError, LabelsError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.io.npz import INPUT_NAMES, LABEL_NAMES, open_arrays
@@ -31,7 +33,8 @@ def from_arrays(
     Parameters
     ----------
     x
-        Images (n, H, W) or (n, H, W, C), uint8 or floats in [0, 1]; or features (n, F), an array or a data frame.
+        Images (n, H, W) or (n, H, W, C), uint8 or floats in [0, 1]; or features (n, F), an array or a data frame. A data
+        frame keeps its dtypes and categories. Missing features are NaN.
     y
         Labels: integers from 0 (-1: no class is correct), or names among `class_names`.
     class_names
@@ -48,6 +51,8 @@ def from_arrays(
     >>> source.input_shape, source.class_names, source.labels
     ((8, 8, 1), ('cat', 'dog'), array([0, 1, 0, 1]))
     """
+    if is_frame(x):
+        return from_frame(x, y, class_names=class_names, categorical=categorical, groups=groups, name=name)
     inputs = _as_inputs(as_array(x, "x", ImagesError))
     labels, names = columns_and_names(y, class_names)
     if len(labels) != len(inputs):
@@ -79,16 +84,18 @@ def _as_inputs(x: Array) -> Array:
     if x.ndim not in (2, 3, 4) or x.dtype.kind not in NUMBER_KINDS:
         way_out = " Are inputs and labels swapped?" if x.ndim == 1 else ""
         if x.dtype.kind in "OSTU":  # objects, bytes and both kinds of text
-            way_out = " Convert columns of text to numbers first. driftcal.DriftCalibratedClassifier takes data frames as they are."
+            way_out = " Pass a table with text as a pandas data frame, which keeps a dtype per column."
         raise ImagesError(
             f"x must be images (n, H, W) or (n, H, W, C), or features (n, F); it is {x.dtype} of shape {x.shape}.{way_out}"
         )
     if len(x) == 0:
         raise ImagesError("x must have at least one sample; it has none.")
     if x.ndim == 2:
-        if x.dtype.kind == "f" and not np.isfinite(x).all():
-            sample = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
-            raise ImagesError(f"x must be finite; sample {sample} holds NaN or infinity. Fill or drop such samples.")
+        if x.dtype.kind == "f" and np.isinf(x).any():
+            sample = int(np.flatnonzero(np.isinf(x).any(axis=1))[0])
+            raise ImagesError(
+                f"features must be finite, or NaN where they are missing; sample {sample} holds infinity. Replace it."
+            )
         # uint8 features are counts, not pixels: they are not divided by 255
         return x if x.dtype.kind == "f" else x.astype(np.float32)
     if x.ndim == 3:

@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+from driftcal.core.tables import is_frame
 from driftcal.data.arrays import digits, from_arrays, npz
 from driftcal.data.bundled import fashion_mnist
 from driftcal.data.cifar10 import cifar10, cifar10_c
+from driftcal.data.hugging_face import from_hugging_face, hugging_face_kind
 from driftcal.data.image_folder import image_folder
 from driftcal.data.imagenet import imagenet, imagenet_c
 from driftcal.data.objectnet import objectnet
 from driftcal.data.source import Source
+from driftcal.data.tables import csv, from_frame, parquet
+from driftcal.data.torch_data import from_torch, torch_kind
 from driftcal.errors import DataError, InputError, UnknownName
 from driftcal.io.paths import as_path, is_url
 
@@ -32,7 +36,12 @@ SOURCES: dict[str, Callable[..., Source]] = {
     "imagenet": imagenet,
     "imagenet-c": imagenet_c,
     "objectnet": objectnet,
+    "csv": csv,
+    "parquet": parquet,
 }
+
+#: Ending of a file -> its format.
+_ENDINGS = {".npz": "npz", ".csv": "csv", ".parquet": "parquet"}
 
 
 def open_source(
@@ -47,15 +56,17 @@ def open_source(
     Parameters
     ----------
     source
-        ``"digits"``, ``"fashion-mnist"``, ``"cifar10=DIR"``, ``"val.npz"``, ``"photos/"`` (one sub-folder per class), ``(x, y)`` or a
-        `Source`. Files and folders may be URLs: ``"s3://bucket/val.npz"``, ``"imagenet=gs://bucket/val"``.
+        ``"digits"``, ``"fashion-mnist"``, ``"cifar10=DIR"``, ``"val.npz"``, ``"photos/"`` (one sub-folder per class),
+        ``(x, y)`` or a `Source`. A table is ``"val.csv"``, ``"val.parquet"`` or a data frame, with ``label="column"``. A torch `DataLoader`
+        or `Dataset` and a Hugging Face `datasets.Dataset` are opened as they are. Files and folders may be URLs:
+        ``"s3://bucket/val.npz"``, ``"imagenet=gs://bucket/val"``.
     class_names
         All classes in the order of the model's outputs.
     categorical
         The columns of features that hold categories: numbers, or names if x is a data frame.
     **options
         Options of the format. In text all options may follow a question mark: ``"cifar10=DIR?part=train"``,
-        ``"table.npz?categorical=2,5"``.
+        ``"val.csv?label=risk&categorical=shop"``.
 
     >>> open_source("digits").input_shape
     (8, 8, 1)
@@ -68,6 +79,11 @@ def open_source(
         if options:
             raise InputError(f"an open source takes no options; got {', '.join(options)}. Leave them out.")
         opened = source if class_names is None else source.with_classes(class_names)
+    elif is_data_set(source):
+        if class_names is not None:
+            options["class_names"] = class_names
+        opened = _call("frame" if is_frame(source) else "data set", _opener(source), (source,), options)
+        opened = opened if class_names is None else opened.with_classes(class_names)
     elif isinstance(source, str | os.PathLike):
         text, query = _split_query(os.fspath(source))
         if class_names is not None:
@@ -77,9 +93,21 @@ def open_source(
         opened = _open_text(text, options)
     else:
         raise InputError(
-            f"a source must be a name, a path, (x, y) or a Source; it is {type(source).__name__}. Pass arrays as a pair (x, y)."
+            "a source must be a name, a path, (x, y), a data frame with label=..., a torch DataLoader or Dataset, a Hugging Face "
+            f"Dataset or a Source; it is {type(source).__name__}. Pass arrays as a pair (x, y)."
         )
     return opened if categorical is None else opened.with_categorical(categorical)
+
+
+def is_data_set(data: Any) -> bool:
+    """Whether this object holds inputs and labels: a data frame, or data of torch or Hugging Face."""
+    return is_frame(data) or torch_kind(data) is not None or hugging_face_kind(data) is not None
+
+
+def _opener(data: Any) -> Callable[..., Source]:
+    if is_frame(data):
+        return from_frame
+    return from_torch if torch_kind(data) is not None else from_hugging_face
 
 
 def _open_text(text: str, options: dict[str, Any]) -> Source:
@@ -92,10 +120,12 @@ def _open_text(text: str, options: dict[str, Any]) -> Source:
     file = as_path(text)
     if file.is_dir():
         return _open_format("folder", (file,), options)
-    if file.suffix == ".npz":
-        return _open_format("npz", (file,), options)
+    if file.suffix in _ENDINGS and (file.suffix == ".npz" or file.exists()):
+        return _open_format(_ENDINGS[file.suffix], (file,), options)
     if file.exists():
-        raise DataError(f"{text!r} must be a .npz file or a folder; it is {file.suffix or 'a file without ending'}.")
+        raise DataError(
+            f"{text!r} must be a .npz, .csv or .parquet file or a folder; it is {file.suffix or 'a file without ending'}."
+        )
     if equals and not any(separator in name for separator in "./\\"):  # not a path
         raise UnknownName.of("source", name, SOURCES)
     raise DataError(
@@ -106,16 +136,22 @@ def _open_text(text: str, options: dict[str, Any]) -> Source:
 
 def _open_format(name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Source:
     """Call the function of a format, with an error that lists its options if they do not fit."""
-    signature = inspect.signature(SOURCES[name])
+    usage = "" if name in WITHOUT_PATH else f" Write {name}=DIR;"
+    return _call(name, SOURCES[name], arguments, options, usage)
+
+
+def _call(
+    name: str, opener: Callable[..., Source], arguments: tuple[Any, ...], options: dict[str, Any], usage: str = ""
+) -> Source:
+    signature = inspect.signature(opener)
     # Formats with a fixed order of classes take no class_names: their labels are renumbered afterwards.
     class_names = None if "class_names" in signature.parameters else options.pop("class_names", None)
     try:
         signature.bind(*arguments, **options)
     except TypeError as error:
         allowed = ", ".join(str(p) for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY)
-        usage = "" if name in WITHOUT_PATH else f" Write {name}=DIR;"
         raise InputError(f"source {name!r}: {error}.{usage} its options: {allowed or 'none'}.") from error
-    source = SOURCES[name](*arguments, **options)
+    source = opener(*arguments, **options)
     return source if class_names is None else source.with_classes(class_names)
 
 
@@ -128,8 +164,10 @@ def _split_query(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def _option_value(key: str, text: str) -> Any:
-    """Text as a value: a number, ``224x224`` as a pair, true or false; `class_names` and `categorical` are lists."""
-    if key in ("class_names", "categorical"):
+    """Text as a value: a number, ``224x224`` as a pair, true or false; `class_names`, `categorical`, `drop` are lists."""
+    if key == "label":
+        return text
+    if key in ("class_names", "categorical", "drop"):
         return [int(item) if key == "categorical" and item.isdecimal() else item for item in text.split(",")]
     if text.lower() in ("true", "false"):
         return text.lower() == "true"

@@ -11,20 +11,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driftcal.core.labels import NO_CLASS
-from driftcal.core.validation import column_indices
+from driftcal.core.tables import is_frame
+from driftcal.core.validation import column_indices, column_names
 from driftcal.errors import DataError, InputError
 from driftcal.io.fingerprint import fingerprint
-from driftcal.types import Array, Indices, Labels
+from driftcal.types import Array, Indices, Inputs, Labels
 
-#: Indices in the whole data set -> inputs: float32 images (n, H, W, C) in [0, 1], or features (n, F), float32 or
-#: float64.
-Read = Callable[[Indices], Array]
+#: Indices in the whole data set -> inputs: float32 images (n, H, W, C) in [0, 1]; features (n, F), float32 or float64;
+#: or a pandas data frame.
+Read = Callable[[Indices], Inputs]
 
 
 class InputBatch(NamedTuple):
     """Consecutive samples of a source: their inputs, their labels, and their indices in the whole data set."""
 
-    inputs: Array
+    inputs: Inputs
     labels: Labels
     indices: Indices
 
@@ -41,7 +42,7 @@ class Source:
     name
         The name of the data in results.
     read
-        Indices in the whole data set -> float32 inputs.
+        Indices in the whole data set -> float32 inputs, or a data frame.
     all_labels
         One column of the model's outputs per sample of the whole data set; -1 if no class is correct (out of
         distribution) or the class is unknown.
@@ -59,7 +60,8 @@ class Source:
     indices
         The samples of this source, by their indices in the whole data set; by default all.
     categorical
-        The columns of features that hold categories, by number.
+        The columns of features that hold categories, by number. Those of a data frame that are categorical by their
+        dtype need not be named.
 
     >>> x, y = np.zeros((10, 4), np.float32), np.arange(10) % 3
     >>> source = Source("mine", lambda indices: x[indices], y, ("a", "b", "c"), content=lambda: "v1")
@@ -150,10 +152,12 @@ class Source:
             yield InputBatch(self.inputs(indices), self.all_labels[indices], indices)
             position = batch_end
 
-    def inputs(self, indices: Indices | None = None) -> Array:
+    def inputs(self, indices: Indices | None = None) -> Inputs:
         """The inputs of the samples with these indices in the whole data set; by default of all samples here."""
         selected = self.indices if indices is None else np.asarray(indices, np.int64)
         inputs = self.read(selected)
+        if is_frame(inputs) and len(inputs) == len(selected):
+            return inputs
         allowed = (np.float32, np.float64) if inputs.ndim == 2 else (np.float32,)
         if len(inputs) != len(selected) or inputs.dtype not in allowed:
             raise DataError(
@@ -257,6 +261,7 @@ class Source:
             raise InputError(
                 f"categorical needs features (n, columns); {self.name} holds images of shape {self.input_shape}. Leave it out."
             )
+        names = names or column_names(self.read(self.indices[:1]))
         return replace(self, categorical=column_indices(columns, self.input_shape[0], names))
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from driftcal.models.outputs import Outputs
-from driftcal.types import Array
+from driftcal.types import Array, Inputs
 
 
 class Backend(Protocol):
@@ -14,7 +14,8 @@ class Backend(Protocol):
 
     `layout` is the usual layout of the framework's networks. `fixed_batch` is the only batch size that a file accepts,
     `largest_batch` the largest; both are None if the file states no limit. `classes` are the classes of the outputs, or
-    None if the model does not store them.
+    None if the model does not store them. `takes_tables` says that features reach the model as they are: a data frame
+    with its dtypes, a matrix in float64. Other models get a float32 matrix.
     """
 
     framework: str
@@ -23,13 +24,14 @@ class Backend(Protocol):
     largest_batch: int | None
     classes: tuple[Any, ...] | None
     device: str
+    takes_tables: bool
 
     def configured(self, *, outputs: Outputs, name: str | None) -> Backend:
         """This backend with other outputs or another name; itself if it uses neither."""
         ...
 
-    def run(self, batch: Array) -> Array:
-        """Preprocessed float32 inputs (n, ...) to raw outputs (n, C), (n, 1) or (n,)."""
+    def run(self, batch: Inputs) -> Array:
+        """Preprocessed inputs (n, ...) to raw outputs (n, C), (n, 1) or (n,)."""
         ...
 
     def layers(self) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ class CallableBackend:
 
     framework = "callable"
     layout = "NHWC"
+    takes_tables = False
     fixed_batch: int | None = None
     largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None

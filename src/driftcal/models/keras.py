@@ -32,6 +32,7 @@ class KerasBackend:
     """Runs a Keras model in inference mode."""
 
     framework = "keras"
+    takes_tables = False
     fixed_batch: int | None = None
     largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None

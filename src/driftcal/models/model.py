@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from driftcal.core.tables import as_matrix, describe_columns, is_frame, take
 from driftcal.core.text import first_line
 from driftcal.core.validation import REAL_KINDS, as_array, check_columns
 from driftcal.errors import DriftcalError, ImagesError, InputError, ModelError, UnknownName
@@ -16,10 +17,13 @@ from driftcal.models.backend import Backend, LayerBackend
 from driftcal.models.batch_size import choose_batch_size
 from driftcal.models.outputs import Outputs, check_kind_of_outputs, samples_with_nan, to_logits
 from driftcal.models.preprocessing import Preprocessing
-from driftcal.types import AnyArray, Array, Logits
+from driftcal.types import AnyArray, Array, Inputs, Logits
 
 #: Number of samples that `Model.prepare` runs.
 _PROBE_SAMPLES = 16
+
+#: Rows of a data frame per call of a model: each call checks every column anew, which takes milliseconds.
+TABLE_BATCH = 4096
 
 
 class Model:
@@ -72,7 +76,7 @@ class Model:
 
     @property
     def framework(self) -> str:
-        """``torch``, ``onnx``, ``keras``, ``sklearn`` or ``callable``."""
+        """``torch``, ``onnx``, ``keras``, ``sklearn``, ``lightgbm``, ``xgboost``, ``catboost`` or ``callable``."""
         return self.backend.framework
 
     @property
@@ -177,7 +181,7 @@ class Model:
     def prepare(self, inputs: AnyArray) -> Model:
         """Run a few samples to check the outputs and to determine `n_classes` and `batch_size`; returns the model."""
         self.check_columns(inputs)
-        samples = _as_inputs(inputs)[:_PROBE_SAMPLES]
+        samples = take(self._as_inputs(inputs), slice(_PROBE_SAMPLES))
         if not len(samples):
             raise ImagesError("inputs must have at least one sample to prepare a model; they have none.")
         batch = self._preprocessed(samples)
@@ -191,13 +195,13 @@ class Model:
             )
         self._input_shape, self._n_classes = samples.shape[1:], logits.shape[1]
         if self._batch_size is None:
-            self._batch_size = self._fitting_batch_size(batch[:1])
+            self._batch_size = TABLE_BATCH if is_frame(batch) else self._fitting_batch_size(batch[:1])
         return self
 
     def logits(self, inputs: AnyArray) -> Logits:
         """float32 (n, C) for float32 images (n, H, W, C) in [0, 1], or features (n, F)."""
         self.check_columns(inputs)
-        samples = _as_inputs(inputs)
+        samples = self._as_inputs(inputs)
         if self._n_classes is None or self._batch_size is None or self._input_shape != samples.shape[1:]:
             if not len(samples):
                 raise ImagesError("inputs must have at least one sample the first time; they have none.")
@@ -215,7 +219,7 @@ class Model:
 
     def features(self, inputs: AnyArray, layers: Sequence[str]) -> dict[str, Array]:
         """float32 outputs (n, ...) of named layers, in the axis order of the framework."""
-        samples = _as_inputs(inputs)
+        samples = self._as_inputs(inputs)
         if not self.layers:
             raise ModelError(
                 f"a {self.framework} model of this kind gives no intermediate layers. Open it as a torch module, as ONNX or "
@@ -234,16 +238,29 @@ class Model:
                 parts[layer].append(np.asarray(outputs[layer][: len(batch)], np.float32))
         return {layer: np.concatenate(arrays) for layer, arrays in parts.items()}
 
-    def _batches(self, samples: Array) -> Iterator[tuple[int, Array]]:
-        for start in range(0, len(samples), self.batch_size):
-            yield start, self._preprocessed(samples[start : start + self.batch_size])
+    def _as_inputs(self, inputs: AnyArray) -> Inputs:
+        """Inputs as an array, or as a data frame for a model that takes tables."""
+        if not is_frame(inputs):
+            return _as_array(inputs)
+        return inputs if self.backend.takes_tables else as_matrix(inputs, f"a {self.framework} model")
 
-    def _preprocessed(self, samples: Array) -> Array:
+    def _batches(self, samples: Inputs) -> Iterator[tuple[int, Inputs]]:
+        for start in range(0, len(samples), self.batch_size):
+            yield start, self._preprocessed(take(samples, slice(start, start + self.batch_size)))
+
+    def _preprocessed(self, samples: Inputs) -> Inputs:
+        if is_frame(samples):
+            if self.preprocessing != Preprocessing(layout=self.preprocessing.layout):
+                raise InputError(
+                    f"preprocessing is for images and matrices; the inputs are a table, and it is {self.preprocessing}. Leave it "
+                    "out, and put the steps into the model (a scikit-learn Pipeline)."
+                )
+            return samples
         # a tree compares a feature with a threshold, and rounding to float32 could change the result
-        keeps_float64 = self.framework == "sklearn" and samples.ndim == 2 and samples.dtype == np.float64
+        keeps_float64 = self.backend.takes_tables and samples.ndim == 2 and samples.dtype == np.float64
         return self.preprocessing(samples, np.float64 if keeps_float64 else np.float32)
 
-    def _run(self, batch: Array, start: int = 0) -> Array:
+    def _run(self, batch: Inputs, start: int = 0) -> Array:
         """The raw outputs (n, C) for a preprocessed batch whose first sample has the number `start`."""
         limit = self.backend.fixed_batch or self.backend.largest_batch
         if limit and len(batch) > limit:  # the samples of `prepare` may be more than the model takes at once
@@ -259,7 +276,7 @@ class Model:
             )
         return raw
 
-    def _guarded(self, run: Callable[[Array], Any], batch: Array, start: int = 0) -> Any:
+    def _guarded(self, run: Callable[[Inputs], Any], batch: Inputs, start: int = 0) -> Any:
         """Run a batch, padded to the model's only size if it has one; a framework's error becomes a `ModelError`."""
         fixed = self.backend.fixed_batch
         if fixed and len(batch) < fixed:
@@ -274,7 +291,12 @@ class Model:
             if "out of memory" in str(error).lower():
                 raise self._too_large(batch, error) from error
             with_nan = samples_with_nan(batch)
-            if len(with_nan):
+            if is_frame(batch):
+                hint = (
+                    "Pass a table with the columns and dtypes that the model was fitted on; this one has "
+                    f"{describe_columns(batch)}{', with missing values' if len(with_nan) else ''}."
+                )
+            elif len(with_nan):
                 hint = f"The inputs hold NaN, first in sample {start + int(with_nan[0])}: fill the missing values, or drop the samples."
             else:
                 hint = (
@@ -282,10 +304,10 @@ class Model:
                     "preprocessing=Preprocessing(layout=..., size=...) if the model needs another shape."
                 )
             raise ModelError(
-                f"the {self.framework} model failed on a batch of shape {batch.shape}: {_type_and_message(error)}. {hint}"
+                f"the {self.framework} model failed on a {'table' if is_frame(batch) else 'batch'} of shape {batch.shape}: {_type_and_message(error)}. {hint}"
             ) from error
 
-    def _too_large(self, batch: Array, error: BaseException) -> ModelError:
+    def _too_large(self, batch: Inputs, error: BaseException) -> ModelError:
         return ModelError(
             f"a batch of {len(batch)} samples does not fit into memory: {_type_and_message(error)}. Open the model with "
             f"batch_size={max(1, len(batch) // 2)}."
@@ -377,7 +399,7 @@ def _checked_names(class_names: Sequence[Any] | None, classes: tuple[Any, ...] |
     return names
 
 
-def _as_inputs(inputs: AnyArray) -> Array:
+def _as_array(inputs: AnyArray) -> Array:
     samples = as_array(inputs, "inputs", ImagesError)
     if samples.dtype == np.uint8 and samples.ndim == 4:
         raise ImagesError(
@@ -385,7 +407,8 @@ def _as_inputs(inputs: AnyArray) -> Array:
         )
     if samples.ndim not in (2, 4) or samples.dtype.kind not in REAL_KINDS:
         raise ImagesError(
-            f"inputs must be images (n, H, W, C) or features (n, F); they are {samples.dtype} of shape {samples.shape}."
+            f"inputs must be images (n, H, W, C), features (n, F) or a data frame; they are {samples.dtype} of shape "
+            f"{samples.shape}."
         )
     return samples
 

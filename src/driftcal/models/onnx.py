@@ -26,6 +26,7 @@ class OnnxBackend:
     """Runs an ONNX graph with one image or feature input. Every named value of the graph is a layer."""
 
     framework = "onnx"
+    takes_tables = False
     largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from driftcal.errors import InputError, ModelError
 from driftcal.models.backend import Backend
+from driftcal.models.boosters import BOOSTER_FILES, booster_framework, from_booster, from_booster_file
 from driftcal.models.model import Model
 from driftcal.models.outputs import Outputs
 from driftcal.models.preprocessing import Preprocessing
@@ -26,6 +27,10 @@ FILES: dict[str, str] = {
     ".ts": "TorchScript",
     ".torchscript": "TorchScript",
     ".keras": "Keras 3",
+    ".txt": "LightGBM",
+    ".json": "XGBoost",
+    ".ubj": "XGBoost",
+    ".cbm": "CatBoost",
 }
 
 _FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -50,8 +55,10 @@ def open_model(
     ----------
     model
         ``"net.onnx"``, ``"net.pt2"`` (torch.export), ``"net.pt"`` (TorchScript), ``"net.keras"``,
+        ``"trees.txt"`` (LightGBM), ``"trees.json"`` or ``"trees.ubj"`` (XGBoost), ``"trees.cbm"`` (CatBoost),
         ``"package.module:factory"`` (called without arguments), a torch module, a Keras model, an ONNX ModelProto, a
-        fitted scikit-learn classifier or pipeline, a function. A `Model` is returned with the options of this call.
+        fitted scikit-learn classifier or pipeline, a booster of LightGBM, XGBoost or CatBoost, a function. A `Model` is
+        returned with the options of this call.
     preprocessing
         The steps from images in [0, 1] to the inputs of the model. Without it only the layout is adapted.
     outputs
@@ -181,7 +188,9 @@ def _backend(model: Any, settings: _Settings, *, outputs: Outputs, name: str | N
             raise InputError(
                 "weights= goes with a torch module or a factory; a model file holds weights. Leave one out."
             )
-        return _from_file(Path(model).expanduser(), device=device, threads=threads, trust=settings.trust)
+        return _from_file(
+            Path(model).expanduser(), device=device, threads=threads, trust=settings.trust, outputs=outputs
+        )
     frameworks = _packages(model)
     # Keras before torch: on its torch backend a Keras model is a torch module as well.
     if "torch" in frameworks and "keras" not in frameworks and hasattr(model, "parameters"):
@@ -199,6 +208,9 @@ def _backend(model: Any, settings: _Settings, *, outputs: Outputs, name: str | N
 
         _refuse_device(device, "Keras places models itself", allowed=("auto",))
         return KerasBackend(model, threads=threads)
+    if (booster := booster_framework(frameworks)) is not None:
+        _refuse_device(device, f"{booster} was told at training where it runs")
+        return from_booster(model, booster, outputs=outputs)
     if "sklearn" in frameworks or hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
         from driftcal.models.sklearn import ScikitBackend
 
@@ -210,7 +222,7 @@ def _backend(model: Any, settings: _Settings, *, outputs: Outputs, name: str | N
         _refuse_device(device, "a function chooses its device itself")
         return CallableBackend(model, name=name)
     raise ModelError(
-        f"a model must be a file, package.module:factory, a torch, Keras, ONNX or scikit-learn model or a callable; it is "
+        f"a model must be a file, package.module:factory, a torch, Keras, ONNX or scikit-learn model, a booster or a callable; it is "
         f"{type(model).__name__}."
     )
 
@@ -225,12 +237,17 @@ def _packages(model: Any) -> set[str]:
     return {base.__module__.partition(".")[0] for base in type(model).__mro__}
 
 
-def _from_file(path: Path, *, device: str, threads: int | None, trust: bool) -> Backend:
+def _from_file(path: Path, *, device: str, threads: int | None, trust: bool, outputs: Outputs) -> Backend:
     """The adapter for a model file, by its ending."""
     if path.suffix in (".pkl", ".pickle", ".joblib"):
         raise ModelError(
             f"{path.name!r} is pickled; opening it could run code from the file. Load it yourself where you trust it and pass the "
             'model, or name a function that does: open_model("package.module:factory").'
+        )
+    if path.suffix in (".model", ".bin", ".deprecated", ".bst"):
+        raise ModelError(
+            f"{path.name!r} is in an old or unknown binary format, which is not checked while it is read. Write an XGBoost model as "
+            "model.ubj or model.json, a LightGBM model as model.txt, a CatBoost model as model.cbm."
         )
     if path.suffix == ".safetensors":
         raise ModelError(
@@ -247,6 +264,9 @@ def _from_file(path: Path, *, device: str, threads: int | None, trust: bool) -> 
         "TorchScript": lambda: _torch(path, device, threads, trust),
         "Keras 3": lambda: _keras(path, device, threads),
     }
+    if path.suffix in BOOSTER_FILES:
+        _refuse_device(device, "trees run on the processor")
+        return from_booster_file(path, outputs=outputs)
     return openers[FILES[path.suffix]]()
 
 

@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from driftcal.core.tables import is_frame
 from driftcal.core.validation import looks_like_probabilities
 from driftcal.errors import ImagesError, ModelError
-from driftcal.types import AnyArray, Array, Float64, Indices, Logits
+from driftcal.types import AnyArray, Array, Float64, Indices, Inputs, Logits
 
 #: The kind of a model's outputs.
 Outputs = Literal["logits", "probabilities"]
@@ -60,7 +61,7 @@ def check_kind_of_outputs(raw: Array, outputs: Outputs) -> None:
         )
 
 
-def to_logits(raw: Array, outputs: Outputs, start: int, inputs: Array | None = None) -> Logits:
+def to_logits(raw: Array, outputs: Outputs, start: int, inputs: Inputs | None = None) -> Logits:
     """float32 logits (n, C) from raw outputs; a single column becomes two.
 
     `start` is the number of the first sample and `inputs` the inputs of the model, both for error messages.
@@ -87,12 +88,14 @@ def to_logits(raw: Array, outputs: Outputs, start: int, inputs: Array | None = N
     return values.astype(np.float32)
 
 
-def samples_with_nan(inputs: Array) -> Indices:
+def samples_with_nan(inputs: Inputs) -> Indices:
     """The numbers of the samples that hold NaN."""
+    if is_frame(inputs):
+        return np.flatnonzero(inputs.isna().any(axis=1).to_numpy())
     return np.flatnonzero(np.isnan(inputs.reshape(len(inputs), -1)).any(axis=1))
 
 
-def _refuse_nan_inputs(inputs: Array | None, start: int) -> None:
+def _refuse_nan_inputs(inputs: Inputs | None, start: int) -> None:
     if inputs is None:
         return
     with_nan = samples_with_nan(inputs)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from driftcal.core.numerics import log_softmax
+from driftcal.core.tables import holds_numbers, is_frame, take
 from driftcal.errors import ModelError
 from driftcal.io.fingerprint import sha256_array
 from driftcal.models.outputs import Outputs, log_probabilities
-from driftcal.types import Array
+from driftcal.types import Array, Inputs
 
 #: The largest score of a class is the predicted class, except for ties. Scores of pairs of classes agree only by
 #: chance.
@@ -34,6 +35,20 @@ def scores_classes(estimator: Any, inputs: Any) -> bool:
     return bool(agreement > _LEAST_AGREEMENT)
 
 
+def as_fitted(batch: Inputs, columns: Sequence[str] | None) -> Inputs:
+    """A matrix as a data frame for a model that was fitted with one, because steps of a pipeline select columns by name.
+
+    A frame of numbers becomes a matrix for a model that was fitted with a matrix.
+    """
+    if is_frame(batch):
+        return batch.to_numpy() if columns is None and holds_numbers(batch) else batch
+    if columns is None or batch.shape[1:] != (len(columns),):
+        return batch
+    import pandas  # installed, because the model was fitted with a data frame
+
+    return pandas.DataFrame(batch, columns=list(columns))
+
+
 class ScikitBackend:
     """Runs a fitted classifier.
 
@@ -44,6 +59,7 @@ class ScikitBackend:
 
     framework = "sklearn"
     layout = "flat"
+    takes_tables = True
     fixed_batch: int | None = None
     largest_batch: int | None = None
     device = "cpu"
@@ -70,9 +86,9 @@ class ScikitBackend:
         names = getattr(self.estimator, "feature_names_in_", None)
         return None if names is None else list(names)
 
-    def run(self, batch: Array) -> Array:
+    def run(self, batch: Inputs) -> Array:
         """Scores of a preprocessed batch."""
-        batch = self._as_frame(batch)
+        batch = as_fitted(batch, self.columns)
         if self._outputs == "probabilities":
             if not hasattr(self.estimator, "predict_proba"):
                 raise ModelError(
@@ -95,14 +111,6 @@ class ScikitBackend:
         _update_digest(digest, self.estimator, set())
         return digest.hexdigest()
 
-    def _as_frame(self, batch: Array) -> Any:
-        """A data frame for an estimator that was fitted with one: steps of a pipeline may select columns by name."""
-        if self.columns is None or batch.shape[1:] != (len(self.columns),):
-            return batch
-        import pandas  # installed, because the estimator was fitted with a data frame
-
-        return pandas.DataFrame(batch, columns=self.columns)
-
     def _choose_method(self, batch: Any) -> ScoreMethod:
         """The method of the estimator that gives logits; see the class."""
         has_scores = hasattr(self.estimator, "decision_function")
@@ -124,7 +132,7 @@ class ScikitBackend:
         return "predict_proba"
 
     def _one_score_per_class(self, batch: Any) -> bool:
-        shape = np.asarray(self.estimator.decision_function(batch[:1])).shape
+        shape = np.asarray(self.estimator.decision_function(take(batch, slice(1)))).shape
         n_classes = len(self.classes or ())
         return shape == (1, n_classes) or (n_classes == 2 and shape in ((1,), (1, 1)))
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from driftcal.core.images import as_indices, as_step, as_strength
+from driftcal.core.tables import is_frame
 from driftcal.errors import InputError
-from driftcal.shifts.tabular.columns import is_frame
 from driftcal.types import AnyArray
 
 

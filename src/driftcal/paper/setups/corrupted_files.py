@@ -41,7 +41,8 @@ class OnDisk:
                 f"{source.name} must hold every image of the clean set; it has {len(source)}, sample {samples.max()} is "
                 "missing. Do the two folders belong together?"
             )
-        return source.inputs(samples)
+        corrupted: Array = source.inputs(samples)
+        return corrupted
 
 
 def cifar10_c_on_disk(folder: str | os.PathLike[str]) -> tuple[OnDisk, ...]:

@@ -8,26 +8,32 @@ from typing import Any
 import numpy as np
 
 from driftcal.core.labels import as_columns
-from driftcal.data import Source, open_source
+from driftcal.core.tables import is_frame
+from driftcal.data import Source, is_data_set, open_source
 from driftcal.errors import InputError, LabelsError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models import Model
 from driftcal.models.scores import ScoresModel, score_columns
-from driftcal.types import AnyArray, Array
+from driftcal.types import AnyArray, Array, Inputs
 
 
 def labelled_source(
     X: Any, y: AnyArray = None, *, class_names: Sequence[str] = (), categorical: Sequence[int] = (), **options: Any
 ) -> Source:
-    """The labelled samples of arrays, a path, a name or a source.
+    """The labelled samples of arrays, a loader, a data set, a path, a name or a source.
 
     `class_names` are the classes in the order of the outputs; labels that are text need them. `categorical` are the
     columns of features that hold categories, unless the data declare them. `options` are those of the data's format.
     """
     names = list(class_names) or None
+    holds_labels = is_data_set(X) and not is_frame(X)
+    if y is not None and holds_labels:
+        raise LabelsError(
+            f"y must be left out: the {type(X).__name__} holds the labels. Pass y with an array of inputs only."
+        )
     if y is not None:
         source = open_source((X, y), class_names=names)
-    elif hasattr(X, "shape") or isinstance(X, list):
+    elif (hasattr(X, "shape") and not holds_labels) or isinstance(X, list):
         raise LabelsError(
             "y must hold one label per input; it is missing. Pass y after X, or a source or a path that holds labels as well."
         )
@@ -70,8 +76,10 @@ def check_classes(model: Model, source: Source) -> None:
         )
 
 
-def as_inputs(X: AnyArray) -> Array:
-    """Inputs as a model takes them: uint8 images as numbers in [0, 1], grey images with a channel axis."""
+def as_inputs(X: AnyArray) -> Inputs:
+    """Inputs as a model takes them: uint8 images as numbers in [0, 1], grey images with a channel axis, frames as they are."""
+    if is_frame(X):
+        return X
     array = np.asarray(X)
     if array.dtype == np.uint8 and array.ndim >= 3:
         array = array / np.float32(255)

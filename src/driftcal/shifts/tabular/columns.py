@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftcal.core.labels import is_missing
+from driftcal.core.tables import is_frame
 from driftcal.core.validation import NUMBER_KINDS, column_indices
 from driftcal.errors import InputError
 from driftcal.types import AnyArray, Array, Float64
@@ -54,11 +55,6 @@ class FeatureTable(Protocol):
 def open_table(features: AnyArray) -> FeatureTable:
     """Features as a table."""
     return FrameTable(features) if is_frame(features) else MatrixTable(features)
-
-
-def is_frame(features: Any) -> bool:
-    """Whether these are a pandas data frame (without importing pandas)."""
-    return hasattr(features, "iloc") and hasattr(features, "columns")
 
 
 def categorical_positions(table: FeatureTable, categorical: Sequence[int | str]) -> list[int]:

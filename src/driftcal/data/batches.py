@@ -1,0 +1,201 @@
+"""Batches as data loaders give them, tuples or dicts of tensors, as inputs and labels of a source."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from driftcal.core.images import check_pixels
+from driftcal.core.labels import columns_and_names
+from driftcal.core.validation import NUMBER_KINDS, as_array
+from driftcal.data.source import Source
+from driftcal.errors import DataError, ImagesError, InputError, LabelsError
+from driftcal.io.fingerprint import fingerprint
+from driftcal.types import Array, Indices
+
+#: Names under which inputs and labels are found in a dict.
+INPUT_KEYS = ("x", "image", "images", "img", "pixel_values", "inputs", "input", "features", "data")
+LABEL_KEYS = ("y", "label", "labels", "target", "targets", "fine_label")
+
+#: Samples that are read at a time while labels and fingerprint are collected.
+_BLOCK = 64
+#: Samples that are read a second time, to notice random transforms.
+_READ_TWICE = 4
+
+
+@dataclass(frozen=True)
+class BatchFormat:
+    """Where a batch holds its inputs and labels, and the normalisation that its images have.
+
+    Parameters
+    ----------
+    inputs, label
+        Keys of a dict, or positions in a tuple. None: the usual names; a tuple of two is (inputs, labels).
+    mean, std
+        The normalisation that the data set applied to images. It is undone, because shifts act on images in [0, 1]; give
+        the same numbers to the model as `preprocessing`.
+    """
+
+    inputs: str | int | None = None
+    label: str | int | None = None
+    mean: Sequence[float] = ()
+    std: Sequence[float] = ()
+
+    def split(self, batch: Any) -> tuple[Any, Any]:
+        """The inputs and the labels of a batch, or of a sample."""
+        if isinstance(batch, Mapping):
+            keys = list(batch)
+            return (
+                batch[_key(self.inputs, keys, INPUT_KEYS, "inputs")],
+                batch[_key(self.label, keys, LABEL_KEYS, "label")],
+            )
+        if not isinstance(batch, list | tuple):
+            raise DataError(
+                f"a batch must hold inputs and labels, as a tuple or a dict; it is a {type(batch).__name__}. Is the data set labelled?"
+            )
+        if self.inputs is None and self.label is None and len(batch) == 2:
+            return batch[0], batch[1]
+        positions = self.inputs, self.label
+        if any(not isinstance(p, int) or not -len(batch) <= p < len(batch) for p in positions):
+            raise DataError(
+                f"a tuple must be (inputs, labels), or say where they are; it has {len(batch)} items. Pass "
+                "open_source(data, inputs=0, label=1)."
+            )
+        return batch[self.inputs], batch[self.label]  # type: ignore[index]
+
+    def as_inputs(self, raw: Any, first: int) -> Array:
+        """Float32 images (n, H, W, C) in [0, 1], or features; `first` is the number of the first sample."""
+        is_tensor = hasattr(raw, "detach")
+        x = as_array(raw, "inputs", ImagesError)
+        if x.ndim not in (2, 3, 4) or x.dtype.kind not in NUMBER_KINDS:
+            raise ImagesError(
+                f"inputs must be images or features, one shape for all; a batch is {x.dtype} of shape {x.shape}. "
+                "Let the collate function return numbers."
+            )
+        if x.ndim == 2:
+            return x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
+        if x.ndim == 3:
+            x = x[..., None]
+        elif x.shape[1] in (1, 3) and (is_tensor or x.shape[3] not in (1, 3)):  # torch puts channels first
+            x = np.moveaxis(x, 1, 3)
+        if x.dtype == np.uint8:
+            return np.divide(x, np.float32(255), dtype=np.float32)
+        images = np.ascontiguousarray(x, np.float32)
+        if self.mean or self.std:
+            images = images * np.asarray(self.std or 1, np.float32) + np.asarray(self.mean or 0, np.float32)
+            images = np.where(np.abs(images - 0.5) < 0.5 + 1e-4, np.clip(images, 0, 1), images)  # rounding
+        try:
+            check_pixels(images, first)
+        except ImagesError as error:
+            if self.mean or self.std or "Undo that" not in str(error):
+                raise
+            raise ImagesError(
+                f"{error} Here: driftcal.open_source(data, mean=..., std=...) with the numbers of the data set's Normalize, and "
+                "open_model(model, preprocessing=driftcal.Preprocessing(mean=..., std=...))."
+            ) from None
+        return images
+
+
+#: Positions of samples -> a batch of them.
+ReadBatch = Callable[[Sequence[int]], Any]
+
+
+def indexed_source(
+    name: str, read_batch: ReadBatch, n_samples: int, batch_format: BatchFormat, class_names: Sequence[str] | None
+) -> Source:
+    """A source of samples that can be read by their positions.
+
+    All samples are read once, in order, for the labels and the fingerprint. Afterwards inputs are read when they are
+    needed, so that the whole data set is never in memory.
+    """
+    if n_samples == 0:
+        raise DataError(f"{name} must have at least one sample; it has none.")
+    digest, labels = hashlib.sha256(), []
+    head: Array = np.zeros(0)
+    for start in range(0, n_samples, _BLOCK):
+        raw, batch_labels = batch_format.split(read_batch(range(start, min(n_samples, start + _BLOCK))))
+        inputs = batch_format.as_inputs(raw, start)
+        if start == 0:
+            head = inputs[:_READ_TWICE]
+            digest.update(f"{inputs.dtype.str}{inputs.shape[1:]}".encode())
+        if inputs.shape[1:] != head.shape[1:]:
+            raise _sizes_differ(name, head.shape[1:], inputs.shape[1:])
+        digest.update(np.ascontiguousarray(inputs).tobytes())
+        labels.append(_label_array(batch_labels, len(inputs)))
+    again, _ = batch_format.split(read_batch(range(min(_READ_TWICE, n_samples))))
+    if not np.array_equal(batch_format.as_inputs(again, 0), head, equal_nan=True):
+        raise DataError(
+            f"{name} must give the same sample each time; its first samples differ at a second reading. Use the transforms "
+            "of the evaluation, without random crops, flips or noise."
+        )
+    columns, names = columns_and_names(np.concatenate(labels), class_names)
+    content = digest.hexdigest()
+
+    def read(indices: Indices) -> Array:
+        raw, _ = batch_format.split(read_batch([int(index) for index in indices]))
+        return batch_format.as_inputs(raw, int(indices[0]) if len(indices) else 0)
+
+    return Source(name, read, columns, names, content=lambda: content)
+
+
+def streamed_source(
+    name: str, batches: Callable[[], Iterator[Any]], batch_format: BatchFormat, class_names: Sequence[str] | None
+) -> Source:
+    """A source of samples that come in their own order: they are read once and kept in memory."""
+    inputs: list[Array] = []
+    labels: list[Array] = []
+    n_samples = 0
+    for batch in batches():
+        raw, batch_labels = batch_format.split(batch)
+        inputs.append(batch_format.as_inputs(raw, n_samples))
+        labels.append(_label_array(batch_labels, len(inputs[-1])))
+        n_samples += len(inputs[-1])
+        if inputs[-1].shape[1:] != inputs[0].shape[1:]:
+            raise _sizes_differ(name, inputs[0].shape[1:], inputs[-1].shape[1:])
+    if not n_samples:
+        raise DataError(f"{name} must have at least one sample; it has none. Was it read before?")
+    second = next(batches(), None)  # None: it can be read once only
+    if second is not None and not np.array_equal(
+        batch_format.as_inputs(batch_format.split(second)[0], 0), inputs[0], equal_nan=True
+    ):
+        raise DataError(
+            f"{name} must give its samples in the same order each time; at a second reading it begins with others. It shuffles, or "
+            "its transforms are random, and it cannot be read by index. Pass it without shuffling, or as a data set with indices."
+        )
+    columns, names = columns_and_names(np.concatenate(labels), class_names)
+    arrays = np.concatenate(inputs)
+    return Source(
+        name, lambda indices: arrays[indices], columns, names, content=lambda: fingerprint({"inputs": arrays})
+    )
+
+
+def _key(key: str | int | None, keys: list[Any], usual: Sequence[str], argument: str) -> Any:
+    found = [name for name in keys if name == key] if key is not None else [name for name in usual if name in keys]
+    if len(found) == 1:
+        return found[0]
+    raise InputError(
+        f"{argument} must name one of {', '.join(map(repr, keys))}; {'several could be it' if found else f'{key!r} is none of them'}. "
+        f"Pass open_source(data, {argument}=...)."
+    )
+
+
+def _label_array(labels: Any, n_samples: int) -> Array:
+    array = np.atleast_1d(as_array(labels, "labels", LabelsError))
+    if len(array) != n_samples:
+        raise LabelsError(
+            f"a batch must hold one label per sample; it holds {n_samples} samples and {len(array)} labels. Name them with inputs= "
+            "and label=."
+        )
+    if array.ndim == 2 and array.shape[1] > 1:  # one-hot; batches must not differ in what they hold
+        return np.asarray(array.argmax(axis=1))
+    return array.reshape(len(array), -1)[:, 0] if array.ndim > 1 else array
+
+
+def _sizes_differ(name: str, one: tuple[int, ...], other: tuple[int, ...]) -> DataError:
+    return DataError(
+        f"the inputs of {name} must have one size; it has {one} and {other}. Scale them in the data set's transform."
+    )

@@ -1,0 +1,150 @@
+"""Hugging Face's `datasets.Dataset`, recognised without importing datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from driftcal.data.batches import LABEL_KEYS, BatchFormat, indexed_source, streamed_source
+from driftcal.data.source import Source
+from driftcal.data.tables import from_frame, with_categories
+from driftcal.data.torch_data import stacked
+from driftcal.errors import DataError, LabelsError, UnknownName, need
+
+#: Types of columns that hold one input each; all others are single values, columns of a table.
+_INPUT_TYPES = ("Image", "List", "LargeList", "Sequence", "Array2D", "Array3D")
+
+
+def hugging_face_kind(data: Any) -> str | None:
+    """The name of the class in the package `datasets`; None for anything else."""
+    names = [base.__name__ for base in type(data).__mro__ if base.__module__.partition(".")[0] == "datasets"]
+    known = ("Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict")
+    return next((name for name in names if name in known), None)
+
+
+def from_hugging_face(
+    data: Any,
+    *,
+    inputs: str | None = None,
+    label: str | None = None,
+    class_names: Sequence[str] | None = None,
+    categorical: Sequence[int | str] = (),
+    mean: Sequence[float] = (),
+    std: Sequence[float] = (),
+    name: str | None = None,
+) -> Source:
+    """A source from a `datasets.Dataset`: a column of images or features, or a table of single values.
+
+    Parameters
+    ----------
+    data
+        One split. Its samples are read by index; those of an `IterableDataset` are read once and kept in memory.
+    inputs
+        The column of images or features. None: the only such column; without one, all columns but the label are a table.
+    label
+        The column of labels. None: the only `ClassLabel`, or one with a usual name.
+    class_names
+        All classes in the order of the model's outputs; by default the names of the `ClassLabel`.
+    categorical
+        Columns of a table that hold categories, besides those of text or truth values.
+    mean, std
+        The normalisation that the data set applies to images, which is undone.
+    name
+        The name of the data in results.
+    """
+    kind = hugging_face_kind(data)
+    if kind is not None and kind.endswith("Dict"):
+        raise DataError(
+            f"a data set must be one split; this holds {', '.join(map(repr, data))}. Pass data[{next(iter(data))!r}]."
+        )
+    title = name or str(getattr(data, "split", None) or "dataset")
+    features: Mapping[str, Any] = data.features or {}
+    is_transformed = kind == "Dataset" and data.format["type"] == "custom"  # its samples have other columns
+    if is_transformed or not features:
+        batch_format = BatchFormat(inputs, label, mean, std)
+        names = class_names or _stored_names(features, label)
+        if kind == "IterableDataset":
+            return streamed_source(title, lambda: _samples(data, batch_format), batch_format, names)
+        return indexed_source(
+            title, lambda p: stacked([data[int(i)] for i in p], batch_format), len(data), batch_format, names
+        )
+    label = _label_column(features, label, title)
+    names = class_names or _stored_names(features, label)
+    column = _input_column(features, inputs, label)
+    if column is None:
+        return _table(data, kind, features, label, names, categorical, title)
+    batch_format = BatchFormat(column, label, mean, std)
+    if kind == "IterableDataset":
+        return streamed_source(title, lambda: _samples(data, batch_format), batch_format, names)
+    plain = data.with_format(None).select_columns([column, label])
+
+    def read_batch(positions: Sequence[int]) -> Any:
+        columns = plain[[int(position) for position in positions]]
+        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        return stacked(rows, batch_format)
+
+    return indexed_source(title, read_batch, len(plain), batch_format, names)
+
+
+def _table(
+    data: Any,
+    kind: str | None,
+    features: Mapping[str, Any],
+    label: str,
+    class_names: Sequence[str] | None,
+    categorical: Sequence[int | str],
+    name: str,
+) -> Source:
+    columns = [column for column in features if column != label]
+    kinds = {str(getattr(features[column], "dtype", "")) for column in columns}
+    if len(columns) == 1 and kinds <= {"string", "large_string"}:
+        raise DataError(
+            f"the inputs of {name} must be images, features or a table; column {columns[0]!r} is text. Pass the arrays that your "
+            "model takes, or a function of them."
+        )
+    if kind == "IterableDataset":
+        frame = need("pandas", "pandas").DataFrame(list(data))
+    else:
+        frame = data.with_format(None).to_pandas()
+    return from_frame(
+        with_categories(frame[columns]), frame[label], class_names=class_names, categorical=categorical, name=name
+    )
+
+
+def _samples(data: Any, batch_format: BatchFormat) -> Iterator[Any]:
+    return (stacked([sample], batch_format) for sample in data)
+
+
+def _label_column(features: Mapping[str, Any], label: str | None, name: str) -> str:
+    if label is not None:
+        if label not in features:
+            raise UnknownName.of("column", label, features)
+        return label
+    classes = [column for column, kind in features.items() if type(kind).__name__ == "ClassLabel"]
+    candidates = classes if len(classes) == 1 else [column for column in LABEL_KEYS if column in features]
+    if len(candidates) != 1:
+        raise LabelsError(
+            f"the column of labels of {name} must be named; it could be {', '.join(map(repr, classes or features))}. Pass "
+            "open_source(data, label=...)."
+        )
+    return candidates[0]
+
+
+def _input_column(features: Mapping[str, Any], inputs: str | None, label: str) -> str | None:
+    if inputs is not None:
+        if inputs not in features:
+            raise UnknownName.of("column", inputs, features)
+        return inputs
+    candidates = [
+        column for column, kind in features.items() if column != label and type(kind).__name__ in _INPUT_TYPES
+    ]
+    if len(candidates) > 1:
+        raise DataError(
+            f"one column must hold the inputs; {', '.join(map(repr, candidates))} could be it. Pass open_source(data, inputs=...)."
+        )
+    return candidates[0] if candidates else None
+
+
+def _stored_names(features: Mapping[str, Any], label: str | None) -> list[str] | None:
+    names = getattr(features.get(label or ""), "names", None)
+    return list(names) if names else None

@@ -1,0 +1,215 @@
+"""Tables: data frames, CSV and Parquet files. Columns keep their names, dtypes and categories."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from driftcal.core.labels import columns_and_names
+from driftcal.core.tables import take
+from driftcal.core.validation import NUMBER_KINDS, as_array
+from driftcal.data.source import Source
+from driftcal.errors import DataError, InputError, LabelsError, UnknownName, need
+from driftcal.io.fingerprint import fingerprint, sha256_array
+from driftcal.io.paths import AnyPath, as_path
+from driftcal.types import AnyArray
+
+#: Names of a column of labels that are found without `label`.
+LABEL_COLUMNS = ("label", "labels", "target", "y", "class")
+
+
+def from_frame(
+    frame: Any,
+    y: AnyArray = None,
+    *,
+    label: str | None = None,
+    class_names: Sequence[str] | None = None,
+    categorical: Sequence[int | str] = (),
+    groups: AnyArray | None = None,
+    name: str = "table",
+) -> Source:
+    """A source from a pandas data frame.
+
+    Columns of dtype category, string or bool are categorical. Missing values stay missing.
+
+    Parameters
+    ----------
+    frame
+        The features, and the labels unless `y` holds them.
+    y
+        One label per row.
+    label
+        The column of `frame` that holds the labels, instead of `y`.
+    class_names
+        All classes in the order of the model's outputs.
+    categorical
+        Further columns that hold categories, such as codes: by name or number.
+    groups
+        One group (camera, site, …) per sample.
+    name
+        The name of the data in results.
+    """
+    if y is None:
+        frame, y = _without_label(frame, label, name)
+    elif label is not None:
+        raise InputError(f"labels must be given once; there are both y and label={label!r}. Leave one out.")
+    check_table(frame, name)
+    labels, names = columns_and_names(y, class_names)
+    if len(labels) != len(frame):
+        raise LabelsError(
+            f"y must hold one label per sample; there are {len(frame)} samples and {len(labels)} labels. "
+            "Were both cut from the same data?"
+        )
+    source = Source(
+        name,
+        lambda indices: take(frame, indices),
+        labels,
+        names,
+        content=lambda: frame_digest(frame),
+        all_groups=None if groups is None else as_array(groups, "groups"),
+    )
+    return source.with_categorical(categorical)
+
+
+def csv(
+    path: AnyPath,
+    *,
+    label: str | None = None,
+    class_names: Sequence[str] | None = None,
+    separator: str = ",",
+    drop: Sequence[str] = (),
+) -> Source:
+    """A CSV file with a header. Columns of text become categories, empty fields missing values.
+
+    Parameters
+    ----------
+    path
+        The file.
+    label
+        The column of labels; without it, one named label, target, y or class.
+    class_names
+        All classes in the order of the model's outputs. Labels that are text need them.
+    separator
+        What separates fields.
+    drop
+        Columns that are no features, such as an identifier.
+    """
+    pandas, file = need("pandas", "pandas"), as_path(path)
+    try:
+        with file.open("rb") as stream:
+            frame = pandas.read_csv(stream, sep=separator)
+    except (OSError, ValueError) as error:  # a parser error of pandas is a ValueError
+        raise DataError(f"{str(file)!r} must be a CSV file with a header; reading failed: {error}.") from error
+    return _of_file(frame, file.name, label, class_names, drop)
+
+
+def parquet(
+    path: AnyPath, *, label: str | None = None, class_names: Sequence[str] | None = None, drop: Sequence[str] = ()
+) -> Source:
+    """A Parquet file. Columns of text become categories; all others keep their type.
+
+    Parameters
+    ----------
+    path
+        The file.
+    label
+        The column of labels; without it, one named label, target, y or class.
+    class_names
+        All classes in the order of the model's outputs. Labels that are text need them.
+    drop
+        Columns that are no features, such as an identifier.
+    """
+    pandas, file = need("pandas", "parquet"), as_path(path)
+    need("pyarrow", "parquet")
+    try:
+        with file.open("rb") as stream:
+            frame = pandas.read_parquet(stream, engine="pyarrow")
+    except (OSError, ValueError) as error:  # errors of pyarrow are ValueErrors
+        raise DataError(f"{str(file)!r} must be a Parquet file; reading failed: {error}.") from error
+    return _of_file(frame, file.name, label, class_names, drop)
+
+
+def _of_file(
+    frame: Any, name: str, label: str | None, class_names: Sequence[str] | None, drop: Sequence[str]
+) -> Source:
+    frame, y = _without_label(frame, label, name)
+    for column in drop:
+        if column not in frame.columns:
+            raise UnknownName.of("column", column, map(str, frame.columns))
+    frame = with_categories(frame.drop(columns=list(drop)))
+    return from_frame(frame, y, class_names=class_names, name=name)
+
+
+def with_categories(frame: Any) -> Any:
+    """The frame with columns of text as categories, so that each part of it has the categories of the whole."""
+    text = [name for name, dtype in zip(frame.columns, frame.dtypes, strict=True) if _is_text(dtype)]
+    return frame.astype(dict.fromkeys(text, "category")) if text else frame
+
+
+def _is_text(dtype: Any) -> bool:
+    return str(dtype) in ("object", "str", "string")
+
+
+def _without_label(frame: Any, label: str | None, name: str) -> tuple[Any, Any]:
+    """The features and the labels of a frame."""
+    columns = [str(column) for column in frame.columns]
+    if label is None:
+        named = [column for column in columns if column.lower() in LABEL_COLUMNS]
+        if len(named) != 1:
+            raise LabelsError(
+                f"the column of labels of {name} must be named: {'several could be it' if named else 'none is obvious'} among "
+                f'{", ".join(named or columns[:8])}. Pass label="...", in text {name}?label=..., or y after the features.'
+            )
+        label = named[0]
+    if label not in columns:
+        raise UnknownName.of("column", label, columns)
+    y = frame.iloc[:, columns.index(label)]
+    if y.isna().any():
+        raise LabelsError(
+            f"column {label!r} of {name} must hold a label in each row; row {int(y.isna().to_numpy().argmax())} has none. "
+            "Drop such rows."
+        )
+    return frame.drop(columns=[frame.columns[columns.index(label)]]), y
+
+
+def frame_digest(frame: Any) -> str:
+    """SHA-256 over names, dtypes, categories and values of all columns; the index does not count."""
+    parts = [_column_digest(frame.iloc[:, j]) for j in range(frame.shape[1])]
+    return fingerprint({"table": [[str(name), part] for name, part in zip(frame.columns, parts, strict=True)]})
+
+
+def _column_digest(column: Any) -> str:
+    kind = str(column.dtype)
+    if kind == "category":
+        categories = [[type(value).__name__, str(value)] for value in column.cat.categories]
+        return fingerprint({"categories": categories, "codes": column.cat.codes.to_numpy()})
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in NUMBER_KINDS:
+        return fingerprint({"dtype": kind, "values": sha256_array(column.to_numpy())})
+    digest = hashlib.sha256(kind.encode())
+    for value, missing in zip(column.to_numpy(dtype=object), column.isna().to_numpy(), strict=True):
+        item = b"\0" if missing else f"{type(value).__name__}:{value}".encode(errors="surrogatepass")
+        digest.update(len(item).to_bytes(8, "little") + item)
+    return digest.hexdigest()
+
+
+def check_table(frame: Any, name: str) -> None:
+    """Refuse a frame without samples, with repeated column names, or with infinite numbers."""
+    if not frame.shape[1] or not len(frame):
+        raise InputError(
+            f"{name} must have at least one sample and one column; its shape is {tuple(frame.shape)}. Check the filter."
+        )
+    if not frame.columns.is_unique:
+        repeated = frame.columns[frame.columns.duplicated()][0]
+        raise InputError(f"the columns of {name} must have different names; {repeated!r} is there twice. Rename one.")
+    for j, dtype in enumerate(frame.dtypes):
+        if dtype.kind == "f":
+            values = as_array(frame.iloc[:, j].astype("float64"), name)
+            infinite = np.flatnonzero(np.isinf(values))
+            if len(infinite):
+                raise InputError(
+                    f"the columns of {name} must be finite or missing; column {frame.columns[j]!r} is infinite in sample "
+                    f"{infinite[0]}. Replace it, for example with NaN."
+                )
