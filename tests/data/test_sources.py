@@ -238,12 +238,14 @@ def test_sources_by_name():
         open_source(X)
     with pytest.raises(InputError, match="takes no options"):
         open_source(source, size=3)
-    with pytest.raises(DataError, match=r"must be a \.npz file or a folder"):
+    with pytest.raises(DataError, match=r"must be a \.npz, \.csv or \.parquet file or a folder"):
         open_source(__file__)
     assert {
         "digits",
         "fashion-mnist",
         "npz",
+        "csv",
+        "parquet",
         "folder",
         "cifar10",
         "cifar10-c",
@@ -281,8 +283,10 @@ def test_categorical_columns_of_a_data_frame_have_names():
     with pytest.raises(UnknownName, match=r"there is no column 'color'; did you mean 'colour'"):
         open_source((frame, [0, 1, 0, 1]), categorical=["color"])
     frame["colour"] = ["red", "blue", "red", "red"]
-    with pytest.raises(ImagesError, match="Convert columns of text to numbers"):
-        open_source((frame, [0, 1, 0, 1]), categorical=["colour"])
+    source = open_source((frame, [0, 1, 0, 1]), categorical=["colour"])
+    pandas.testing.assert_frame_equal(source.inputs(), frame)
+    with pytest.raises(ImagesError, match="Pass a table with text as a pandas data frame"):
+        open_source((frame.to_numpy(), [0, 1, 0, 1]))
 
 
 def test_wrong_categorical_columns_are_refused():

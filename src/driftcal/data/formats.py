@@ -107,7 +107,8 @@ def is_data_set(data: Any) -> bool:
 def _opener(data: Any) -> Callable[..., Source]:
     if is_frame(data):
         return from_frame
-    return from_torch if torch_kind(data) is not None else from_hugging_face
+    # a stream of Hugging Face is an IterableDataset of torch as well
+    return from_hugging_face if hugging_face_kind(data) is not None else from_torch
 
 
 def _open_text(text: str, options: dict[str, Any]) -> Source:

@@ -120,7 +120,7 @@ def _label_column(features: Mapping[str, Any], label: str | None, name: str) -> 
         if label not in features:
             raise UnknownName.of("column", label, features)
         return label
-    classes = [column for column, kind in features.items() if type(kind).__name__ == "ClassLabel"]
+    classes = _class_labels(features)
     candidates = classes if len(classes) == 1 else [column for column in LABEL_KEYS if column in features]
     if len(candidates) != 1:
         raise LabelsError(
@@ -146,5 +146,10 @@ def _input_column(features: Mapping[str, Any], inputs: str | None, label: str) -
 
 
 def _stored_names(features: Mapping[str, Any], label: str | None) -> list[str] | None:
-    names = getattr(features.get(label or ""), "names", None)
+    classes = _class_labels(features) if label is None else [label]
+    names = getattr(features.get(classes[0]), "names", None) if len(classes) == 1 else None
     return list(names) if names else None
+
+
+def _class_labels(features: Mapping[str, Any]) -> list[str]:
+    return [column for column, kind in features.items() if type(kind).__name__ == "ClassLabel"]

@@ -208,7 +208,7 @@ def _backend(model: Any, settings: _Settings, *, outputs: Outputs, name: str | N
 
         _refuse_device(device, "Keras places models itself", allowed=("auto",))
         return KerasBackend(model, threads=threads)
-    if (booster := booster_framework(frameworks)) is not None:
+    if (booster := booster_framework(model)) is not None:
         _refuse_device(device, f"{booster} was told at training where it runs")
         return from_booster(model, booster, outputs=outputs)
     if "sklearn" in frameworks or hasattr(model, "predict_proba") or hasattr(model, "decision_function"):

@@ -26,7 +26,6 @@ class CatBoostModel:
 
     framework = "catboost"
     slope = 1.0
-    columns: list[str] | None = None  # CatBoost compares names itself
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -36,6 +35,8 @@ class CatBoostModel:
         if self._objective not in _LINKS:
             raise not_a_classifier(self.framework, self._objective)
         self.link = _LINKS[self._objective]
+        names = list(model.feature_names_)  # those of a matrix are its column numbers
+        self.columns: list[str] | None = None if names == [str(j) for j in range(len(names))] else names
 
     def margins(self, batch: Inputs) -> Array:
         """Raw scores."""

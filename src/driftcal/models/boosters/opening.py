@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import importlib
 from pathlib import Path
 from typing import Any
 
-from driftcal.errors import ModelError, need
+from driftcal.errors import MissingExtra, ModelError
 from driftcal.models.boosters.backend import Booster, BoosterBackend
 from driftcal.models.outputs import Outputs
 
@@ -24,8 +24,9 @@ _MODELS = {
 }
 
 
-def booster_framework(packages: Iterable[str]) -> str | None:
-    """The boosting library among the packages of an object's classes."""
+def booster_framework(model: Any) -> str | None:
+    """The boosting library of a model, by the packages of its classes, without importing it; None for other models."""
+    packages = [base.__module__.partition(".")[0] for base in type(model).__mro__]
     return next((package for package in packages if package in _MODELS), None)
 
 
@@ -59,7 +60,12 @@ def from_booster_file(path: Path, *, outputs: Outputs) -> BoosterBackend:
             f"{path.name!r} must be a model of {framework}, which its ending says; it begins with {head[:20]!r}. Write it with "
             f"{'booster.save_model(path)' if framework != 'catboost' else 'model.save_model(path)'}."
         )
-    library = need(framework, "boosters")
+    try:
+        library = importlib.import_module(framework)
+    except ImportError as error:
+        raise MissingExtra(
+            f"{path.name!r} is a model of {framework}, which is not installed ({error}). Install it with: pip install {framework}"
+        ) from error
     try:
         if framework == "lightgbm" or framework == "xgboost":
             model = library.Booster(model_file=str(path))

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.errors import need
-from driftcal.io.fingerprint import sha256_bytes
+from driftcal.io.fingerprint import fingerprint
 from driftcal.models.boosters.backend import Link, not_a_classifier
 from driftcal.types import Array, Inputs
 
@@ -45,11 +44,15 @@ class XgBoost:
         """Raw scores."""
         if not self._is_native:
             return np.asarray(self._model.predict(batch, output_margin=True))
-        xgboost = need("xgboost", "boosters")
-        is_frame = hasattr(batch, "columns")
-        matrix = xgboost.DMatrix(batch, enable_categorical=is_frame)
+        import xgboost  # installed, because the model is one of its objects
+
+        matrix = xgboost.DMatrix(batch, enable_categorical=hasattr(batch, "columns"))
         return np.asarray(self._booster.predict(matrix, output_margin=True))
 
     def digest(self) -> str:
-        """SHA-256 over the model as UBJSON."""
-        return sha256_bytes(bytes(self._booster.save_raw("ubj")))
+        """SHA-256 over the trees and the objective, without attributes: a classifier adds some to its file."""
+        learner = json.loads(bytes(self._booster.save_raw("json")))["learner"]
+        learner.pop("attributes", None)
+        # a classifier that was stopped early predicts with its first trees only
+        used = None if self._is_native else getattr(self._model, "best_iteration", None)
+        return fingerprint({"learner": learner, "best_iteration": used})

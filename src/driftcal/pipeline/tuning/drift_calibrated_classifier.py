@@ -16,6 +16,7 @@ from driftcal.calibrators import CALIBRATORS, Calibrator
 from driftcal.core.labels import as_columns, check_range
 from driftcal.core.validation import as_array
 from driftcal.errors import InputError, LabelsError, ModelError, UnknownName
+from driftcal.models.boosters import booster_framework, from_booster
 from driftcal.models.outputs import SMALLEST_PROBABILITY, log_probabilities
 from driftcal.models.sklearn import scores_classes
 from driftcal.pipeline.collecting.input_warnings import find_warnings, warn
@@ -51,7 +52,8 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         The share of the clean samples in all weight. None: all levels have the same weight; with None, method "auto"
         tries several.
     categorical
-        Columns that are resampled instead of getting noise: by number, or by name in a data frame.
+        Columns that are resampled instead of getting noise: by number, or by name in a data frame. Those of dtype
+        category, string or bool need not be named.
     random_state
         The seed of the perturbation.
 
@@ -254,7 +256,10 @@ def _estimator_logits(estimator: Any, samples: Any, classes: Array) -> Logits:
 
     A class that the estimator was not fitted on gets a small probability, not 0.
     """
-    if hasattr(estimator, "predict_proba"):
+    booster = booster_framework(estimator)
+    if booster is not None:  # margins are exact where float32 probabilities are rounded to 0 and 1
+        logits = np.asarray(from_booster(estimator, booster, outputs="logits").run(samples))
+    elif hasattr(estimator, "predict_proba"):
         logits = log_probabilities(estimator.predict_proba(samples))
     elif hasattr(estimator, "decision_function"):
         logits = np.asarray(estimator.decision_function(samples), np.float64)

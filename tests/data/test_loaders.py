@@ -1,0 +1,179 @@
+"""torch loaders and data sets, and Hugging Face data sets, as sources: order, shapes, memory, and what is refused."""
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)  # fmt: skip
+
+from driftcal import open_source, tune
+from driftcal.errors import DataError, ImagesError, InputError, LabelsError, UnknownName
+
+RNG = np.random.default_rng(0)
+N = 150
+IMAGES = RNG.random((N, 3, 8, 8)).astype(np.float32)
+LABELS = RNG.integers(0, 3, N)
+DATA = TensorDataset(torch.tensor(IMAGES), torch.tensor(LABELS))
+WANTED = open_source((IMAGES.transpose(0, 2, 3, 1), LABELS))
+
+
+class Samples(Dataset):
+    """Dicts, with names for the classes; counts how often samples were read."""
+
+    classes = ["ant", "bee", "cow"]
+
+    def __init__(self):
+        self.reads = 0
+
+    def __len__(self):
+        return N
+
+    def __getitem__(self, index):
+        self.reads += 1
+        return {"id": index, "image": IMAGES[index].transpose(1, 2, 0), "target": int(LABELS[index])}
+
+
+class Stream(IterableDataset):
+    def __init__(self, shuffle=False):
+        self.shuffle = shuffle
+
+    def __iter__(self):
+        order = torch.randperm(N) if self.shuffle else range(N)
+        return (DATA[int(i)] for i in order)
+
+
+def assert_same(source):
+    np.testing.assert_array_equal(source.inputs(), WANTED.inputs())
+    np.testing.assert_array_equal(source.labels, LABELS)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        DATA, DataLoader(DATA, batch_size=32), DataLoader(DATA, batch_size=32, shuffle=True, drop_last=True), Samples(),
+        DataLoader(Samples(), batch_size=7), Stream(), DataLoader(Stream(), batch_size=11),
+        DataLoader(DATA, batch_sampler=BatchSampler(range(N), 10, False)),
+        DataLoader(DATA, batch_size=9, collate_fn=lambda pairs: [torch.stack([p[0] for p in pairs]), [int(p[1]) for p in pairs]]),
+    ],
+    ids=["data set", "loader", "shuffled", "dicts", "loader of dicts", "stream", "loader of a stream", "batch sampler", "collate"],
+)  # fmt: skip
+def test_samples_come_in_the_order_of_the_data_set(data):
+    source = open_source(data)
+    assert_same(source)
+    assert source.content() == open_source(data).content()
+    assert source.subset([5, 3]).inputs().tobytes() == WANTED.inputs(np.array([5, 3])).tobytes()
+
+
+def test_samples_are_read_when_they_are_needed():
+    data = Samples()
+    source = open_source(data)
+    assert data.reads <= N + 4, "each sample once, and the first ones twice"
+    assert source.class_names == ("ant", "bee", "cow")
+    before = data.reads
+    source.inputs(np.arange(6))
+    assert data.reads == before + 6
+
+
+def test_a_loader_of_some_samples_keeps_their_order():
+    some = [9, 2, 77, 4]
+    source = open_source(DataLoader(DATA, batch_size=2, sampler=SubsetRandomSampler(some)))
+    np.testing.assert_array_equal(source.labels, LABELS[some])
+    np.testing.assert_array_equal(source.inputs(), WANTED.inputs(np.array(some)))
+
+
+def test_a_normalisation_is_undone():
+    normalised = TensorDataset((torch.tensor(IMAGES) - 0.5) / 0.25, torch.tensor(LABELS))
+    with pytest.raises(ImagesError, match=r"open_source\(data, mean=\.\.\., std=\.\.\.\)"):
+        open_source(normalised)
+    source = open_source(normalised, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+    np.testing.assert_allclose(source.inputs(), WANTED.inputs(), atol=1e-6)
+
+
+class Augmented(Samples):
+    def __getitem__(self, index):
+        return torch.rand(3, 8, 8), 1
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (Augmented(), DataError, "same sample each time; its first samples differ.*without random crops"),
+        (DataLoader(Stream(shuffle=True), batch_size=5), DataError, "same order each time.*without shuffling"),
+        (DataLoader(DATA, sampler=WeightedRandomSampler([1.0] * N, N)), DataError, r"WeightedRandomSampler.*Pass loader\.dataset"),
+        (DataLoader(DATA, batch_size=None), DataError, "batch_size=None"),
+        (TensorDataset(torch.tensor(IMAGES), torch.tensor(LABELS), torch.tensor(LABELS)), DataError, r"inputs=0, label=1"),
+        (TensorDataset(torch.tensor(IMAGES)), DataError, "it has 1 items"),
+        (TensorDataset(torch.zeros(4, 3, 2, 8, 8), torch.zeros(4)), ImagesError, "images or features"),
+    ],
+    ids=["augmented", "shuffled stream", "weighted", "no batches", "three items", "no labels", "volumes"],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused(data, error, message):
+    with pytest.raises(error, match=message):
+        open_source(data)
+
+
+def test_options_that_do_not_fit_are_refused():
+    with pytest.raises(InputError, match="unexpected keyword argument 'columns'"):
+        open_source(DATA, columns=3)
+    with pytest.raises(LabelsError, match="y must be left out: the TensorDataset holds the labels"):
+        tune(lambda batch: batch, DATA, LABELS)
+    with pytest.raises(InputError, match="inputs must name one of 'id', 'image', 'target'"):
+        open_source(Samples(), inputs="pixels")
+
+
+PIXELS = (IMAGES.transpose(0, 2, 3, 1) * 255).astype(np.uint8)
+FEATURES = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["ant", "bee", "cow"])})
+PICTURES = datasets.Dataset.from_dict({"image": list(PIXELS), "label": LABELS.tolist()}, features=FEATURES)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [PICTURES, PICTURES.with_format("torch"), PICTURES.to_iterable_dataset(), PICTURES.rename_columns({"image": "a", "label": "b"})],
+    ids=["pictures", "torch format", "stream", "other names"],
+)  # fmt: skip
+def test_pictures_of_hugging_face(data):
+    source = open_source(data)
+    assert source.class_names == ("ant", "bee", "cow")
+    np.testing.assert_array_equal(source.labels, LABELS)
+    np.testing.assert_array_equal(source.inputs(), PIXELS / np.float32(255))
+
+
+def test_transforms_of_hugging_face_are_applied():
+    def channels_first(rows):
+        pixels = [torch.tensor(np.asarray(image) / 255.0, dtype=torch.float32) for image in rows["image"]]
+        return {"pixel_values": [p.permute(2, 0, 1) for p in pixels], "label": rows["label"]}
+
+    source = open_source(PICTURES.with_transform(channels_first))
+    np.testing.assert_allclose(source.inputs(), PIXELS / np.float32(255), atol=1e-6)
+    assert source.class_names == ("ant", "bee", "cow")
+
+
+def test_tables_and_vectors_of_hugging_face():
+    rows = {"size": [1.5, 2.5, 3.5, 4.5], "shop": list("abab"), "label": [0, 1, 1, 0]}
+    source = open_source(datasets.Dataset.from_dict(rows))
+    assert source.inputs().dtypes.astype(str).to_dict() == {"size": "float64", "shop": "category"}
+    assert source.labels.tolist() == [0, 1, 1, 0]
+    vectors = datasets.Dataset.from_dict({"vector": [[1.0, 2.0], [3.0, 4.0]], "label": [0, 1]})
+    assert open_source(vectors).inputs().tolist() == [[1, 2], [3, 4]]
+
+
+def test_unclear_data_of_hugging_face_are_refused():
+    with pytest.raises(DataError, match=r"one split.*Pass data\['train'\]"):
+        open_source(datasets.DatasetDict(train=PICTURES))
+    with pytest.raises(LabelsError, match="column of labels of dataset must be named"):
+        open_source(datasets.Dataset.from_dict({"a": [1.0], "b": [2]}))
+    with pytest.raises(UnknownName, match="no column 'lable'"):
+        open_source(PICTURES, label="lable")
+    features = datasets.Features({**FEATURES, "image2": datasets.Image()})
+    two = datasets.Dataset.from_dict({"image": [PIXELS[0]], "image2": [PIXELS[1]], "label": [0]}, features=features)
+    with pytest.raises(DataError, match="'image', 'image2' could be it"):
+        open_source(two)
+    assert open_source(two, inputs="image2").input_shape == (8, 8, 3)

@@ -1,0 +1,125 @@
+"""LightGBM, XGBoost and CatBoost: margins are logits, of wrappers, native objects and files."""
+
+import numpy as np
+import pytest
+
+from driftcal.errors import InputError, ModelError
+from driftcal.models import open_model
+from tests.helpers import tables
+from tests.helpers.tables import FRAME, TEST, TWO, catboost_frame
+
+
+def softmax(logits):
+    e = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def xgboost_probabilities(model, frame):
+    import xgboost
+
+    return model.predict(xgboost.DMatrix(frame, enable_categorical=True))
+
+
+MODELS = {
+    "lightgbm": (tables.lightgbm_classifier, lambda model, frame: model.predict_proba(frame)),
+    "lightgbm native": (tables.lightgbm_native, lambda model, frame: model.predict(frame)),
+    "xgboost": (tables.xgboost_classifier, lambda model, frame: model.predict_proba(frame)),
+    "xgboost native": (tables.xgboost_native, xgboost_probabilities),
+    "catboost": (tables.catboost_classifier, lambda model, frame: model.predict_proba(frame)),
+    "catboost native": (
+        tables.catboost_native, lambda model, frame: model.predict(frame, prediction_type="Probability"),
+    ),
+}  # fmt: skip
+BINARY_OPTIONS = {
+    "lightgbm native": {"objective": "binary", "num_class": 1, "sigmoid": 2.0},
+    "xgboost native": {"objective": "binary:logistic", "num_class": 0},
+    "catboost native": {"loss_function": "Logloss"},
+}
+
+
+def frame_for(name):
+    return catboost_frame(FRAME[TEST]) if name.startswith("catboost") else FRAME[TEST]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_are_the_margins_of_the_library(name):
+    make, probabilities = MODELS[name]
+    model, frame = make(), frame_for(name)
+    opened = open_model(model)
+    assert opened.framework == name.split()[0]
+    logits = opened.logits(frame)
+    np.testing.assert_allclose(softmax(logits), probabilities(model, frame), atol=1e-6)
+    np.testing.assert_array_equal(open_model(model, batch_size=7).logits(frame), logits)
+    as_probabilities = open_model(model, outputs="probabilities").logits(frame)
+    np.testing.assert_allclose(softmax(as_probabilities), softmax(logits), atol=1e-6)
+
+    binary = make(TWO, **BINARY_OPTIONS.get(name, {}))
+    logits = open_model(binary).logits(frame)
+    assert (logits[:, 0] == 0).all()
+    expected = np.asarray(probabilities(binary, frame))
+    np.testing.assert_allclose(softmax(logits)[:, 1], expected if expected.ndim == 1 else expected[:, 1], atol=1e-6)
+    assert open_model(binary).fingerprint != opened.fingerprint
+
+
+@pytest.mark.parametrize(("name", "ending"), [("lightgbm", ".txt"), ("xgboost", ".json"), ("xgboost", ".ubj"), ("catboost", ".cbm")])  # fmt: skip
+def test_a_file_is_the_same_model(tmp_path, name, ending):
+    for kind in (name, f"{name} native"):
+        model, path = MODELS[kind][0](), tmp_path / f"trees{ending}"
+        (model.booster_ if kind == "lightgbm" else model).save_model(str(path))
+        opened = open_model(path)
+        np.testing.assert_array_equal(opened.logits(frame_for(name)), open_model(model).logits(frame_for(name)))
+        assert opened.fingerprint == open_model(model).fingerprint
+        path.write_bytes(path.read_bytes()[:150] if ending != ".json" else b'{"learner": 3}')
+        with pytest.raises(ModelError, match=f"intact model of {name}|must be fitted|must be that of a classifier"):
+            open_model(path)
+    path.write_text("1,2,3")
+    with pytest.raises(ModelError, match=f"must be a model of {name}, which its ending says; it begins with b'1,2,3'"):
+        open_model(path)
+
+
+def test_one_against_the_rest_is_normalised():
+    model = tables.lightgbm_native(objective="multiclassova")
+    each = model.predict(FRAME[TEST])
+    np.testing.assert_allclose(
+        softmax(open_model(model).logits(FRAME[TEST])), each / each.sum(axis=1, keepdims=True), atol=1e-6
+    )
+
+
+def test_what_is_no_classifier_is_refused(tmp_path):
+    from catboost import CatBoostRegressor
+    from lightgbm import LGBMRegressor
+    from xgboost import XGBClassifier
+
+    small = FRAME[["amount", "visits"]].fillna(0)[:50]
+    with pytest.raises(ModelError, match="it is LGBMRegressor"):
+        open_model(LGBMRegressor(n_estimators=2, verbose=-1).fit(small, TWO[:50]))
+    with pytest.raises(ModelError, match="it is CatBoostRegressor"):
+        open_model(CatBoostRegressor(iterations=2, verbose=0, allow_writing_files=False).fit(small, TWO[:50]))
+    with pytest.raises(ModelError, match=r"objective of the xgboost model must be that of a classifier.*squarederror"):
+        open_model(tables.xgboost_native(objective="reg:squarederror", num_class=0))
+    with pytest.raises(ModelError, match="must be fitted"):
+        open_model(XGBClassifier())
+    (tmp_path / "old.model").write_bytes(b"binf")
+    with pytest.raises(ModelError, match=r"Write an XGBoost model as model\.ubj"):
+        open_model(tmp_path / "old.model")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_table_with_other_columns_is_refused(name):
+    model = open_model(MODELS[name][0]())
+    frame = frame_for(name)
+    assert model.logits(frame).shape == (100, 3)
+    with pytest.raises((ModelError, InputError), match="columns"):
+        model.logits(frame[["visits", "amount", "shop", "member", "rating"]])
+    with pytest.raises(InputError, match="preprocessing is for images and matrices; the inputs are a table"):
+        open_model(MODELS[name][0](), preprocessing={"scale": 2}).logits(frame)
+
+
+def test_a_matrix_with_missing_values():
+    from lightgbm import LGBMClassifier
+
+    x = FRAME[["amount", "visits"]].to_numpy()
+    model = LGBMClassifier(n_estimators=5, verbose=-1).fit(x, TWO)
+    logits = open_model(model).logits(x)
+    assert np.isnan(x).any()
+    np.testing.assert_allclose(softmax(logits), model.predict_proba(x), atol=1e-6)
