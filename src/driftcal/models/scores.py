@@ -27,6 +27,7 @@ class _ScoresBackend:
 
     framework = SCORES
     layout = "flat"
+    takes_tables = False
     fixed_batch: int | None = None
     largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None

@@ -14,7 +14,7 @@ from driftcal.errors import InputError, LabelsError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models import Model
 from driftcal.models.scores import ScoresModel, score_columns
-from driftcal.types import AnyArray, Array, Inputs
+from driftcal.types import AnyArray, Inputs
 
 
 def labelled_source(
