@@ -79,6 +79,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("networks", nargs="+")
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 500])
+    parser.add_argument("--estimators", nargs="+", help="by default all")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     print("# Label-free accuracy estimates on the logits of the study\n")
@@ -91,10 +92,10 @@ def main() -> None:
     for network in options.networks:
         data = StudyData.load(options.folder / f"{network}.npz")
         for size in options.sizes:
-            print_table(data, size, range(options.seeds))
+            print_table(data, size, range(options.seeds), options.estimators)
 
 
-def print_table(data: StudyData, size: int, seeds: range) -> None:
+def print_table(data: StudyData, size: int, seeds: range, chosen: list[str] | None) -> None:
     """One network, one size of windows."""
     drawn: dict[str, list[tuple[np.ndarray, float]]] = {}
     for seed in seeds:
@@ -103,6 +104,8 @@ def print_table(data: StudyData, size: int, seeds: range) -> None:
     print(f"\n## {data.network}, windows of {size}\n")
     print(table_head(["estimator", *drawn, "worst affine condition", "covered", "width"]))
     for name, estimate in estimators(data, size).items():
+        if chosen and name not in chosen:
+            continue
         estimates = {suite: np.array([estimate(z) for z, _ in listed]) for suite, listed in drawn.items()}
         truth = {suite: np.array([accuracy for _, accuracy in listed]) for suite, listed in drawn.items()}
         errors = {suite: np.abs(estimates[suite][:, 0] - truth[suite]) for suite in drawn}
