@@ -42,6 +42,11 @@ def test_an_export_names_its_form_with_the_figures_of_that_form(onnx_tuned, run)
     metadata = {entry.key: entry.value for entry in onnx.load("auto.onnx").metadata_props}
     assert json.loads(metadata["driftcal.cross_validated_ece"]) == figures
     assert metadata["driftcal.form"] == "per-sample"
+    windowed = json.loads(run("export", "model.onnx", "auto.safetensors", "-o", "w.onnx", "--windowed", "--json").out)
+    assert (windowed["calibrator"], windowed["form"]) == (tuned["windowed_method"], "windowed")
+    figures = windowed["cross_validated_ece"]
+    assert figures != printed["cross_validated_ece"]
+    assert f"{figures['under_shift']:.3f} under" in tuned["explanation"]
 
 
 def test_another_model_needs_force(onnx_tuned, run):
@@ -151,7 +156,7 @@ def test_auto_tries_methods_that_read_layer_features(onnx_tuned, run):
     ran = run(*arguments, "--layers", "flat,logits", "--reference", "few.npz", "--json")
     assert "DAC, DAC-PTS were left out" in json.loads(ran.out)["explanation"]
     ran = run(*arguments, "--layers", "flat,logits", "--reference", "val.npz", "--json")
-    assert "left out" not in json.loads(ran.out)["explanation"]
+    assert "were left out" not in json.loads(ran.out)["explanation"]
     ran = run(*arguments, "--reference", "val.npz")
     assert ran.code == 1
     assert "layers must be a list of layer names" in ran.err

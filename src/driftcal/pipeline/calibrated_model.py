@@ -121,7 +121,12 @@ class CalibratedModel(Displayed):
             windowed_calibrator=None,
             baselines={name: other for name, other in self.baselines.items() if name == TS_BASELINE},
             explanation=f"{method.upper()} was adapted to {len(logits)} unlabelled samples. Before: {self.explanation}",
-            metadata={**self.metadata, "adapted_to": len(logits), "cross_validated_ece": None},
+            metadata={
+                **self.metadata,
+                "adapted_to": len(logits),
+                "cross_validated_ece": None,
+                "windowed_cross_validated_ece": None,
+            },
         )
 
     @property

@@ -232,7 +232,8 @@ def recalibrate_file(
     metadata = dict(file.metadata)
     record = {"from": sha256_file(source), **result.to_dict()}
     metadata["recalibrations"] = [*metadata.get("recalibrations", []), record]
-    metadata.pop("cross_validated_ece", None)  # that of the old calibrator
+    for name in ("cross_validated_ece", "windowed_cross_validated_ece"):  # those of the old calibrators
+        metadata.pop(name, None)
     explanation = _explanation(result, file)
     if "explanation" in metadata:
         metadata["explanation"] = f"{explanation} Before: {metadata['explanation']}"

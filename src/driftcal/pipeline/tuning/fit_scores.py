@@ -118,6 +118,7 @@ def fit(
             "clean_weight": tuned.clean_weight,
             "accuracy": accuracy,
             "cross_validated_ece": tuned.cross_validated_ece,
+            "windowed_cross_validated_ece": tuned.windowed_cross_validated_ece,
             "validation": source.metadata(),
             "versions": versions(),
         },

@@ -141,6 +141,7 @@ def tune(
             "clean_weight": tuned.clean_weight,
             "accuracy": accuracy,
             "cross_validated_ece": tuned.cross_validated_ece,
+            "windowed_cross_validated_ece": tuned.windowed_cross_validated_ece,
             "categorical": list(source.categorical),
             "validation": source.metadata(),
             "versions": versions(),

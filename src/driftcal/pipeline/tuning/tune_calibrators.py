@@ -24,7 +24,8 @@ class TunedCalibrators:
 
     `tuned_on` is "clean samples" or the name of the shift. `clean_weight` is the share of the clean samples in all
     weight that the per-sample calibrator was tuned with. `cross_validated_ece` is that of the per-sample calibrator, in
-    domain and under the simulated shift; None if no method was chosen.
+    domain and under the simulated shift, `windowed_cross_validated_ece` that of the windowed one; None if no method was
+    chosen.
     """
 
     method: str
@@ -35,6 +36,7 @@ class TunedCalibrators:
     baselines: Mapping[str, Calibrator] = field(default_factory=dict)
     explanation: str = ""
     cross_validated_ece: Mapping[str, float] | None = None
+    windowed_cross_validated_ece: Mapping[str, float] | None = None
 
 
 def tune_calibrators(
@@ -85,13 +87,16 @@ def tune_calibrators(
         windowed=windowed,
         baselines=_baselines(ts, None if on_clean or tuned.warning or windowed_by_name else clean),
         explanation=" ".join(sentence for sentence in sentences if sentence),
-        cross_validated_ece=None if choice is None or tuned.warning else _chosen_ece(choice),
+        cross_validated_ece=None if choice is None or tuned.warning else _chosen_ece(choice, choice.per_sample),
+        windowed_cross_validated_ece=None
+        if choice is None or windowed is None
+        else _chosen_ece(choice, choice.windowed),
     )
 
 
-def _chosen_ece(choice: Choice) -> dict[str, float] | None:
-    """The cross-validated ECE of the chosen per-sample variant; None where candidates could not be compared."""
-    trial = next((trial for trial in choice.trials if trial.variant == choice.per_sample), None)
+def _chosen_ece(choice: Choice, variant: Variant | None) -> dict[str, float] | None:
+    """The cross-validated ECE of a chosen variant; None where candidates could not be compared."""
+    trial = next((trial for trial in choice.trials if trial.variant == variant), None)
     if trial is None:
         return None
     under_shift = {} if len(trial.by_level) == 1 else {"under_shift": trial.shift_ece}
