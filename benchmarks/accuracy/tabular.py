@@ -157,7 +157,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path(__file__).with_name("tabular.md"))
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")  # classes without a sample
-    finished = arguments.output.with_suffix(".json")  # a run that was stopped continues from there
+    # a run that was stopped continues from there; delete the file after a change of the code
+    finished = arguments.packages / "tabular-finished.json"
     cells_of: dict[str, Any] = json.loads(finished.read_text()) if finished.exists() else {}
     rows, all_errors = [], []
     for title in arguments.data:
@@ -183,7 +184,8 @@ def main() -> None:
     ts, default = (np.array(all_errors)[:, COLUMNS.index(name)] for name in ("ts", "default"))
     worst = float((default - ts)[:, 0].max())
     table = "\n".join([table_head(titles, len(titles)), *map(table_row, rows)])
-    text = f"# Tabular data under shift\n\n{__doc__.split(chr(10), 1)[1].strip()}\n\n{table}\n\n"
+    command_and_method = __doc__.split(chr(10), 1)[1].strip(chr(10))
+    text = f"# Tabular data under shift\n\n{command_and_method}\n\n{table}\n\n"
     text += f"The largest in-domain ECE of the default above that of TS: {worst:+.3f}.\n\n{machine()}\n"
     write_page(arguments.output, text)
 

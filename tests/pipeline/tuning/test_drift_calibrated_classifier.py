@@ -225,3 +225,23 @@ def test_columns_of_a_data_frame_keep_their_dtypes(method):
     calibrated.fit(frame, Y)
     assert calibrated.predict_proba(frame).shape == (600, 3)
     assert len(calibrated.perturbation_["levels"]) == 3
+
+
+@pytest.mark.parametrize("categorical", [(), ["visits"]])
+def test_a_booster_on_a_frame_with_categories(categorical):
+    """Columns that are categorical by their dtype need not be named; margins are the logits."""
+    from lightgbm import LGBMClassifier
+
+    from tests.helpers.tables import FRAME, TEST, THREE
+
+    before = FRAME.copy()
+    booster = LGBMClassifier(n_estimators=8, num_leaves=6, n_jobs=1, verbose=-1)
+    names = np.array(["high", "low", "mid"])[THREE]
+    calibrated = DriftCalibratedClassifier(booster, "ts", cv=2, n_levels=3, categorical=categorical).fit(FRAME, names)
+    assert calibrated.perturbation_["shift"] == "tabular_noise"
+    assert FRAME.equals(before)
+    raw = calibrated.estimator_.predict(FRAME[TEST], raw_score=True)
+    np.testing.assert_allclose(
+        calibrated.predict_proba(FRAME[TEST]), calibrated.calibrator_.predict_proba(raw), atol=1e-12
+    )
+    assert set(calibrated.predict(FRAME[TEST])) <= {"high", "low", "mid"}
