@@ -35,7 +35,7 @@ OFF = 0.1
 #: Samples of a window, and of a set of labels.
 WINDOW_SIZES, N_LABELS = (100, 500), 300
 RATES, N_VALIDATION_SETS, N_VALIDATION, N_WINDOWS = (0.01, 0.001), 60, 1000, 5000
-ALPHA, TOLERANCE, N_RUNS, N_READINGS = 0.05, 0.02, 200, 20
+ALPHA, TOLERANCE, N_RUNS, N_READINGS = 0.05, 0.02, 100, 20
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def label_intervals(deployed: Deployed) -> tuple[float, float]:
     accuracy = deployed.correct.mean()
     ece = expected_calibration_error(deployed.labels, deployed.probabilities, n_bins=15)
     covered = []
-    for _ in range(400):
+    for _ in range(300):
         drawn = rng.integers(len(deployed.correct), size=N_LABELS)
         sums = sums_of_labels(
             confidence[drawn], deployed.correct[drawn], deployed.network.n_classes, tolerance=TOLERANCE
@@ -113,7 +113,7 @@ def evaluation_intervals(deployed: Deployed) -> dict[str, float]:
     truth = evaluate(labels, p, score_type="probabilities")
     rng, names = np.random.default_rng(10), ("accuracy", "nll", "brier", "ece")
     covered = []
-    for draw in range(200):
+    for draw in range(100):
         drawn = rng.integers(len(labels), size=1000)
         found = evaluate(
             labels[drawn], p[drawn], score_type="probabilities", intervals=True, n_resamples=300, random_state=draw

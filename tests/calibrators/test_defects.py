@@ -5,7 +5,7 @@ import pytest
 
 from driftcal.calibrators import CALIBRATORS, make_calibrator
 from driftcal.core.numerics import softmax
-from driftcal.errors import LogitsError, NoFiniteOptimum
+from driftcal.errors import DriftcalError, LogitsError, NoFiniteOptimum
 
 inf = np.inf
 PLATT = ["ps", "pbmc"]
@@ -120,3 +120,20 @@ def test_classes_may_tie_but_never_change_places(name):
     top = close.argmax(axis=1)
     assert (p[np.arange(200), top] == p.max(axis=1)).all()
     assert (fitted.predict(close) == top).all()
+
+
+@pytest.mark.parametrize("name", sorted(name for name, kind in CALIBRATORS.items() if not kind.needs_features))
+def test_parameters_of_any_kind_are_used_or_refused_with_an_error_of_ours(name):
+    logits, y = usual(n=60)
+    refused = 0
+    for parameter in make_calibrator(name).get_params():
+        for value in (0, -1, inf, np.nan, "x", [], 10**400, -(10**400), True, 2.5, 1j):
+            if (parameter == "tol" and value == 2.5) or parameter == "random_state":
+                continue  # valid, and tested elsewhere
+            try:
+                p = make_calibrator(name, **{parameter: value}).fit(logits, y).predict_proba(logits)
+            except DriftcalError:
+                refused += 1
+            else:
+                assert np.isfinite(p).all()
+    assert refused >= 8

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from typing import Any
 
 import numpy as np
 
 from driftcal.errors import InputError
 
+#: Larger whole numbers are no size of anything: 2³¹ − 1.
+_LARGEST_WHOLE = (1 << 31) - 1
+
 
 def check_positive(name: str, value: Any, default: float | str) -> None:
     """Refuse a value that is not a positive number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < value < math.inf:
-        raise InputError(f"{name} must be a positive number; it is {value!r}. The default is {default}.")
+    if not is_positive(value):
+        raise InputError(f"{name} must be a positive number; it is {_shown(value)}. The default is {default}.")
 
 
 def check_whole(name: str, value: Any, least: int, default: int) -> None:
-    """Refuse a value that is not a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+    """Refuse a value that is not a whole number of at least `least`, or that is no possible size."""
+    is_whole = not isinstance(value, bool) and isinstance(value, (int, np.integer))
+    if not is_whole or not least <= value <= _LARGEST_WHOLE:
         raise InputError(
-            f"{name} must be a whole number of at least {least}; it is {value!r}. The default is {default}."
+            f"{name} must be a whole number of at least {least}; it is {_shown(value)}. The default is {default}."
         )
+
+
+def is_positive(value: Any) -> bool:
+    """Whether a value is a positive number that a float can hold."""
+    is_number = not isinstance(value, bool) and isinstance(value, (int, float, np.number))
+    return is_number and not np.iscomplexobj(value) and bool(0 < value <= sys.float_info.max)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, int) and abs(value) > _LARGEST_WHOLE:  # Python does not write numbers of any length
+        return "far too large" if value > 0 else "far below 0"
+    return repr(value)

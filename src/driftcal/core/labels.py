@@ -81,6 +81,8 @@ def as_columns(
     """
     if y is None:
         raise LabelsError("y must hold a label per sample; it is missing. Pass fit(logits, y).")
+    if classes is not None:
+        _check_ordered(classes, argument)
     array = as_array(_in_order_of_classes(y, classes), "y", LabelsError)
     is_one_hot = array.ndim >= 2 and array.shape[-1] == n_classes and array.size == n_samples * n_classes
     if is_one_hot:
@@ -155,8 +157,7 @@ def columns_and_names(
 
 def as_classes(classes: Sequence[Any], n_classes: int, argument: str = "classes") -> Array:
     """The classes of `n_classes` columns, all different."""
-    if isinstance(classes, set | frozenset):
-        raise InputError(f"{argument} must come in the order of the columns; a set has none. Pass a list.")
+    _check_ordered(classes, argument)
     names = as_array(list(classes), argument)
     if len(names) != n_classes or len(set(names.tolist())) != n_classes:
         raise InputError(
@@ -166,9 +167,19 @@ def as_classes(classes: Sequence[Any], n_classes: int, argument: str = "classes"
     return names
 
 
+def _check_ordered(classes: Any, argument: str) -> None:
+    if isinstance(classes, set | frozenset):
+        raise InputError(f"{argument} must come in the order of the columns; a set has none. Pass a list.")
+    if not isinstance(classes, Iterable):
+        kind = type(classes).__name__
+        raise InputError(f"{argument} must be a list of names in the order of the columns; it is one {kind}.")
+
+
 def declared_classes(scores: AnyArray, y: AnyArray, classes: Sequence[Any] | None) -> Sequence[Any] | None:
     """The class of each column: `classes`, or the column names of a frame that match the labels, or None."""
     names = column_names(scores)
+    if classes is not None:
+        _check_ordered(classes, "classes")
     if classes is None or not names:
         return _classes_of_frame(names, y) if classes is None else classes
     if list(classes) != names and sorted(map(str, classes)) == sorted(names):

@@ -28,7 +28,7 @@ _LARGEST = 745.0
 
 def check_statistic(name: str) -> str:
     """The name of one of the `STATISTICS`; names of version 0.1 are accepted."""
-    current = _OLD_NAMES.get(name, name)
+    current = _OLD_NAMES.get(name, name) if isinstance(name, str) else ""
     if current not in STATISTICS:
         raise UnknownName.of("statistic", name, STATISTICS)
     return current

@@ -13,6 +13,7 @@ from driftcal.calibrators.base import FitReport, LogitCalibrator
 from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import ExportMap, Scaled
 from driftcal.calibrators.fitted_array import FittedArray
+from driftcal.calibrators.parameters import is_positive
 from driftcal.calibrators.scaling.first_pass import FLAT, check_nll_optimum, first_pass
 from driftcal.calibrators.scaling.minimise_in_beta import minimise_in_beta
 from driftcal.core.dataset import LabelledLogits
@@ -145,8 +146,8 @@ def min_beta(t_max: float | None) -> float:
     """The smallest beta = 1/T that `t_max` allows; 0 without a cap."""
     if t_max is None:
         return 0.0
-    if not isinstance(t_max, (int, float, np.number)) or not 0 < t_max < math.inf:
+    if not is_positive(t_max):
         raise InputError(
-            f"t_max must be a positive number or None; it is {t_max!r}. Leave it out for the exact optimum."
+            f"t_max must be a positive number or None; it is {str(t_max)[:20]}. Leave it out for the exact optimum."
         )
     return 1 / float(t_max)
