@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("benchmarks/reliability/defects.md", "SECURITY.md")
+PAGES = ("docs/reliability.md", "benchmarks/reliability/defects.md", "SECURITY.md")
 DEFECTS = [f"C{i}" for i in (1, 2)] + [
     f"{kind}{i + 1}" for kind, n in (("H", 7), ("M", 10), ("L", 11)) for i in range(n)
 ]

@@ -220,9 +220,10 @@ def print_windows(networks: list[Deployed]) -> None:
     for deployed in networks:
         for suite in deployed.network.suites:
             for size in WINDOW_SIZES:
-                states, estimates, covered, accuracies = map(
-                    np.array, zip(*windows_of(deployed, suite, size), strict=True)
-                )
+                windows = list(windows_of(deployed, suite, size))
+                if not windows:  # fewer samples than a window
+                    continue
+                states, estimates, covered, accuracies = map(np.array, zip(*windows, strict=True))
                 error = np.abs(estimates - accuracies)
                 ok = states == OK
                 off = ok & (error > OFF)
