@@ -23,6 +23,7 @@ ORDER = [
     "cache",
     "engines",
     "metrics",
+    "decisions",
     "drift",
     "calibrators",
     "pipeline",

@@ -13,7 +13,16 @@ LOGITS = 3 * RNG.normal(size=(200, 3))
 Y = np.where(RNG.random(200) < 0.6, LOGITS.argmax(axis=1), RNG.integers(0, 3, 200))
 
 #: Driftcal makes these; their text describes the fields.
-RESULTS = {"BrierDecomposition", "DriftReference", "Evaluation", "OnnxExport", "Reliability", "Results", "Statistics"}
+RESULTS = {
+    "BrierDecomposition",
+    "DriftReference",
+    "Evaluation",
+    "OnnxExport",
+    "Reliability",
+    "Results",
+    "Statistics",
+    "Threshold",
+}
 #: Words that version 0.1 used for what has another name now.
 OTHER_WORDS = {"seed", "bins", "n_boot", "resamples", "window_length", "n_rows", "y_prob", "y_pred"}
 

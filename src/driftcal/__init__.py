@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from driftcal.core.validation import from_probabilities as from_probabilities
     from driftcal.data import Source as Source
     from driftcal.data import open_source as open_source
+    from driftcal.decisions import Threshold as Threshold
     from driftcal.drift.reference import DriftReference as DriftReference
     from driftcal.engines import open_engine as open_engine
     from driftcal.metrics import expected_calibration_error as expected_calibration_error
@@ -134,6 +135,7 @@ _PUBLIC: dict[str, str] = {
     "TabularNoise": "driftcal.shifts",
     "TemperatureIsotonicRegression": "driftcal.calibrators.nonparametric.isotonic",
     "TemperatureScaling": "driftcal.calibrators.scaling.temperature",
+    "Threshold": "driftcal.decisions",
     "Uncalibrated": "driftcal.calibrators.scaling.uncalibrated",
     "VectorScaling": "driftcal.calibrators.scaling.vector",
     "WindowState": "driftcal.calibrators.windowed.windowed_predictor",

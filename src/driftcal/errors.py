@@ -13,6 +13,7 @@
     ├── NotFittedError (ValueError, AttributeError)   used before ``fit``
     ├── DidNotConverge (RuntimeError)    a fit without a certified optimum
     │   └── NoFiniteOptimum              the optimum lies at T -> 0 or T -> infinity
+    ├── NoThreshold (RuntimeError)       no threshold of the confidence reaches the accuracy that was asked for
     ├── WouldBeWorse (RuntimeError)      a refitted calibrator that is worse on held-out samples
     ├── ArtefactError (ValueError)       a file that is foreign, truncated, altered or too new
     ├── CacheError (RuntimeError)        a cache of logits that cannot be read or written
@@ -94,6 +95,10 @@ class DidNotConverge(DriftcalError, RuntimeError):
 
 class NoFiniteOptimum(DidNotConverge):
     """The best temperature is 0 or infinite: the tuning samples are separable, or no better than chance."""
+
+
+class NoThreshold(DriftcalError, RuntimeError):
+    """No threshold of the confidence reaches the accuracy with the probability that was asked for."""
 
 
 class WouldBeWorse(DriftcalError, RuntimeError):

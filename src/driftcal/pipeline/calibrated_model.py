@@ -17,6 +17,8 @@ from driftcal.calibrators.serialization import save as save_file
 from driftcal.calibrators.windowed.windowed_calibrator import MAX_KEYS, WINDOW_SIZE, WindowedCalibrator
 from driftcal.core.display import Displayed
 from driftcal.data import Source
+from driftcal.decisions import CoverageCurve, Threshold, choose_threshold, masked_labels
+from driftcal.decisions.metadata import DECISIONS, decisions_from_metadata, decisions_to_metadata
 from driftcal.errors import ArtefactError, InputError, ModelError
 from driftcal.models import Model, open_model, pooled_features
 from driftcal.models.scores import SCORES, ScoresModel
@@ -58,6 +60,10 @@ class CalibratedModel(Displayed):
         What a monitor compares traffic with.
     metadata
         Seed, clean weight, accuracy, validation data and versions, as plain values.
+    validation_curve
+        Predictions of validation samples that the calibrator was not fitted on; `threshold` reads them.
+    decision_threshold
+        What `predict_or_abstain` accepts; `with_threshold` sets it.
     model_metadata
         `Model.metadata` at tuning, with the fingerprint, because hashing large weights takes seconds. Empty if unknown.
     """
@@ -75,6 +81,8 @@ class CalibratedModel(Displayed):
     drift_reference: Mapping[str, Any] | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     model_metadata: Mapping[str, Any] = field(default_factory=dict)
+    validation_curve: CoverageCurve | None = None
+    decision_threshold: Threshold | None = None
 
     def __repr__(self) -> str:
         windowed = "" if self.windowed_calibrator is None else f", windowed {type(self.windowed_calibrator).__name__}"
@@ -106,6 +114,64 @@ class CalibratedModel(Displayed):
         scores = self.logits(X) if self.calibrator.keeps_accuracy else self.predict_proba(X)
         return self.as_labels(scores.argmax(axis=1))
 
+    def threshold(
+        self,
+        X: Any = None,
+        y: AnyArray = None,
+        *,
+        accuracy: float | None = None,
+        coverage: float | None = None,
+        cost: float | None = None,
+        delta: float = 0.05,
+    ) -> Threshold:
+        """The confidence above which predictions are accepted; give one of `accuracy`, `coverage` and `cost`.
+
+        Parameters
+        ----------
+        X, y
+            Labelled data that this model was not tuned on. None: predictions of the validation samples by calibrators
+            that were not fitted on them, which `tune` has kept.
+        accuracy
+            Accepted predictions have at least this accuracy, with probability 1 − `delta`.
+        coverage
+            At least this share of the predictions is accepted.
+        cost
+            The cost of an abstention if an error costs 1.
+        delta
+            The probability that the bound of the accuracy does not hold.
+        """
+        curve = self.validation_curve
+        if X is not None:
+            source = self.labelled_source(X, y)
+            probabilities = self.predict_proba(source.inputs())
+            curve = CoverageCurve.of(probabilities.max(axis=1), source.is_correct(probabilities.argmax(axis=1)))
+        if curve is None:
+            raise InputError(
+                "a threshold needs predictions of samples that the calibrator was not fitted on; this model has none. Pass labelled "
+                "data that it was not tuned on: threshold(X, y, accuracy=0.95); or tune again."
+            )
+        return choose_threshold(curve, accuracy=accuracy, coverage=coverage, cost=cost, delta=delta)
+
+    def with_threshold(self, threshold: Threshold | None) -> CalibratedModel:
+        """This model with a threshold for `predict_or_abstain`, files, exports and monitors; None removes it."""
+        return replace(self, decision_threshold=threshold)
+
+    def predict_or_abstain(self, X: AnyArray, *, threshold: Threshold | None = None) -> np.ma.MaskedArray[Any, Any]:
+        """The most likely class of each input as a masked array, masked where the model abstains.
+
+        ``.mask`` tells where it abstains, ``.filled(-1)`` puts a value there, ``.compressed()`` drops these inputs.
+
+        Parameters
+        ----------
+        X
+            New inputs.
+        threshold
+            What is accepted. None: the threshold of the model.
+        """
+        probabilities = self.predict_proba(X)
+        labels = self.as_labels(probabilities.argmax(axis=1))
+        return masked_labels(labels, probabilities, self.decision_threshold if threshold is None else threshold)
+
     def windowed(self, window_size: int = WINDOW_SIZE, *, max_keys: int = MAX_KEYS) -> WindowedModel:
         """A model whose `predict_proba` follows the shift of the last `window_size` inputs, for each of at most `max_keys` keys."""
         return WindowedModel(self, self._windowed_calibrator.windowed(window_size, max_keys=max_keys))
@@ -127,6 +193,8 @@ class CalibratedModel(Displayed):
                 "cross_validated_ece": None,
                 "windowed_cross_validated_ece": None,
             },
+            validation_curve=None,
+            decision_threshold=None,
         )
 
     @property
@@ -193,6 +261,7 @@ class CalibratedModel(Displayed):
             **dict(self.metadata),
             **({} if self.drift_reference is None else {"drift_reference": dict(self.drift_reference)}),
             **({"layers": list(self.layers)} if self.layers else {}),
+            **decisions_to_metadata(self.validation_curve, self.decision_threshold),
         }
         others: dict[str, Calibrator] = dict(self.baselines)
         if self.windowed_calibrator is not None:
@@ -249,6 +318,8 @@ class CalibratedModel(Displayed):
         others = dict(file.others)
         windowed = others.pop(WINDOWED_NAME, None)
         perturbation = metadata.pop("perturbation", None)
+        decisions = decisions_from_metadata(metadata, file.path)
+        metadata.pop(DECISIONS, None)
         default_tuned_on = CLEAN_SAMPLES if perturbation is None else str(perturbation["shift"])
         return cls(
             opened,
@@ -264,6 +335,8 @@ class CalibratedModel(Displayed):
             drift_reference=metadata.pop("drift_reference", None),
             metadata=metadata,
             model_metadata={} if force else recorded,  # with force it may be another model
+            validation_curve=decisions.curve,
+            decision_threshold=decisions.threshold,
         )
 
 

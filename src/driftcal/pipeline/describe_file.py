@@ -10,6 +10,7 @@ from typing import Any
 from driftcal.cache import LogitCache
 from driftcal.calibrators import name_of
 from driftcal.calibrators.serialization import load_file
+from driftcal.decisions import Threshold
 from driftcal.errors import ArtefactError
 from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES, Results
 
@@ -47,6 +48,7 @@ def _calibrator(path: Path) -> dict[str, Any]:
         "model": metadata.pop("model", None),
         "perturbation": metadata.pop("perturbation", None),
         "class_names": metadata.pop("class_names", []),
+        "threshold": (metadata.pop("decisions", None) or {}).get("threshold"),
         "library": description["library"],
         "format_version": description["version"],
         "metadata": metadata,
@@ -90,6 +92,7 @@ def _calibrator_facts(description: Mapping[str, Any]) -> dict[str, Any]:
         "tuned on": tuned_on if model else None,
         "windowed": description["others"].get("windowed", "").upper(),
         "why": description["explanation"],
+        "threshold": None if description["threshold"] is None else str(Threshold.from_dict(description["threshold"])),
         "temperature": None if temperature is None else f"{temperature:.4g}",
         "keeps accuracy": "yes" if description["keeps_accuracy"] else "no",
         "classes": ", ".join(description["class_names"]) or description["classes"],

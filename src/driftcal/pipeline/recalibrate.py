@@ -16,6 +16,7 @@ from driftcal.calibrators.base import check_takes_logits
 from driftcal.calibrators.scaling.uncalibrated import Uncalibrated
 from driftcal.calibrators.serialization import CalibratorFile, load_file, save
 from driftcal.core import validation
+from driftcal.decisions.metadata import DECISIONS
 from driftcal.errors import InputError, LogitsError, NotFittedError, WouldBeWorse
 from driftcal.io.atomic import as_target
 from driftcal.io.fingerprint import fingerprint, sha256_file
@@ -232,7 +233,7 @@ def recalibrate_file(
     metadata = dict(file.metadata)
     record = {"from": sha256_file(source), **result.to_dict()}
     metadata["recalibrations"] = [*metadata.get("recalibrations", []), record]
-    for name in ("cross_validated_ece", "windowed_cross_validated_ece"):  # those of the old calibrators
+    for name in ("cross_validated_ece", "windowed_cross_validated_ece", DECISIONS):  # those of the old calibrators
         metadata.pop(name, None)
     explanation = _explanation(result, file)
     if "explanation" in metadata:

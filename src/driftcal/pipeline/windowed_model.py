@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from driftcal.calibrators.windowed.windowed_predictor import Key, WindowedPredictor, WindowState
 from driftcal.core.display import Displayed
+from driftcal.decisions import Threshold, masked_labels
 from driftcal.errors import InputError
 from driftcal.types import AnyArray, Array, LogProbs, Probs
 
@@ -51,6 +54,16 @@ class WindowedModel(Displayed):
         logits = self._calibrated.logits(X)
         self._predictor.observe(logits, key=key)
         return self._calibrated.as_labels(logits.argmax(axis=1))
+
+    def predict_or_abstain(
+        self, X: AnyArray, *, key: Key = None, threshold: Threshold | None = None
+    ) -> np.ma.MaskedArray[Any, Any]:
+        """As `CalibratedModel.predict_or_abstain`, with the confidence of this window."""
+        probabilities = self.predict_proba(X, key=key)
+        labels = self._calibrated.as_labels(probabilities.argmax(axis=1))
+        return masked_labels(
+            labels, probabilities, self._calibrated.decision_threshold if threshold is None else threshold
+        )
 
     def window_state(self, key: Key = None) -> WindowState:
         """How full the window of `key` is, and whether it lies outside the shifts of the fit."""

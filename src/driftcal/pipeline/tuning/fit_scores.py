@@ -122,6 +122,7 @@ def fit(
             "validation": source.metadata(),
             "versions": versions(),
         },
+        validation_curve=tuned.validation_curve,
         model_metadata=model.metadata(),
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from driftcal.calibrators import CALIBRATORS, Calibrator, calibrator_class, make_calibrator
 from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE
@@ -281,14 +282,14 @@ def _cross_validate(
     tolerance: float,
 ) -> dict[Variant, Trial]:
     """Out-of-fold predictions of every variant, as far as it was fitted; a variant that cannot be tuned has none."""
-    fold = np.random.default_rng(0).permutation(len(labels)) % N_FOLDS
+    fold = fold_of_samples(len(labels))
     score_columns: dict[Variant, list[list[Float64]]] = {}  # per level, a part of each fold
     trials: dict[Variant, Trial] = {}
     running = list(variants)
     for k in range(min(N_FOLDS, len(labels))):
         for variant in running:
             try:
-                scores = _held_out_scores(variant, perturbed, labels, fold == k, features)
+                scores = held_out_scores(variant, perturbed, labels, fold == k, features)
             except DidNotConverge:
                 trials.pop(variant, None)
                 continue
@@ -299,6 +300,12 @@ def _cross_validate(
             trials[variant] = Trial(variant, by_level, k + 1)
         running = _still_running(trials, k + 1, int(np.count_nonzero(fold <= k)), tolerance)
     return trials
+
+
+def fold_of_samples(n_samples: int) -> Array:
+    """The fold of each sample."""
+    fold: Array = np.random.default_rng(0).permutation(n_samples) % N_FOLDS
+    return fold
 
 
 def _still_running(trials: dict[Variant, Trial], n_folds: int, n_samples: int, tolerance: float) -> list[Variant]:
@@ -321,12 +328,20 @@ def _still_running(trials: dict[Variant, Trial], n_folds: int, n_samples: int, t
     ]
 
 
-def _held_out_scores(
-    variant: Variant, perturbed: PerturbedLogits, labels: Labels, held_out: Array, features: CollectedFeatures
+def held_out_scores(
+    variant: Variant,
+    perturbed: PerturbedLogits,
+    labels: Labels,
+    held_out: Array,
+    features: CollectedFeatures,
+    method: Calibrator | None = None,
 ) -> list[SampleScores]:
-    """The scores of the held-out samples at each level, by the variant fitted on the other samples."""
+    """The scores of the held-out samples at each level, by the variant fitted on the other samples.
+
+    `method` is an unfitted calibrator with the parameters to use. None: those of the variant by default.
+    """
     kept = ~held_out
-    method = make_calibrator(variant.method)
+    method = make_calibrator(variant.method) if method is None else clone(method)
     if "tol" in method.get_params():
         method.set_params(tol=TRIAL_TOL)
     clean_only = variant.clean_weight == CLEAN_ONLY

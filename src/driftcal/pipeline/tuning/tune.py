@@ -146,6 +146,7 @@ def tune(
             "validation": source.metadata(),
             "versions": versions(),
         },
+        validation_curve=tuned.validation_curve,
         model_metadata=opened_model.metadata(),
     )
 

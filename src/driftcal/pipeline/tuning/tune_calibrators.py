@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 from driftcal.calibrators import Calibrator, make_calibrator, name_of
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
+from driftcal.decisions import CoverageCurve
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures
 from driftcal.pipeline.collecting.perturbation import PerturbedLogits
 from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES
 from driftcal.pipeline.tuning.fit import Fit, fit_on_clean, fit_on_levels
-from driftcal.pipeline.tuning.select import CLEAN_ONLY, Choice, Selection, Variant, choose
+from driftcal.pipeline.tuning.select import CLEAN_ONLY, Choice, Selection, Trial, Variant, choose
+from driftcal.pipeline.tuning.validation_curve import curve_of_fit, curve_of_scores
 from driftcal.types import Labels
 
 #: The baselines of a calibrated model: temperature scaling, and the chosen method, each tuned on clean samples only.
@@ -25,7 +27,7 @@ class TunedCalibrators:
     `tuned_on` is "clean samples" or the name of the shift. `clean_weight` is the share of the clean samples in all
     weight that the per-sample calibrator was tuned with. `cross_validated_ece` is that of the per-sample calibrator, in
     domain and under the simulated shift, `windowed_cross_validated_ece` that of the windowed one; None if no method was
-    chosen.
+    chosen. `validation_curve` is that of clean validation samples that the calibrator was not fitted on.
     """
 
     method: str
@@ -37,6 +39,7 @@ class TunedCalibrators:
     explanation: str = ""
     cross_validated_ece: Mapping[str, float] | None = None
     windowed_cross_validated_ece: Mapping[str, float] | None = None
+    validation_curve: CoverageCurve | None = None
 
 
 def tune_calibrators(
@@ -78,6 +81,7 @@ def tune_calibrators(
     if perturbed.record is not None and variant.clean_weight != CLEAN_ONLY:
         tuned_on = str(perturbed.record["shift"])
     on_clean = tuned_on == CLEAN_SAMPLES
+    trial = None if choice is None or tuned.warning else _trial_of(choice, choice.per_sample)
     windowed_by_name = windowed is not None and choice is None
     return TunedCalibrators(
         method="base" if tuned.warning else variant.method,
@@ -91,12 +95,20 @@ def tune_calibrators(
         windowed_cross_validated_ece=None
         if choice is None or windowed is None
         else _chosen_ece(choice, choice.windowed),
+        validation_curve=curve_of_scores(trial.by_level[0])
+        if trial is not None
+        else curve_of_fit(calibrator, method, variant, perturbed, labels, level_features),
     )
+
+
+def _trial_of(choice: Choice, variant: Variant | None) -> Trial | None:
+    """The trial of a variant; None where candidates could not be compared."""
+    return next((trial for trial in choice.trials if trial.variant == variant), None)
 
 
 def _chosen_ece(choice: Choice, variant: Variant | None) -> dict[str, float] | None:
     """The cross-validated ECE of a chosen variant; None where candidates could not be compared."""
-    trial = next((trial for trial in choice.trials if trial.variant == variant), None)
+    trial = _trial_of(choice, variant)
     if trial is None:
         return None
     under_shift = {} if len(trial.by_level) == 1 else {"under_shift": trial.shift_ece}

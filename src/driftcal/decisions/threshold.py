@@ -1,0 +1,228 @@
+"""The confidence above which predictions are accepted, chosen on validation data.
+
+For a target accuracy the threshold holds with probability 1 − delta. Take the m samples with the highest confidence.
+Given the next confidence, they are independent draws from the predictions above it, so the number of correct ones is
+binomial, and its tail is an exact p-value of "the accuracy above this threshold is below the target" (Clopper & Pearson
+1934). Thresholds are tested from high to low and each at the full level until one is not rejected: fixed-sequence
+testing, as in Learn then Test (Angelopoulos et al. 2021, section 3.2). No correction for the number of thresholds is
+needed, as a union bound would be (Geifman & El-Yaniv 2017). If accuracy does not fall with rising confidence, this is
+exact; otherwise each single test still is.
+
+The sequence must begin where a good model can pass: at few samples no threshold can be certified, at many a model that
+is good only at the top fails at once. It begins at a number of samples that depends on the target alone, with 80 % of
+delta. Where that fails, shorter beginnings share the other 20 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from scipy.stats import beta, binom
+
+from driftcal.decisions.coverage_curve import CoverageCurve
+from driftcal.errors import InputError, NoThreshold
+from driftcal.types import Array
+
+#: What a threshold can be chosen for.
+CRITERIA = ("accuracy", "coverage", "cost")
+#: Thresholds per sequence: more find a slightly higher coverage, and fail more often on the way.
+N_TESTS = 50
+#: The share of delta of the first sequence.
+FIRST_SHARE = 0.8
+#: The first sequence begins where an accuracy in the middle between the target and 1 passes with this probability.
+POWER = 0.99
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A threshold of the confidence, and what it keeps on the validation data.
+
+    Parameters
+    ----------
+    confidence : predictions with at least this confidence are accepted.
+    criterion : "accuracy", "coverage" or "cost".
+    target : the accuracy, the coverage, or the cost of an abstention as a share of that of an error.
+    coverage : the share of the validation predictions that is accepted.
+    accuracy : the accuracy of these.
+    accuracy_bound : their accuracy is at least this with probability 1 − `delta`; None for a cost.
+    delta : see `accuracy_bound`.
+    n_samples : the number of validation samples.
+    """
+
+    confidence: float
+    criterion: str
+    target: float
+    coverage: float
+    accuracy: float
+    accuracy_bound: float | None
+    delta: float
+    n_samples: int
+
+    def __str__(self) -> str:
+        bound = (
+            ""
+            if self.accuracy_bound is None
+            else f", at least {self.accuracy_bound:.3f} with probability {1 - self.delta:g}"
+        )
+        return (
+            f"Accept predictions with a confidence of at least {self.confidence:.3f}: {self.coverage:.1%} of {self.n_samples} "
+            f"validation samples, with an accuracy of {self.accuracy:.3f}{bound}."
+        )
+
+    def accepts(self, confidence: Array) -> Array:
+        """Whether predictions with these confidences are accepted."""
+        accepted: Array = np.asarray(confidence) >= self.confidence
+        return accepted
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Threshold:
+        """The threshold that `to_dict` wrote, checked."""
+        threshold = cls(**{field.name: values[field.name] for field in fields(cls)})
+        numbers = (threshold.confidence, threshold.target, threshold.coverage, threshold.accuracy, threshold.delta)
+        if threshold.criterion not in CRITERIA or not all(_is_share(number) for number in numbers):
+            raise ValueError("a threshold holds values that are no shares")
+        if threshold.accuracy_bound is not None and not _is_share(threshold.accuracy_bound):
+            raise ValueError("a threshold holds a bound that is no share")
+        if type(threshold.n_samples) is not int:
+            raise ValueError("a threshold holds no number of samples")
+        return threshold
+
+
+def choose_threshold(
+    curve: CoverageCurve,
+    *,
+    accuracy: float | None = None,
+    coverage: float | None = None,
+    cost: float | None = None,
+    delta: float = 0.05,
+) -> Threshold:
+    """The threshold for one criterion.
+
+    Parameters
+    ----------
+    curve
+        Predictions of samples that the calibrator was not fitted on.
+    accuracy
+        The accepted predictions have at least this accuracy, with probability 1 − `delta`. The lowest such threshold.
+    coverage
+        At least this share of the predictions is accepted.
+    cost
+        The cost of an abstention if an error costs 1. The threshold has the lowest mean cost (Chow 1970).
+    delta
+        The probability that the bound of the accuracy does not hold.
+
+    >>> rng = np.random.default_rng(0)
+    >>> confidence = rng.random(2000)
+    >>> curve = CoverageCurve.of(confidence, rng.random(2000) < confidence)
+    >>> print(choose_threshold(curve, accuracy=0.8))
+    Accept predictions with a confidence of at least 0.643: 36.1% of 2000 validation samples, with an accuracy of 0.831,
+    at least 0.806 with probability 0.95.
+    """
+    given = {name: value for name, value in zip(CRITERIA, (accuracy, coverage, cost), strict=True) if value is not None}
+    if len(given) != 1:
+        raise InputError(
+            f"one of accuracy, coverage and cost must be given; {' and '.join(given) or 'none'} is. Pass, say, accuracy=0.95."
+        )
+    ((criterion, target),) = given.items()
+    for name, value in ((criterion, target), ("delta", delta)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+            raise InputError(f"{name} must be a share between 0 and 1; it is {value!r}. The default of delta is 0.05.")
+    if criterion == "accuracy":
+        index = _certified(curve, target, delta)
+    elif criterion == "coverage":
+        index = int(np.searchsorted(curve.kept, target * curve.n_samples - 1e-9))
+    else:
+        index = int(np.argmin(curve.kept - curve.correct + target * (curve.n_samples - curve.kept)))
+    kept, correct = int(curve.kept[index]), int(curve.correct[index])
+    return Threshold(
+        confidence=float(curve.thresholds[index]),
+        criterion=criterion,
+        target=float(target),
+        coverage=kept / curve.n_samples,
+        accuracy=correct / kept,
+        accuracy_bound=None if criterion == "cost" else lower_bound(correct, kept, delta),
+        delta=delta,
+        n_samples=curve.n_samples,
+    )
+
+
+def masked_labels(labels: Array, probabilities: Array, threshold: Threshold | None) -> np.ma.MaskedArray[Any, Any]:
+    """`labels`, masked where the largest of the probabilities is below the threshold."""
+    if threshold is None:
+        raise InputError(
+            "predict_or_abstain needs a threshold; this model has none. Call with_threshold(calibrated.threshold(accuracy=0.95)) "
+            "before, or pass threshold=."
+        )
+    return np.ma.masked_array(labels, mask=~threshold.accepts(probabilities.max(axis=1)))
+
+
+def lower_bound(correct: int, n: int, delta: float) -> float:
+    """The lower bound of an accuracy with probability 1 − delta.  Clopper & Pearson 1934.
+
+    >>> round(lower_bound(59, 59, 0.05), 3)
+    0.95
+    """
+    return 0.0 if correct == 0 else float(beta.ppf(delta, correct, n - correct + 1))
+
+
+def fewest_samples(accuracy: float, delta: float) -> int:
+    """With fewer accepted samples no accuracy is certified, even if all are correct.
+
+    >>> fewest_samples(0.95, 0.05), fewest_samples(0.99, 0.05)
+    (59, 299)
+    """
+    return math.ceil(math.log(delta) / math.log(accuracy))
+
+
+def _certified(curve: CoverageCurve, accuracy: float, delta: float) -> int:
+    """The index of the lowest threshold whose accuracy is certified."""
+    first, fewest = _first_start(accuracy, delta), fewest_samples(accuracy, FIRST_SHARE * delta)
+    first = max(fewest, min(first, curve.n_samples // 2))
+    index = _walk(curve, first, accuracy, FIRST_SHARE * delta)
+    if index is None:
+        starts = []
+        while (first := first // 2) >= fewest:
+            starts.append(first)
+        walks = [_walk(curve, start, accuracy, (1 - FIRST_SHARE) * delta / len(starts)) for start in starts]
+        index = max((walk for walk in walks if walk is not None), default=None)
+    if index is None:
+        best = max(range(len(curve.kept)), key=lambda k: lower_bound(int(curve.correct[k]), int(curve.kept[k]), delta))
+        bound = lower_bound(int(curve.correct[best]), int(curve.kept[best]), delta)
+        raise NoThreshold(
+            f"accuracy must be one that these {curve.n_samples} validation samples can certify; no threshold reaches {accuracy:g} with "
+            f"probability {1 - delta:g} (the best bound is {bound:.3f}; {fewest} correct predictions in a row would be needed at least). "
+            "Lower the accuracy, raise delta, or collect more samples."
+        )
+    return index
+
+
+def _first_start(accuracy: float, delta: float) -> int:
+    """The number of samples at which an accuracy in the middle between the target and 1 is likely to pass."""
+    better, n = (1 + accuracy) / 2, fewest_samples(accuracy, FIRST_SHARE * delta)
+    while binom.sf(binom.isf(FIRST_SHARE * delta, n, accuracy), n, better) < POWER:
+        n = math.ceil(1.1 * n)
+    return n
+
+
+def _walk(curve: CoverageCurve, start: int, accuracy: float, delta: float) -> int | None:
+    """The last threshold that passes from `start` kept samples on; None if the first one does not."""
+    if start > curve.n_samples:
+        return None
+    ranks = np.linspace(start, curve.n_samples, N_TESTS)
+    indices = np.unique(np.searchsorted(curve.kept, ranks.round()))
+    p_values = binom.sf(curve.correct[indices] - 1, curve.kept[indices], accuracy)
+    failed = np.flatnonzero(p_values > delta)
+    n_passed = int(failed[0]) if len(failed) else len(indices)
+    return int(indices[n_passed - 1]) if n_passed else None
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
