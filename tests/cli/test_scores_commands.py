@@ -27,6 +27,13 @@ def test_from_a_table_of_scores_to_report_and_export(files, run):
     assert "in domain" in evaluated.out
     assert "under" not in evaluated.out
     assert run("report", "run", "-o", "report.html").code == 0
+    chosen = run("threshold", "cal.safetensors", "--accuracy", 0.8, "--json")
+    assert chosen.code == 0, chosen.err
+    assert json.loads(chosen.out)["accuracy_bound"] >= 0.8
+    assert "confidence of at least" in run("inspect", "cal.safetensors").out
+    assert run("evaluate", "--scores", "test.csv", "cal.safetensors", "-o", "run").code == 0
+    assert "0." in run("report", "run", "--format", "csv", "--table", "decisions").out
+    assert run("threshold", "cal.safetensors", "--scores", "test.csv", "--coverage", 0.5, "--dry-run").code == 0
     exported = run("export", "cal.safetensors", "-o", "cal.onnx")
     assert exported.code == 0, exported.err
     assert (files / "cal.onnx").is_file()

@@ -23,6 +23,7 @@ from driftcal.cli.commands.plan import plan
 from driftcal.cli.commands.recalibrate import recalibrate
 from driftcal.cli.commands.report import report
 from driftcal.cli.commands.shifts import shifts
+from driftcal.cli.commands.threshold import threshold
 from driftcal.cli.commands.tune import tune
 from driftcal.cli.console import printable
 from driftcal.cli.plugins import register_plugins
@@ -66,7 +67,7 @@ def _root(
     """
 
 
-for _command in (demo, tune, fit, evaluate, report, export, monitor, recalibrate, plan, shifts, inspect):
+for _command in (demo, tune, fit, threshold, evaluate, report, export, monitor, recalibrate, plan, shifts, inspect):
     app.command(cls=RegistryHelpCommand)(_command)
 app.add_typer(paper, name="paper")
 

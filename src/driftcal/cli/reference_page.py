@@ -12,7 +12,7 @@ from driftcal.cli.app import app, main
 _INTRODUCTION = """\
 # Command line
 
-Commands in the order of the pipeline: `demo`, `tune`, `fit`, `evaluate`, `report`, `export`, `monitor`, `recalibrate`. `plan`, `shifts` and
+Commands in the order of the pipeline: `demo`, `tune`, `fit`, `threshold`, `evaluate`, `report`, `export`, `monitor`, `recalibrate`. `plan`, `shifts` and
 `inspect` print information. This page is what `--help` prints.
 
 - **stdout is data, stderr is messages.** `--json` makes the data JSON; `--quiet` leaves out the messages.

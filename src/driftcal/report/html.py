@@ -16,6 +16,7 @@ from typing import Any
 from driftcal.io.atomic import write_atomic
 from driftcal.pipeline.evaluating.results import Results
 from driftcal.report.comparison import ComparisonLine, form_text, is_tuned_on_shift, is_uncalibrated
+from driftcal.report.decisions import decision_section
 from driftcal.report.headline import GLOSSARY, ReportText, percent, report_text
 from driftcal.report.next_steps import next_steps
 from driftcal.report.page_data import page_data
@@ -43,6 +44,7 @@ def to_html(results: Results, *, title: str | None = None) -> str:
     script = f'"use strict";\n{asset("charts.js")}\n{asset("page.js")}'
     style = asset("report.css")
     version = _mapping(metadata, "versions").get("driftcal")
+    decisions = decision_section(results)
     has_levels = bool((results.perturbation or {}).get("levels"))
     parts = {
         "policy": policy(script, style),
@@ -56,6 +58,8 @@ def to_html(results: Results, *, title: str | None = None) -> str:
         "tuning_link": '<a href="#tuning">Tuning</a>' if has_levels else "",
         "plain_table": table_html(replace(headline_table(results), title="Table of calibrators")),
         "provenance": _provenance(results),
+        "decisions": decisions,
+        "decisions_link": '<a href="#decisions">Decisions</a>' if decisions else "",
         "glossary": _definitions(GLOSSARY.items(), "glossary"),
         "next_steps": _next_steps(results),
         "version": escape_html(f" {version}") if version is not None else "",

@@ -7,12 +7,13 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from driftcal.errors import UnknownName
-from driftcal.pipeline.evaluating.results import METRICS, ResultRow, Results
+from driftcal.pipeline.evaluating.results import METRICS, PARTS, ResultRow, Results
 from driftcal.report.comparison import compare_by_group, compare_calibrators, form_text, main_lines, plain_name
+from driftcal.report.decisions import decision_table
 from driftcal.report.table import Table, Value
 
 #: The contents of a table: a row per calibrator, or all rows of the results.
-CONTENTS = ("summary", "rows")
+CONTENTS = ("summary", "rows", "decisions")
 
 #: Key -> heading of the summary.
 _SUMMARY = {
@@ -93,6 +94,8 @@ def result_table(results: Results, content: str = "summary") -> Table:
     """The summary by group, or every row with its intervals. The best values among the same data are bold."""
     if content not in CONTENTS:
         raise UnknownName.of("table", content, CONTENTS)
+    if content == "decisions":
+        return decision_table(results)
     if content == "rows":
         return _table(results, "rows", _ROWS, _every_row(results), within=("group", "shift", "level"))
     return _table(results, "summary", _summary_columns(results, _SUMMARY), _summary(results), within=("group",))
@@ -166,7 +169,7 @@ def _summary(results: Results) -> list[dict[str, Value]]:
 
 
 def _every_row(results: Results) -> list[dict[str, Value]]:
-    names = [field.name for field in fields(ResultRow) if field.name not in ("bins", "intervals", "group")]
+    names = [field.name for field in fields(ResultRow) if field.name not in (*PARTS, "group")]
     records = []
     for row in results.rows:
         record: dict[str, Any] = {"group": row.group} if results.groups else {}

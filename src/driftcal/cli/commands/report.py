@@ -27,7 +27,7 @@ def report(
     table: Annotated[
         str,
         typer.Option(
-            help="Content of a table: summary (a row per calibrator) or rows (per calibrator, shift and level)."
+            help="Content of a table: summary (a row per calibrator), rows (per calibrator, shift and level) or decisions."
         ),
     ] = "summary",
     figures: Annotated[

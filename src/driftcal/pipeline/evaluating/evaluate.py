@@ -11,6 +11,7 @@ import numpy as np
 
 from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE
 from driftcal.data import Source
+from driftcal.decisions import Threshold
 from driftcal.engines.remote_passes import map_logits
 from driftcal.errors import InputError
 from driftcal.metrics.additive_statistics import Statistics
@@ -29,6 +30,8 @@ from driftcal.shifts import SUITES, Suite, get_suite
 from driftcal.shifts.shift import Shift
 from driftcal.types import AnyArray, Array, Float64, Labels
 
+#: Points of a coverage curve.
+N_COVERAGES = 20
 #: Called with the names of a candidate and a shift, and each metric, pooled over the levels, in each replicate.
 OnReplicates: TypeAlias = Callable[[str, str, Mapping[str, Float64]], None]
 
@@ -111,7 +114,9 @@ def evaluate(
             groups=_groups(source, group),
             perturbation=calibrated.perturbation,
             layers=calibrated.layers,
+            threshold=calibrated.decision_threshold,
             metadata={
+                **({} if calibrated.decision_threshold is None else {"threshold": calibrated.decision_threshold.to_dict()}),
                 "random_state": random_state,
                 "method": calibrated.method,
                 "calibrator": calibrated.name,
@@ -174,12 +179,13 @@ def evaluate_candidates(
     metadata: Mapping[str, Any] | None = None,
     on_replicates: OnReplicates | None = None,
     layers: Sequence[str] = (),
+    threshold: Threshold | None = None,
 ) -> Results:
     """Metrics of every candidate on every shift: at each level, and pooled over the levels; for each group as well.
 
     Intervals resample images: one image with all its levels and all candidates is one unit. `on_replicates` gets the
     replicates behind the intervals of each shift. All of them resample the same images, so means and differences have
-    replicates too. `layers` are those whose features the candidates need.
+    replicates too. `layers` are those whose features the candidates need. `threshold` is applied to every candidate.
     """
     labels = collector.labels
     bootstrap = ImageBootstrap(len(labels), n_resamples, n_bins) if n_resamples else None
@@ -205,7 +211,14 @@ def evaluate_candidates(
                     if on_replicates is not None:  # the pooled case is the last one
                         on_replicates(candidate.name, shift.name, bootstrap.metrics(replicates[-1]))
                 rows += [
-                    _row(case, calibrator=candidate.name, shift=shift.name, group=group, intervals=case_intervals)
+                    _row(
+                        case,
+                        calibrator=candidate.name,
+                        shift=shift.name,
+                        group=group,
+                        intervals=case_intervals,
+                        threshold=threshold,
+                    )
                     for case, case_intervals in zip(cases, intervals, strict=True)
                 ]
     return Results(
@@ -271,7 +284,13 @@ def _cases(levels: Sequence[float], by_level: Sequence[SampleScores], n_bins: in
 
 
 def _row(
-    case: _Case, *, calibrator: str, shift: str, group: str | None, intervals: Mapping[str, Sequence[float]]
+    case: _Case,
+    *,
+    calibrator: str,
+    shift: str,
+    group: str | None,
+    intervals: Mapping[str, Sequence[float]],
+    threshold: Threshold | None = None,
 ) -> ResultRow:
     statistics, scores = case.statistics, case.scores
     return ResultRow(
@@ -297,7 +316,29 @@ def _row(
         },
         intervals=intervals,
         group=group,
+        decision=None if threshold is None else _decision(scores, threshold),
+        accuracy_at_coverage=_accuracy_at_coverage(scores) if case.level in (0, POOLED) and group is None else (),
     )
+
+
+def _decision(scores: SampleScores, threshold: Threshold) -> dict[str, float | int | None]:
+    """The share of samples that the threshold keeps, and the accuracy of these."""
+    accepted = threshold.accepts(scores.confidence)
+    n_accepted = int(accepted.sum())
+    return {
+        "coverage": n_accepted / len(scores),
+        "accuracy": float(scores.correct[accepted].mean()) if n_accepted else None,
+        "n_accepted": n_accepted,
+    }
+
+
+def _accuracy_at_coverage(scores: SampleScores) -> list[float]:
+    """The accuracy of the most confident 5 %, 10 %, …, 100 % of the samples."""
+    n = len(scores)
+    n_correct = np.cumsum(scores.correct[np.argsort(-scores.confidence, kind="stable")])
+    kept = np.ceil(np.arange(1, N_COVERAGES + 1) / N_COVERAGES * n).astype(np.int64)
+    accuracies: list[float] = (n_correct[kept - 1] / kept).tolist()
+    return accuracies
 
 
 def _groups(source: Source, group: str | None) -> Array | None:

@@ -30,6 +30,8 @@ IN_DOMAIN = "in domain"
 METRICS = ("ece", "accuracy", "confidence", "calibration_gap", "entropy", "nll", "brier", "mce", "debiased_ece")
 #: The most calibrators in the text of results.
 _MAX_LINES = 6
+#: Fields of a row that are no single value.
+PARTS = ("bins", "intervals", "decision", "accuracy_at_coverage")
 #: What `CalibratorInfo.form` may be.
 PER_SAMPLE, WINDOWED = "per-sample", "windowed"
 #: What `CalibratorInfo.tuned_on` is for the uncalibrated model, and for a calibrator tuned without perturbed samples.
@@ -42,7 +44,9 @@ class ResultRow:
 
     `null_ece` is the ECE that a perfectly calibrated model with these confidences would show. `bins` holds weight,
     confidence and outcome summed per bin of confidence. `intervals` maps a metric to (low, high). `group` names a part
-    of the data.
+    of the data. `decision` is what the threshold of the model keeps: coverage, accuracy of the accepted (None without
+    any), n_accepted. `accuracy_at_coverage` is the accuracy of the most confident 5 %, 10 %, … of the samples, in rows
+    of level 0 and of all levels pooled.
     """
 
     calibrator: str
@@ -63,6 +67,8 @@ class ResultRow:
     bins: Mapping[str, Sequence[float]] = field(repr=False)
     intervals: Mapping[str, Sequence[float]] = field(default_factory=dict, repr=False)
     group: str | None = None
+    decision: Mapping[str, Any] | None = field(default=None, repr=False)
+    accuracy_at_coverage: Sequence[float] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -271,7 +277,9 @@ class Results(Displayed):
         pandas = need("pandas", "pandas")
         lines = []
         for row in self.rows:
-            line = {f.name: getattr(row, f.name) for f in fields(row) if f.name not in ("bins", "intervals")}
+            line = {f.name: getattr(row, f.name) for f in fields(row) if f.name not in PARTS}
+            if row.decision is not None:
+                line |= {"coverage": row.decision["coverage"], "accepted_accuracy": row.decision["accuracy"]}
             for name, (low, high) in row.intervals.items():
                 line |= {f"{name}_low": low, f"{name}_high": high}
             lines.append(line)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _KEYS = {"format", "version", "suite", "n_bins", "calibrators", "shifts", "rows", "perturbation", "metadata", "digest"}
 _TEXT_FIELDS = {"calibrator", "shift"}
-_OTHER_FIELDS = {"level", "n_samples", "bins", "intervals", "group"}
+_OTHER_FIELDS = {"level", "n_samples", "bins", "intervals", "group", "decision", "accuracy_at_coverage"}
 
 
 def results_text(values: Mapping[str, Any]) -> str:
@@ -75,7 +75,18 @@ def check_results(results: Results) -> None:
         _check(isinstance(row.bins, dict) and all(map(_are_numbers, row.bins.values())), "bins must hold numbers")
         pairs = list(row.intervals.values())
         _check(all(_are_numbers(pair) and len(pair) == 2 for pair in pairs), "intervals must be pairs of numbers")
+        _check(_are_numbers(row.accuracy_at_coverage), "accuracy_at_coverage must hold numbers")
+        _check(row.decision is None or _is_decision(row.decision), "decision must hold coverage, accuracy and a count")
     _check_complete(results)
+
+
+def _is_decision(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and _is_number(value.get("coverage"))
+        and _is_whole(value.get("n_accepted"))
+        and (value.get("accuracy") is None or _is_number(value["accuracy"]))
+    )
 
 
 def _check_complete(results: Results) -> None:
