@@ -18,6 +18,8 @@ from driftcal.calibrators.export_maps.export_map import (
 )
 from driftcal.calibrators.export_maps.sample_temperatures import ScaledByEntropy, ScaledByNetwork
 from driftcal.calibrators.normalise import LEAST_VALUE, NO_MASS
+from driftcal.decisions import Threshold
+from driftcal.errors import InputError
 from driftcal.export.checked_map import export_map_of
 from driftcal.export.torch.buffers import Module, Tensor, nan_without_softmax, scripted, torch
 from driftcal.export.torch.feature_module import TorchFeatureCalibrator
@@ -28,10 +30,11 @@ from driftcal.export.torch.scaling import BlendModule, MatrixModule, SoftmaxModu
 from driftcal.export.torch.top_class_spline import TopCurveModule
 
 
-def to_torch(calibrator: Calibrator) -> TorchCalibrator | TorchFeatureCalibrator:
+def to_torch(calibrator: Calibrator, *, threshold: Threshold | None = None) -> TorchCalibrator | TorchFeatureCalibrator:
     """`calibrator` as a torch module: append it to a network, export it, script it, move it to any device.
 
-    The module of a calibrator that reads layer features takes them as its second argument.
+    The module of a calibrator that reads layer features takes them as its second argument. With a `threshold`, the
+    module of any other calibrator has a method `accept`.
 
     >>> from driftcal import TemperatureScaling
     >>> ts = TemperatureScaling().fit([[2.0, 0.0], [0.0, 1.0], [2.0, 1.0]], [0, 1, 1])
@@ -39,7 +42,13 @@ def to_torch(calibrator: Calibrator) -> TorchCalibrator | TorchFeatureCalibrator
     True
     """
     export_map = export_map_of(calibrator)
-    return TorchFeatureCalibrator(export_map) if export_map.layer_widths else TorchCalibrator(export_map)
+    if not export_map.layer_widths:
+        return TorchCalibrator(export_map, None if threshold is None else threshold.confidence)
+    if threshold is not None:
+        raise InputError(
+            f"threshold must be left out for {type(calibrator).__name__}, which reads layer features. Compare the confidence yourself."
+        )
+    return TorchFeatureCalibrator(export_map)
 
 
 class TorchCalibrator(Module):  # type: ignore[misc]
@@ -51,8 +60,9 @@ class TorchCalibrator(Module):  # type: ignore[misc]
 
     __constants__ = ("is_log_exact",)  # a constant, because TorchScript would look for a missing `log` otherwise
 
-    def __init__(self, export_map: ExportMap) -> None:
+    def __init__(self, export_map: ExportMap, threshold: float | None = None) -> None:
         super().__init__()
+        self.threshold = float("nan") if threshold is None else threshold
         self.no_mass, self.least = NO_MASS, LEAST_VALUE
         self.n_classes, self.keeps_accuracy = export_map.n_classes, export_map.keeps_accuracy
         self.last_step = export_map.last_step
@@ -91,6 +101,13 @@ class TorchCalibrator(Module):  # type: ignore[misc]
             z = logits.to(torch.float64)
             return nan_without_softmax(self.scores.log(z), z)
         return torch.log(self.forward(logits))
+
+    @scripted
+    def accept(self, logits: Tensor) -> Tensor:
+        """Whether the confidence reaches the threshold."""
+        if self.threshold != self.threshold:
+            raise ValueError("this module has no threshold; pass one to to_torch")
+        return self.forward(logits).amax(-1) >= self.threshold
 
     @scripted
     def predict(self, logits: Tensor) -> Tensor:
