@@ -116,7 +116,11 @@ def evaluate(
             layers=calibrated.layers,
             threshold=calibrated.decision_threshold,
             metadata={
-                **({} if calibrated.decision_threshold is None else {"threshold": calibrated.decision_threshold.to_dict()}),
+                **(
+                    {}
+                    if calibrated.decision_threshold is None
+                    else {"threshold": calibrated.decision_threshold.to_dict()}
+                ),
                 "random_state": random_state,
                 "method": calibrated.method,
                 "calibrator": calibrated.name,
