@@ -153,7 +153,7 @@ class CalibratedModel(Displayed):
         return choose_threshold(curve, accuracy=accuracy, coverage=coverage, cost=cost, delta=delta)
 
     def with_threshold(self, threshold: Threshold | None) -> CalibratedModel:
-        """This model with a threshold for `predict_or_abstain`, files, exports and monitors; None removes it."""
+        """This model with a threshold for `predict_or_abstain`, files and results; None removes it."""
         return replace(self, decision_threshold=threshold)
 
     def predict_or_abstain(self, X: AnyArray, *, threshold: Threshold | None = None) -> np.ma.MaskedArray[Any, Any]:

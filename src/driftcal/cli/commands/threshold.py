@@ -43,8 +43,7 @@ def threshold(
     """Choose the confidence above which predictions are accepted, and store it in the calibrator file.
 
     Give one of --accuracy, --coverage and --cost. The file already holds predictions of validation samples by
-    calibrators that were not fitted on them, so no data are needed. Reports, ONNX exports and monitors that are made
-    from the file use the threshold.
+    calibrators that were not fitted on them, so no data are needed. The report shows what the threshold keeps.
 
     \b
       driftcal threshold cal.safetensors --accuracy 0.95
