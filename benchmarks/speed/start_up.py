@@ -11,7 +11,14 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
+
+import driftcal
+from driftcal.core import kernels
 
 PAGE = Path(__file__).with_suffix(".md")
 #: Case -> what runs after the data are there.
@@ -53,6 +60,45 @@ def run(code: str, folder: str, cache: str) -> tuple[float, float, bool]:
     return wall, processor, has_numba
 
 
+def repeated() -> list[str]:
+    """Processor milliseconds of calls in a process that runs already: in numpy, as small inputs are, and compiled."""
+    rng = np.random.default_rng(0)
+    lines = [
+        "| samples of 10 classes | TS fit | compiled | predict | compiled | ETS fit | compiled |",
+        "|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    small = kernels.SMALL
+    for n in (100, 2000, 3200):
+        logits = rng.normal(scale=6, size=(n, 10))
+        y = (logits / 3 + rng.gumbel(size=logits.shape)).argmax(axis=1)
+        fitted = driftcal.TemperatureScaling().fit(logits, y)
+        calls: list[Callable[[], object]] = [
+            lambda z=logits, y=y: driftcal.TemperatureScaling().fit(z, y),
+            lambda z=logits, fitted=fitted: fitted.predict_proba(z),
+            lambda z=logits, y=y: driftcal.EnsembleTemperatureScaling().fit(z, y),
+        ]
+        cells = []
+        for call in calls:
+            for size in (small, -1):
+                kernels.SMALL = size
+                cells.append(f"{milliseconds(call):.2f}")
+        kernels.SMALL = small
+        lines.append(f"| {n:,} | {' | '.join(cells)} |")
+    return lines
+
+
+def milliseconds(call: Callable[[], object], repeats: int = 10) -> float:
+    """Processor milliseconds of a call, the best of five rounds after one that compiles."""
+    call()
+    rounds = []
+    for _ in range(5):
+        started = time.process_time()
+        for _ in range(repeats):
+            call()
+        rounds.append((time.process_time() - started) / repeats)
+    return 1e3 * min(rounds)
+
+
 def main() -> None:
     """Measure every case twice, and write the page."""
     lines = []
@@ -78,6 +124,12 @@ def main() -> None:
         "",
         f"`python -m benchmarks.speed.start_up`, load of the machine {load:.0f} on {os.cpu_count()} cores: with a load above the number of cores,",
         "read the processor seconds.",
+        "",
+        "## What small inputs cost later",
+        "",
+        "Processor milliseconds of repeated calls in one process, in numpy (up to 32,768 scores) and, for comparison, compiled:",
+        "",
+        *repeated(),
         "",
     ]
     PAGE.write_text("\n".join(page), encoding="utf-8")
