@@ -14,6 +14,7 @@ import numpy as np
 
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.core.display import Displayed, plot
+from driftcal.core.kernels import SMALL, part_of
 from driftcal.core.labels import NO_CLASS, ClassLookup, is_missing
 from driftcal.core.numerics import softmax
 from driftcal.drift.estimators import CALIBRATED_CONFIDENCE, CONFIDENCE, DRIFT_STATISTICS
@@ -281,7 +282,8 @@ class Monitor(Displayed):
         self, logits: Array, windows: Array, positions: Array, labels: list[Any] | None, ids: list[Any] | None
     ) -> list[tuple[int, Any, PendingSample]]:
         """Add the samples at these positions of a batch; return those that have an id and wait for their label."""
-        calibrated = self.calibrator.predict_proba(logits)
+        with part_of(SMALL + 1):  # the numbers must not depend on the size of a batch
+            calibrated = self.calibrator.predict_proba(logits)
         predicted = calibrated.argmax(axis=1)
         statistics = self._drift_statistics(logits, calibrated)
         confidence = to_fixed_point(statistics[:, CALIBRATED_CONFIDENCE])
