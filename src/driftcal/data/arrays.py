@@ -9,6 +9,7 @@ import numpy as np
 from driftcal.core.images import check_pixels
 from driftcal.core.labels import columns_and_names
 from driftcal.core.tables import is_frame
+from driftcal.core.texts import as_texts, digest_of_texts, is_text
 from driftcal.core.validation import NUMBER_KINDS, as_array, column_names
 from driftcal.data.source import Source
 from driftcal.data.tables import from_frame
@@ -34,7 +35,7 @@ def from_arrays(
     ----------
     x
         Images (n, H, W) or (n, H, W, C), uint8 or floats in [0, 1]; or features (n, F), an array or a data frame. A data
-        frame keeps its dtypes and categories. Missing features are NaN.
+        frame keeps its dtypes and categories. Missing features are NaN. Or texts: a list of ``str``.
     y
         Labels: integers from 0 (-1: no class is correct), or names among `class_names`.
     class_names
@@ -53,7 +54,7 @@ def from_arrays(
     """
     if is_frame(x):
         return from_frame(x, y, class_names=class_names, categorical=categorical, groups=groups, name=name)
-    inputs = _as_inputs(as_array(x, "x", ImagesError))
+    inputs = as_texts(x) if is_text(x) else _as_inputs(as_array(x, "x", ImagesError))
     labels, names = columns_and_names(y, class_names)
     if len(labels) != len(inputs):
         raise LabelsError(
@@ -63,6 +64,8 @@ def from_arrays(
 
     def read(indices: Indices) -> Array:
         selected = inputs[indices]
+        if inputs.dtype == object:  # texts
+            return selected
         if inputs.dtype == np.uint8:
             return np.divide(selected, np.float32(255), dtype=np.float32)
         keeps_float64 = inputs.dtype == np.float64 and inputs.ndim == 2
@@ -73,7 +76,7 @@ def from_arrays(
         read,
         labels,
         names,
-        content=lambda: fingerprint({"inputs": inputs}),
+        content=lambda: fingerprint({"inputs": digest_of_texts(inputs) if inputs.dtype == object else inputs}),
         all_groups=None if groups is None else as_array(groups, "groups"),
     )
     return source.with_categorical(categorical, column_names(x))

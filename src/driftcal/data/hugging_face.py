@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from driftcal.data.arrays import from_arrays
 from driftcal.data.batches import LABEL_KEYS, BatchFormat, indexed_source, streamed_source
 from driftcal.data.source import Source
 from driftcal.data.tables import from_frame, with_categories
@@ -97,11 +100,9 @@ def _table(
 ) -> Source:
     columns = [column for column in features if column != label]
     kinds = {str(getattr(features[column], "dtype", "")) for column in columns}
-    if len(columns) == 1 and kinds <= {"string", "large_string"}:
-        raise DataError(
-            f"the inputs of {name} must be images, features or a table; column {columns[0]!r} is text. Pass the arrays that your "
-            "model takes, or a function of them."
-        )
+    if len(columns) == 1 and kinds <= {"string", "large_string"} and kind != "IterableDataset":
+        plain = data.with_format(None)
+        return from_arrays(list(plain[columns[0]]), np.asarray(plain[label]), class_names=class_names, name=name)
     if kind == "IterableDataset":
         frame = need("pandas", "pandas").DataFrame(list(data))
     else:

@@ -18,7 +18,7 @@ from driftcal.io.fingerprint import fingerprint
 from driftcal.types import Array, Indices, Inputs, Labels
 
 #: Indices in the whole data set -> inputs: float32 images (n, H, W, C) in [0, 1]; features (n, F), float32 or float64;
-#: or a pandas data frame.
+#: a pandas data frame; or texts (n,).
 Read = Callable[[Indices], Inputs]
 
 
@@ -129,8 +129,8 @@ class Source:
 
     @property
     def kind(self) -> str:
-        """``images`` or ``features``."""
-        return "images" if len(self.input_shape) == 3 else "features"
+        """``images``, ``features`` or ``text``."""
+        return {3: "images", 0: "text"}.get(len(self.input_shape), "features")
 
     @cached_property
     def fingerprint(self) -> str:
@@ -156,7 +156,7 @@ class Source:
         """The inputs of the samples with these indices in the whole data set; by default of all samples here."""
         selected = self.indices if indices is None else np.asarray(indices, np.int64)
         inputs = self.read(selected)
-        if is_frame(inputs) and len(inputs) == len(selected):
+        if (is_frame(inputs) or inputs.dtype == object) and len(inputs) == len(selected):
             return inputs
         allowed = (np.float32, np.float64) if inputs.ndim == 2 else (np.float32,)
         if len(inputs) != len(selected) or inputs.dtype not in allowed:
@@ -259,7 +259,7 @@ class Source:
             return replace(self, categorical=()) if self.categorical else self
         if self.kind != "features":
             raise InputError(
-                f"categorical needs features (n, columns); {self.name} holds images of shape {self.input_shape}. Leave it out."
+                f"categorical needs features (n, columns); {self.name} holds {self.kind} of shape {self.input_shape}. Leave it out."
             )
         names = names or column_names(self.read(self.indices[:1]))
         return replace(self, categorical=column_indices(columns, self.input_shape[0], names))

@@ -23,6 +23,7 @@ class CallableBackend:
     framework = "callable"
     layout = "NHWC"
     takes_tables = False
+    takes_text = True
     fixed_batch: int | None = None
     largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None

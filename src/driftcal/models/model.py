@@ -10,6 +10,7 @@ import numpy as np
 
 from driftcal.core.tables import as_matrix, describe_columns, is_frame, take
 from driftcal.core.text import first_line
+from driftcal.core.texts import as_texts, is_text
 from driftcal.core.validation import REAL_KINDS, as_array, check_columns
 from driftcal.errors import DriftcalError, ImagesError, InputError, ModelError, UnknownName
 from driftcal.io.fingerprint import fingerprint
@@ -24,6 +25,9 @@ _PROBE_SAMPLES = 16
 
 #: Rows of a data frame per call of a model: each call checks every column anew, which takes milliseconds.
 TABLE_BATCH = 4096
+
+#: Texts per call of a model.
+TEXT_BATCH = 64
 
 
 class Model:
@@ -195,7 +199,7 @@ class Model:
             )
         self._input_shape, self._n_classes = samples.shape[1:], logits.shape[1]
         if self._batch_size is None:
-            self._batch_size = TABLE_BATCH if is_frame(batch) else self._fitting_batch_size(batch[:1])
+            self._batch_size = self._usual_batch(batch)
         return self
 
     def logits(self, inputs: AnyArray) -> Logits:
@@ -239,7 +243,14 @@ class Model:
         return {layer: np.concatenate(arrays) for layer, arrays in parts.items()}
 
     def _as_inputs(self, inputs: AnyArray) -> Inputs:
-        """Inputs as an array, or as a data frame for a model that takes tables."""
+        """Inputs as an array, as a data frame for a model that takes tables, or as texts for a model that takes these."""
+        if is_text(inputs):
+            if not self.backend.takes_text:
+                raise InputError(
+                    f"inputs must be numbers for a {self.framework} model; they are texts. Pass the tokenizer too: "
+                    "open_model(model, tokenizer=tokenizer), or open a function or a scikit-learn pipeline of texts."
+                )
+            return as_texts(inputs)
         if not is_frame(inputs):
             return _as_array(inputs)
         return inputs if self.backend.takes_tables else as_matrix(inputs, f"a {self.framework} model")
@@ -248,12 +259,17 @@ class Model:
         for start in range(0, len(samples), self.batch_size):
             yield start, self._preprocessed(take(samples, slice(start, start + self.batch_size)))
 
+    def _usual_batch(self, batch: Inputs) -> int:
+        if is_frame(batch):
+            return TABLE_BATCH
+        return TEXT_BATCH if is_text(batch) else self._fitting_batch_size(batch[:1])
+
     def _preprocessed(self, samples: Inputs) -> Inputs:
-        if is_frame(samples):
+        if is_frame(samples) or is_text(samples):
             if self.preprocessing != Preprocessing(layout=self.preprocessing.layout):
                 raise InputError(
-                    f"preprocessing is for images and matrices; the inputs are a table, and it is {self.preprocessing}. Leave it "
-                    "out, and put the steps into the model (a scikit-learn Pipeline)."
+                    f"preprocessing is for images and matrices; the inputs are {'texts' if is_text(samples) else 'a table'}, and it is "
+                    f"{self.preprocessing}. Leave it out, and put the steps into the model (a scikit-learn Pipeline)."
                 )
             return samples
         # a tree compares a feature with a threshold, and rounding to float32 could change the result
@@ -291,7 +307,9 @@ class Model:
             if "out of memory" in str(error).lower():
                 raise self._too_large(batch, error) from error
             with_nan = samples_with_nan(batch)
-            if is_frame(batch):
+            if is_text(batch):
+                hint = f"Pass texts that the model takes; the first sample of the batch begins with {batch[0][:40]!r}."
+            elif is_frame(batch):
                 hint = (
                     "Pass a table with the columns and dtypes that the model was fitted on; this one has "
                     f"{describe_columns(batch)}{', with missing values' if len(with_nan) else ''}."
@@ -333,6 +351,8 @@ class Model:
                 "a callable without a name is identified by its outputs, and it has had no inputs yet. Call "
                 "model.prepare(inputs) first, or open it with name=..., which you change whenever the function changes."
             )
+        if self._input_shape == ():
+            return self._run(as_texts(["", "a", "The quick brown fox", "jumps over 13 lazy dogs."]))
         samples = np.random.default_rng(0).random((4, *self._input_shape), np.float32)
         return self._run(self.preprocessing(samples))
 

@@ -27,6 +27,7 @@ class OnnxBackend:
 
     framework = "onnx"
     takes_tables = False
+    takes_text = False
     largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None
 

@@ -6,7 +6,7 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,14 @@ from driftcal.models.boosters import BOOSTER_FILES, booster_framework, from_boos
 from driftcal.models.model import Model
 from driftcal.models.outputs import Outputs
 from driftcal.models.preprocessing import Preprocessing
+from driftcal.models.transformers import (
+    TextBackend,
+    class_names_of,
+    is_pipeline,
+    is_processor,
+    parts_of_pipeline,
+    preprocessing_of,
+)
 
 #: Ending of a model file -> its format.
 FILES: dict[str, str] = {
@@ -39,7 +47,7 @@ _FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w
 def open_model(
     model: Any,
     *,
-    preprocessing: Preprocessing | Mapping[str, Any] | None = None,
+    preprocessing: Preprocessing | Mapping[str, Any] | Any | None = None,
     outputs: Outputs | None = None,
     class_names: Sequence[Any] | None = None,
     batch_size: int | Literal["auto"] | None = None,
@@ -47,6 +55,7 @@ def open_model(
     threads: int | None = None,
     weights: str | os.PathLike[str] | None = None,
     name: str | None = None,
+    tokenizer: Any = None,
     trust: bool = False,
 ) -> Model:
     """Open a classifier: a file, an importable factory, a framework's object or any callable.
@@ -56,11 +65,12 @@ def open_model(
     model
         ``"net.onnx"``, ``"net.pt2"`` (torch.export), ``"net.pt"`` (TorchScript), ``"net.keras"``,
         ``"trees.txt"`` (LightGBM), ``"trees.json"`` or ``"trees.ubj"`` (XGBoost), ``"trees.cbm"`` (CatBoost),
-        ``"package.module:factory"`` (called without arguments), a torch module, a Keras model, an ONNX ModelProto, a
+        ``"package.module:factory"`` (called without arguments), a model or a pipeline of transformers, a torch module, a Keras model, an ONNX ModelProto, a
         fitted scikit-learn classifier or pipeline, a booster of LightGBM, XGBoost or CatBoost, a function. A `Model` is
         returned with the options of this call.
     preprocessing
-        The steps from images in [0, 1] to the inputs of the model. Without it only the layout is adapted.
+        The steps from images in [0, 1] to the inputs of the model. Without it only the layout is adapted. An image
+        processor of transformers or timm's ``pretrained_cfg`` is taken as well.
     outputs
         ``"logits"`` (default) or ``"probabilities"``, for a model that ends in a softmax; their logarithms are the
         logits. A model whose outputs look like the other kind is refused.
@@ -76,6 +86,8 @@ def open_model(
         A safetensors file with the weights of a torch module, such as one that a factory returns.
     name
         The name of the model in results. It also identifies a function: change the name with the function.
+    tokenizer
+        The tokenizer of a text model of transformers; a pipeline brings its own.
     trust
         Open TorchScript files, which can run code and write files while they are loaded.
 
@@ -89,9 +101,12 @@ def open_model(
     options: dict[str, Any] = {
         "preprocessing": preprocessing, "outputs": outputs, "class_names": class_names, "batch_size": batch_size, "name": name,
     }  # fmt: skip
-    settings = _Settings(device, threads, weights, trust)
+    settings = _Settings(device, threads, weights, trust, tokenizer)
     if isinstance(model, Model):
         return _reconfigured(model, options, settings)
+    if "transformers" in _packages(model):
+        model, options, settings = _unpacked(model, options, settings)
+        preprocessing, class_names = options["preprocessing"], options["class_names"]
     open_again = partial(open_model, _absolute(model), **options, **settings.absolute())
     label = name
     if isinstance(model, str) and _FACTORY.fullmatch(model) and not Path(model).exists():
@@ -105,6 +120,8 @@ def open_model(
     backend = _backend(model, settings, outputs=outputs, name=name)
     if label is None:
         label = Path(model).name if isinstance(model, str | os.PathLike) else type(model).__name__
+    if preprocessing is not None and is_processor(preprocessing):
+        preprocessing = preprocessing_of(preprocessing)
     if isinstance(preprocessing, Mapping):  # from a command line or a file; the default layout is the framework's
         preprocessing = Preprocessing.from_dict({"layout": backend.layout, **preprocessing})
     opened = Model(
@@ -127,16 +144,40 @@ class _Settings:
     threads: int | None
     weights: str | os.PathLike[str] | None
     trust: bool
+    tokenizer: Any = None
 
     def absolute(self) -> dict[str, Any]:
         """These settings as arguments of `open_model` in another process."""
         weights = None if self.weights is None else _absolute(self.weights)
-        return {"device": self.device, "threads": self.threads, "weights": weights, "trust": self.trust}
+        return {
+            "device": self.device,
+            "threads": self.threads,
+            "weights": weights,
+            "trust": self.trust,
+            "tokenizer": self.tokenizer,
+        }
+
+
+def _unpacked(model: Any, options: dict[str, Any], settings: _Settings) -> tuple[Any, dict[str, Any], _Settings]:
+    """A model of transformers, out of its pipeline if it is one, with the class names of its configuration."""
+    processor = None
+    if is_pipeline(model):
+        model, tokenizer, processor = parts_of_pipeline(model)
+        settings = replace(settings, tokenizer=settings.tokenizer or tokenizer)
+    preprocessing, names = options["preprocessing"], options["class_names"]
+    changed = {
+        **options,
+        "preprocessing": processor if preprocessing is None else preprocessing,
+        "class_names": class_names_of(model) if names is None else names,
+    }
+    return model, changed, settings
 
 
 def _reconfigured(model: Model, options: dict[str, Any], settings: _Settings) -> Model:
     """An open model with other options; it is opened again if they need a new adapter."""
-    for argument, value in (("weights", settings.weights), ("trust", settings.trust or None)):
+    for argument, value in (
+        ("weights", settings.weights), ("trust", settings.trust or None), ("tokenizer", settings.tokenizer),
+    ):  # fmt: skip
         if value is not None:
             raise InputError(
                 f"{argument} belongs to a model that is not open yet; this is an open Model. Leave it out, or pass the file or "
@@ -193,6 +234,12 @@ def _backend(model: Any, settings: _Settings, *, outputs: Outputs, name: str | N
         )
     frameworks = _packages(model)
     # Keras before torch: on its torch backend a Keras model is a torch module as well.
+    if settings.tokenizer is not None:
+        if weights is not None or "torch" not in frameworks:
+            raise InputError(
+                f"tokenizer goes with a text model of transformers, without weights; got {type(model).__name__}. Leave it out."
+            )
+        return TextBackend(model, settings.tokenizer, device=device, threads=threads)
     if "torch" in frameworks and "keras" not in frameworks and hasattr(model, "parameters"):
         from driftcal.models.torch import from_module
 

@@ -92,6 +92,8 @@ def samples_with_nan(inputs: Inputs) -> Indices:
     """The numbers of the samples that hold NaN."""
     if is_frame(inputs):
         return np.flatnonzero(inputs.isna().any(axis=1).to_numpy())
+    if inputs.dtype == object:  # texts
+        return np.zeros(0, np.int64)
     return np.flatnonzero(np.isnan(inputs.reshape(len(inputs), -1)).any(axis=1))
 
 

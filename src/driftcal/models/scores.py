@@ -28,6 +28,7 @@ class _ScoresBackend:
     framework = SCORES
     layout = "flat"
     takes_tables = False
+    takes_text = False
     fixed_batch: int | None = None
     largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None

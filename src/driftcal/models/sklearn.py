@@ -60,6 +60,7 @@ class ScikitBackend:
     framework = "sklearn"
     layout = "flat"
     takes_tables = True
+    takes_text = True
     fixed_batch: int | None = None
     largest_batch: int | None = None
     device = "cpu"

@@ -88,6 +88,11 @@ DESCRIPTIONS: dict[str, str] = {
     "text_casing": "20 % to 100 % of the words change between upper and lower case",
     "text_truncation": "the last 20 % to 90 % of the words are cut off",
     "text_unknown_words": "10 % to 70 % of the words are replaced by random letters",
+    "text_letters": "2 % to 35 % of the letters are replaced (simulated, for fitting, like those that follow)",
+    "text_vowels": "5 % to 70 % of the vowels are left out",
+    "text_order": "20 % to 100 % of the words change places",
+    "text_repeated": "20 % to 100 % of the words are doubled",
+    "text_beginning_cut": "the first 20 % to 90 % of the words are cut off",
 }
 
 

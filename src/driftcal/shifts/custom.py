@@ -11,6 +11,7 @@ import numpy as np
 
 from driftcal.core.images import as_indices, as_step, as_strength
 from driftcal.core.tables import is_frame
+from driftcal.core.texts import as_texts, is_text
 from driftcal.errors import InputError
 from driftcal.types import AnyArray
 
@@ -28,7 +29,7 @@ class Custom:
 
     def __call__(self, inputs: Any, level: Any, *, seed: int = 0, indices: AnyArray | None = None) -> Any:
         """The function's output for a copy of the inputs."""
-        copied: Any = inputs.copy() if is_frame(inputs) else np.array(inputs)
+        copied: Any = inputs.copy() if is_frame(inputs) else np.array(inputs, object if is_text(inputs) else None)
         strength = as_strength(level, self.name) if self.levels is None else as_step(level, self.levels, self.name)
         arguments = {"seed": seed, "indices": as_indices(indices, len(copied))}
         if strength == 0:
@@ -38,7 +39,7 @@ class Custom:
             arguments = {name: value for name, value in arguments.items() if name in parameters}
         shape = copied.shape
         shifted = self.function(copied, strength, **arguments)
-        out = shifted if is_frame(shifted) else np.asarray(shifted)
+        out = shifted if is_frame(shifted) else as_texts(shifted) if is_text(inputs) else np.asarray(shifted)
         if out.shape != shape:
             raise InputError(
                 f"the shift {self.name!r} must keep the shape {shape} of its inputs; it returned {out.shape}. "

@@ -17,7 +17,7 @@ from driftcal.shifts.simulated.image_changes import IMAGE_CHANGES, ImageChange
 from driftcal.shifts.suites import H_TUNING
 from driftcal.shifts.tabular.drifts import DRIFTS, SIMULATED_DRIFTS, FeatureDrift
 from driftcal.shifts.tabular.tabular_noise import TabularNoise
-from driftcal.shifts.text.text_shift import TEXT_SHIFTS, TextShift, WordNoise
+from driftcal.shifts.text.text_shift import SIMULATED_TEXT, TEXT_SHIFTS, TextShift, WordNoise
 from driftcal.shifts.varied import Varied
 
 #: name -> shift
@@ -31,7 +31,7 @@ SHIFTS: dict[str, Shift] = {
     **{name: ImageChange(name) for name in IMAGE_CHANGES},
     **{name: FeatureDrift(name) for name in (*DRIFTS, *SIMULATED_DRIFTS)},
     "text_noise": WordNoise(),
-    **{name: TextShift(name) for name in TEXT_SHIFTS},
+    **{name: TextShift(name) for name in (*TEXT_SHIFTS, *SIMULATED_TEXT)},
 }
 
 _BUILT_IN = frozenset(SHIFTS)

@@ -7,7 +7,7 @@ import pytest
 
 from driftcal.errors import InputError
 from driftcal.shifts.text.characters import NEIGHBOURS
-from driftcal.shifts.text.text_shift import TEXT_SHIFTS, TextShift, WordNoise
+from driftcal.shifts.text.text_shift import SIMULATED_TEXT, TEXT_SHIFTS, TextShift, WordNoise
 
 TEXTS = [
     "The quick brown fox jumps over the lazy dog near 15 rivers.",
@@ -23,7 +23,7 @@ def similarity(shift, level):
     return np.mean([difflib.SequenceMatcher(None, a, b).ratio() for a, b in zip(TEXTS, changed, strict=True)])
 
 
-@pytest.mark.parametrize("name", TEXT_SHIFTS)
+@pytest.mark.parametrize("name", [*TEXT_SHIFTS, *SIMULATED_TEXT])
 def test_levels_rise_from_the_identity(name):
     shift = TextShift(name)
     assert shift(TEXTS, 0).tolist() == TEXTS

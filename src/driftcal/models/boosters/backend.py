@@ -45,6 +45,7 @@ class BoosterBackend:
 
     layout = "flat"
     takes_tables = True
+    takes_text = False
     fixed_batch: int | None = None
     largest_batch: int | None = None
     device = "cpu"

@@ -26,6 +26,7 @@ class TorchBackend:
     framework = "torch"
     layout = "NCHW"
     takes_tables = False
+    takes_text = False
     fixed_batch: int | None = None
     largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None

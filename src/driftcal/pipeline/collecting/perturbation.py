@@ -17,6 +17,9 @@ from driftcal.shifts.shift import Shift
 from driftcal.shifts.tabular.drifts import FeatureDrift
 from driftcal.types import Indices, Logits
 
+#: Kind of inputs -> the noise that tuning uses if it is not Gaussian.
+NOISE = {"features": "tabular_noise", "text": "text_noise"}
+
 
 @dataclass(frozen=True, eq=False)
 class PerturbedLogits:
@@ -118,7 +121,7 @@ def tuning_shift(shift: str | Shift | None, source: Source) -> Shift | None:
     """The tuning shift for this kind of inputs: on a feature matrix, noise is scaled per column."""
     if shift is None:
         return None
-    chosen = get_shift("tabular_noise" if shift == "gaussian" and source.kind == "features" else shift)
+    chosen = get_shift(NOISE.get(source.kind, shift) if shift == "gaussian" else shift)
     if isinstance(chosen, TabularNoise) and chosen.scale is None:
         return chosen.fit(source.inputs(), categorical=source.categorical)
     return chosen

@@ -19,7 +19,7 @@ MIN_SAMPLES_PER_CONDITION = 100
 #: More samples than this per condition do not improve the regression.
 MAX_SAMPLES_PER_CONDITION = 500
 #: Kinds of inputs that have simulated shifts.
-KINDS = ("images", "features")
+KINDS = ("images", "features", "text")
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ import numpy as np
 
 from driftcal.core.labels import as_columns
 from driftcal.core.tables import is_frame
+from driftcal.core.texts import as_texts, is_text
 from driftcal.data import Source, is_data_set, open_source
 from driftcal.errors import InputError, LabelsError
 from driftcal.io.fingerprint import fingerprint
@@ -78,8 +79,8 @@ def check_classes(model: Model, source: Source) -> None:
 
 def as_inputs(X: AnyArray) -> Inputs:
     """Inputs as a model takes them: uint8 images as numbers in [0, 1], grey images with a channel axis, frames as they are."""
-    if is_frame(X):
-        return X
+    if is_frame(X) or is_text(X):
+        return as_texts(X) if is_text(X) else X
     array = np.asarray(X)
     if array.dtype == np.uint8 and array.ndim >= 3:
         array = array / np.float32(255)

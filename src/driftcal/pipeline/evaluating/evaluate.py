@@ -155,19 +155,19 @@ def _in_domain_suite(suite: str | Suite | None) -> Suite:
 
 
 def suite_for(suite: str | Suite | None, source: Source) -> Suite:
-    """The suite for this kind of inputs: affine shifts for images, drifts in the units of the data for features."""
-    features = source.kind == "features"
-    chosen = get_suite(("tabular" if features else "affine") if suite is None else suite)
-    if chosen.name in SUITES and features != (chosen.name == "tabular"):
-        holds, fits = ("features", "tabular") if features else ("images", "affine")
+    """The suite for this kind of inputs: affine shifts for images, drifts in the units of the data for features, text shifts."""
+    fits = {"features": "tabular", "text": "text"}.get(source.kind, "affine")
+    chosen = get_suite(fits if suite is None else suite)
+    of_images = chosen.name not in ("tabular", "text")
+    if chosen.name in SUITES and (source.kind != "images" if of_images else chosen.name != fits):
         raise InputError(
-            f"a suite must fit the data; {source.name!r} holds {holds}, and the suite is {chosen.name!r}. Take {fits!r}."
+            f"a suite must fit the data; {source.name!r} holds {source.kind}, and the suite is {chosen.name!r}. Take {fits!r}."
         )
     if without_levels := [shift.name for shift in chosen.shifts if shift.levels is None]:
         raise InputError(
             f"every shift of a suite must have levels; {without_levels[0]!r} takes any number. Register one with levels=range(6)."
         )
-    return chosen.fit(source.inputs(), categorical=source.categorical) if features else chosen
+    return chosen.fit(source.inputs(), categorical=source.categorical) if source.kind == "features" else chosen
 
 
 def evaluate_candidates(

@@ -11,12 +11,15 @@ from driftcal.shifts.shift import Shift
 from driftcal.shifts.simulated.image_changes import IMAGE_CHANGES, ImageChange
 from driftcal.shifts.tabular.drifts import SIMULATED_DRIFTS, FeatureDrift
 from driftcal.shifts.tabular.tabular_noise import TabularNoise
+from driftcal.shifts.text.text_shift import SIMULATED_TEXT, TextShift, WordNoise
 from driftcal.types import AnyArray
 
 #: Standard deviations of Gaussian noise on pixels in [0, 1].
 _NOISE = (0.01, 0.02, 0.035, 0.05, 0.07, 0.1, 0.15, 0.25, 0.5)
 #: Variances of noise on features, in units of their own: the share of noise in a feature rises from 5 % to 99 %.
 _FEATURE_NOISE = (0.05, 0.2, 0.5, 1.2, 3.0, 10.0, 100.0)
+#: Levels of noise of words: 1 - e^-level of them change.
+_WORD_NOISE = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0)
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class SimulatedCondition:
 def simulated_conditions(
     kind: str = "images", features: AnyArray | None = None, *, categorical: Sequence[int | str] = ()
 ) -> list[SimulatedCondition]:
-    """Separate simulated shifts of ``images`` or ``features``, each at several levels, without the clean condition.
+    """Separate simulated shifts of ``images``, ``features`` or ``text``, each at several levels, without the clean condition.
 
     With `features`, shifts of feature tables are fitted on them; without, fit them before use: ``condition.shift.fit(x)``.
 
@@ -48,9 +51,13 @@ def simulated_conditions(
         noise = [SimulatedCondition("noise", Gaussian(), deviation**2) for deviation in _NOISE]
         changes = [ImageChange(name) for name in IMAGE_CHANGES]
         return noise + [SimulatedCondition(s.family, s, level) for s in changes for level in s.levels[1:]]
+    if kind == "text":
+        noise = [SimulatedCondition("noise", WordNoise(), level) for level in _WORD_NOISE]
+        texts = [(family, TextShift(name)) for name, (family, *_) in SIMULATED_TEXT.items()]
+        return noise + [SimulatedCondition(family, s, level) for family, s in texts for level in s.levels[1:]]
     if kind != "features":
         raise InputError(
-            f"kind must be 'images' or 'features'; got {kind!r}. For other inputs register shifts of your own."
+            f"kind must be 'images', 'features' or 'text'; got {kind!r}. For other inputs register shifts of your own."
         )
     tabular_noise, drifts = TabularNoise(), [FeatureDrift(name) for name in SIMULATED_DRIFTS]
     if features is not None:

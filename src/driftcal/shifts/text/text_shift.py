@@ -10,24 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from driftcal.core.images import as_indices, as_seed
+from driftcal.core.texts import as_texts
 from driftcal.errors import InputError
 from driftcal.shifts.shift import sample_keys
 from driftcal.shifts.text.characters import random_letters, recognition_errors, typing_errors
 from driftcal.types import AnyArray, Array
 
 Rng = np.random.Generator
-
-
-def text_array(inputs: Any) -> Array:
-    """Texts as an object array of ``str``, one per sample."""
-    texts = np.asarray(inputs, dtype=object)
-    if texts.ndim != 1 or not all(isinstance(text, str) for text in texts):
-        raise InputError(
-            "inputs of a text shift must be a list of str, one per sample; "
-            f"got {'an array of shape ' + str(texts.shape) if texts.ndim != 1 else 'other values'}. "
-            "Pass texts, not tokens; for token numbers register a shift of your own: register_shift(name, function)."
-        )
-    return texts
 
 
 def _drop_words(text: str, share: float, rng: Rng) -> str:
@@ -70,6 +59,52 @@ TEXT_SHIFTS: dict[str, tuple[Callable[[str, float, Rng], str], tuple[float, ...]
 }
 
 
+def _replace_letters(text: str, share: float, rng: Rng) -> str:
+    draws = rng.random(len(text))
+    letters = random_letters(len(text), rng)
+    return "".join(
+        letter if character.isalpha() and draw < share else character
+        for character, letter, draw in zip(text, letters, draws, strict=True)
+    )
+
+
+def _drop_vowels(text: str, share: float, rng: Rng) -> str:
+    draws = rng.random(len(text))
+    return "".join(c for c, draw in zip(text, draws, strict=True) if draw >= share or c.lower() not in "aeiou")
+
+
+def _move_words(text: str, share: float, rng: Rng) -> str:
+    words = text.split(" ")
+    moved = np.flatnonzero(rng.random(len(words)) < share)
+    for target, source in zip(moved, rng.permutation(moved), strict=True):
+        words[target] = text.split(" ")[source]
+    return " ".join(words)
+
+
+def _repeat_words(text: str, share: float, rng: Rng) -> str:
+    words = text.split(" ")
+    return " ".join(
+        f"{word} {word}" if draw < share else word for word, draw in zip(words, rng.random(len(words)), strict=True)
+    )
+
+
+def _cut_beginning(text: str, share: float, rng: Rng) -> str:
+    words = text.split(" ")
+    return " ".join(words[min(len(words) - 1, round(share * len(words))) :])
+
+
+#: name -> (family, function, amounts at levels 1 to 5) of the shifts for fitting windowed calibrators. Close relatives:
+#: ``text_letters`` and ``text_vowels`` of typos, ``text_beginning_cut`` of truncation.
+SIMULATED_TEXT: dict[str, tuple[str, Callable[[str, float, Rng], str], tuple[float, ...]]] = {
+    "text_letters": ("letters", _replace_letters, (0.02, 0.05, 0.1, 0.2, 0.35)),
+    "text_vowels": ("letters", _drop_vowels, (0.05, 0.1, 0.2, 0.4, 0.7)),
+    "text_order": ("order", _move_words, (0.2, 0.4, 0.6, 0.8, 1.0)),
+    "text_repeated": ("repeated", _repeat_words, (0.2, 0.4, 0.6, 0.8, 1.0)),
+    "text_beginning_cut": ("cut", _cut_beginning, (0.2, 0.4, 0.6, 0.75, 0.9)),
+}
+_CHANGES = {**TEXT_SHIFTS, **{name: (function, amounts) for name, (_, function, amounts) in SIMULATED_TEXT.items()}}
+
+
 @dataclass(frozen=True)
 class TextShift:
     """One shift of text at levels 0 to 5.
@@ -77,6 +112,9 @@ class TextShift:
     ``text_typos``: letters are hit beside their key, left out, doubled or exchanged. ``text_ocr``: characters are taken for those
     that look alike, spaces are lost. ``text_word_dropout``: words are left out. ``text_casing``: words change between upper and
     lower case. ``text_truncation``: the end is cut off. ``text_unknown_words``: words are replaced by random letters.
+
+    For fitting: ``text_letters`` replaces letters, ``text_vowels`` leaves out vowels, ``text_order`` moves words,
+    ``text_repeated`` doubles words, ``text_beginning_cut`` cuts off the beginning.
 
     >>> TextShift("text_truncation")(["one two three four five"], 3).tolist()
     ['one two']
@@ -89,13 +127,13 @@ class TextShift:
         """The changed texts, an object array of ``str``."""
         if level not in self.levels:
             raise InputError(f"level of {self.name} must be one of 0 to 5; got {level!r}. 0 is the identity.")
-        function, amounts = TEXT_SHIFTS[self.name]
+        function, amounts = _CHANGES[self.name]
         amount = 0.0 if level == 0 else amounts[int(level) - 1]
         return change_texts(inputs, self.name, amount, function, seed=seed, indices=indices)
 
-    def label(self, level: int) -> str:
+    def label(self, level: float) -> str:
         """The amount at a level: the share of characters or words that change."""
-        return "0 %" if level == 0 else f"{TEXT_SHIFTS[self.name][1][level - 1]:.0%}"
+        return "0 %" if level == 0 else f"{_CHANGES[self.name][1][int(level) - 1]:.0%}"
 
 
 @dataclass(frozen=True)
@@ -141,7 +179,7 @@ def change_texts(
     indices: AnyArray | None,
 ) -> Array:
     """`function` of each text with a generator of its own: a function of (name, seed, index of the sample)."""
-    texts = text_array(inputs)
+    texts = as_texts(inputs)
     keys = sample_keys(name, as_seed(seed), as_indices(indices, len(texts)))
     out = texts.copy()
     if amount > 0:
