@@ -97,4 +97,4 @@ def test_conditions_are_separate_shifts_of_no_suite():
     for condition in features:
         assert condition.shift(FEATURES, condition.level).shape == FEATURES.shape
     with pytest.raises(InputError, match="'images' or 'features'"):
-        simulated_conditions("text")
+        simulated_conditions("sounds")
