@@ -52,7 +52,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
         Experiment("table1", "mean ECE under shift of every calibrator", "Table 1, Fig. 3",
-                   "table1_mean_ece:mean_ece", ("both settings",)),
+                   "table1_and_figure3_mean_ece:mean_ece", ("both settings",)),
         Experiment("shear", "accuracy, entropy and ECE against the level of one shift", "Fig. 2",
                    "figure2_one_shift:one_shift"),
         Experiment("per-shift", "ECE of every shift, pooled over its levels", "Fig. 4",
