@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -98,6 +99,18 @@ def expectation_consistent(name: str) -> Method:
     return Method(f"{name}-ec", fit, windowed=True)
 
 
+def default_per_sample() -> Method:
+    """The per-sample calibrator that ``method="auto"`` chooses on the levels of Gaussian noise."""
+
+    def fit(data: StudyData, size: int, seed: int) -> Predictor:
+        logits, labels, levels = data.levels("gaussian")
+        calibrated = driftcal.fit(logits, labels, levels=levels)
+        print(f"{data.network}: {calibrated.explanation}", file=sys.stderr, flush=True)
+        return Fitted(calibrated.calibrator)
+
+    return Method("default", fit)
+
+
 def methods() -> dict[str, Method]:
     """Every method of the study by name."""
     listed = [
@@ -113,6 +126,5 @@ def methods() -> dict[str, Method]:
     listed += [expectation_consistent(name) for name in ESTIMATORS]
     listed.append(Method("bcts-em", lambda data, size, seed: BiasCorrectedEM.fit(CleanSamples(data)), windowed=True))
     listed += [with_unrelated(name) for name in ("ts", "irm")]
-    if "window-ts" in CALIBRATORS:
-        listed.append(driftcal_method("window-ts", "simulated"))
+    listed += [driftcal_method("window-ts", "simulated"), default_per_sample()]
     return {method.name: method for method in listed}
