@@ -62,9 +62,9 @@ def export(
     """Write an ONNX model with its calibrator at the end.
 
     The new model takes the same input and keeps its outputs. It also returns probabilities, label and confidence of the
-    per-sample calibrator, and uses standard operators only. A calibrator that reads layer features is connected to
-    those layers. The new model is first run and compared with the calibrator. If they differ by more than 1e-6, nothing
-    is written.
+    per-sample calibrator, and accept if the file has a threshold. It uses standard operators only. A calibrator that
+    reads layer features is connected to those layers. The new model is first run and compared with the calibrator. If
+    they differ by more than 1e-6, nothing is written.
 
     \b
       driftcal export model.onnx cal.safetensors -o calibrated.onnx
@@ -99,7 +99,8 @@ def export(
             outputs=cast(Any, outputs),
             windowed=windowed,
         )
-    names, figures = ", ".join(written.outputs), written.cross_validated_ece
+    names = ", ".join([*written.outputs, *([written.accept] if written.accept else [])])
+    figures = written.cross_validated_ece
     ece = (
         f", cross-validated ECE {figures['in_domain']:.3f} in domain and {figures['under_shift']:.3f} under the simulated shift"
         if figures

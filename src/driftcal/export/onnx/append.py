@@ -13,10 +13,11 @@ import numpy as np
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.export_maps.export_map import ExportMap
 from driftcal.calibrators.export_maps.windowed_map import WindowedMap
+from driftcal.decisions import Threshold
 from driftcal.errors import InputError, ModelError
 from driftcal.export.checked_map import export_map_of, windowed_map_of
 from driftcal.export.onnx.append_layers import choose_layers, pooled_layers
-from driftcal.export.onnx.calibration import OUTPUTS, add_calibration
+from driftcal.export.onnx.calibration import ACCEPT, OUTPUTS, add_accept, add_calibration
 from driftcal.export.onnx.layer_pooling import add_means, add_unit
 from driftcal.export.onnx.model_graph import batch_of, check_size, names_in, opset_of, read_model
 from driftcal.export.onnx.model_outputs import (
@@ -32,14 +33,15 @@ from driftcal.export.onnx.nodes import Nodes
 from driftcal.export.onnx.to_onnx import (
     FloatName,
     OnnxExport,
+    accept_info,
     output_infos,
     sums_info,
     to_onnx,
     window_infos,
     write_metadata,
 )
-from driftcal.export.onnx.tuned_calibrator import load_tuned
-from driftcal.export.onnx.verification import open_session, verify
+from driftcal.export.onnx.tuned_calibrator import Tuned, load_tuned
+from driftcal.export.onnx.verification import open_session, verify, verify_accept
 from driftcal.export.onnx.window_temperature import WINDOW_NAMES, add_windowed_calibration
 from driftcal.export.onnx.window_verification import probe_batches, verify_window
 from driftcal.io.atomic import as_target, write_atomic
@@ -64,9 +66,9 @@ def append_to_onnx(
     """Write the ONNX model to `output` with its calibrator at the end.
 
     The model keeps its input and its outputs. It also outputs `probabilities` (float64), `label` (the column) and
-    `confidence`; if it has values of these names already, the new ones are called ``calibrated_…``. The calibration
-    runs in float64 for any type of the model. Weights in a file beside the model move into the new file, up to
-    protobuf's 2 GB.
+    `confidence`, and the boolean `accept` if the calibrated model or its file has a threshold; if it has values of these
+    names already, the new ones are called ``calibrated_…``. The calibration runs in float64 for any type of the model.
+    Weights in a file beside the model move into the new file, up to protobuf's 2 GB.
 
     At the end the new model runs on `inputs` and is compared with the calibrator on the logits (and features) of that
     run. If they differ by more than 1e-6, nothing is written.
@@ -117,26 +119,40 @@ def append_to_onnx(
     pooled_layers(model, layer_map, layer_names, values)  # refuses other widths before the graph is changed
 
     layer_values = dict(zip(layer_names, values, strict=True))
-    new_names, window_names = _append(proto, export_map, model, (logits_name, raw), layer_values)
-    write_metadata(proto, tuned.calibrator, tuned.cross_validated_ece)
+    new_names, window_names, accept = _append(
+        proto, export_map, model, (logits_name, raw), layer_values, tuned.threshold
+    )
+    accept_names = [] if accept is None else [accept]
+    write_metadata(proto, tuned.calibrator, tuned.cross_validated_ece, tuned.threshold)
     check_size(proto, source)  # a calibrator may add many numbers
     # the values of the layers are read in the same run, because another run may round differently
     new_session = open_session(with_more_outputs(proto, layer_names))
     if window_names is not None:
         difference, n_samples = _verify_windows(
-            new_session, tuned.calibrator, model, feed, (logits_name, raw), new_names, window_names
+            new_session,
+            tuned,
+            model,
+            feed,
+            (logits_name, raw),
+            [*new_names, window_names[2], *accept_names],
+            window_names,
         )
     else:
-        new_raw, probabilities, label, confidence, *new_values = run_session(
-            new_session, [logits_name, *new_names, *layer_names], feed
+        new_raw, probabilities, label, confidence, *others = run_session(
+            new_session, [logits_name, *new_names, *layer_names, *accept_names], feed
         )
+        new_values = others[: len(layer_names)]
         _check_unchanged("logits", new_raw, raw)
         logits, features = logits_of(model, new_raw), pooled_layers(model, layer_map, layer_names, new_values)
         difference, n_samples = (
             verify(tuned.calibrator, logits, (probabilities, label, confidence), features),
             len(logits),
         )
-    calibrator_alone = to_onnx(tuned.calibrator, windowed=windowed)
+        if tuned.threshold is not None:
+            of_layers: dict[str, Any] = {"features": features} if features else {}
+            expected = tuned.calibrator.predict_proba(logits, **of_layers).max(axis=1)
+            verify_accept(tuned.threshold, others[-1], confidence, expected)
+    calibrator_alone = to_onnx(tuned.calibrator, windowed=windowed, threshold=tuned.threshold)
     content = proto.SerializeToString()
     if layer_names:  # the file itself does not output its layers
         probabilities_name, _, _ = new_names
@@ -152,6 +168,7 @@ def append_to_onnx(
         tuned.cross_validated_ece,
         calibrator_alone.form,
         window_names,
+        accept,
     )
 
 
@@ -176,29 +193,32 @@ def export_file(
         Export the windowed form, as in `to_onnx`. By default the per-sample form is exported.
     """
     tuned = load_tuned(calibrator, force=True, windowed=windowed)
-    exported = to_onnx(tuned.calibrator, output, logits=logits, windowed=windowed)
+    exported = to_onnx(tuned.calibrator, output, logits=logits, windowed=windowed, threshold=tuned.threshold)
     return replace(exported, cross_validated_ece=tuned.cross_validated_ece)
 
 
 def _verify_windows(
     session: Any,
-    calibrator: Calibrator,
+    tuned: Tuned,
     model: Model,
     feed: Mapping[str, Array],
     logits: tuple[str, Array],
-    names: tuple[str, str, str],
+    names: list[str],
     window_names: tuple[str, str, str],
 ) -> tuple[float, int]:
-    """The largest difference on the model's own logits, alone and after other samples, and the samples compared."""
+    """The largest difference on the model's own logits, alone and after other samples, and the samples compared.
+
+    `names` are those of the outputs that `verify_window` compares.
+    """
     logits_name, raw = logits
-    sums, mask, batch_sums = window_names
+    sums, mask, _ = window_names
     differences = []
-    for window in probe_batches(calibrator, logits_of(model, raw)):
+    for window in probe_batches(tuned.calibrator, logits_of(model, raw)):
         window_feed = {**feed, sums: window.previous, mask: window.mask}
-        new_raw, *outputs = run_session(session, [logits_name, *names, batch_sums], window_feed)
+        new_raw, *outputs = run_session(session, [logits_name, *names], window_feed)
         _check_unchanged("logits", new_raw, raw)
         same_run = replace(window, logits=logits_of(model, new_raw))  # another run may round differently
-        differences.append(verify_window(calibrator, same_run, outputs))
+        differences.append(verify_window(tuned.calibrator, same_run, outputs, tuned.threshold))
     return max(differences), len(differences) * len(raw)
 
 
@@ -223,8 +243,9 @@ def _append(
     model: Model,
     logits: tuple[str, Array],
     layers: Mapping[str, Array],
-) -> tuple[tuple[str, str, str], tuple[str, str, str] | None]:
-    """Add the calibration to `proto`; returns the names of the new outputs, and those of `WINDOW_NAMES`.
+    threshold: Threshold | None,
+) -> tuple[tuple[str, str, str], tuple[str, str, str] | None, str | None]:
+    """Add the calibration to `proto`; returns the names of the new outputs, of `WINDOW_NAMES` and of `ACCEPT`.
 
     `logits` and `layers` are names of values in the graph, with examples of the values.
     """
@@ -247,12 +268,17 @@ def _append(
         # as driftcal.pooled_features; calibrators divide by the length a second time
         features = [add_unit(nodes, [add_means(nodes, *layer, channels_first)]) for layer in layers.items()]
         add_calibration(nodes, export_map, float64_logits, names, features)
+    accept = None if threshold is None else _unused_name(ACCEPT, used)
+    if threshold is not None and accept is not None:
+        add_accept(nodes, threshold, confidence, accept)
     graph.node.extend(nodes.nodes)
     graph.initializer.extend(nodes.initializers)
     graph.output.extend(output_infos(names, export_map.n_classes, batch))
     if isinstance(export_map, WindowedMap) and window_names is not None:
         graph.output.append(sums_info(export_map, window_names[2]))
-    return names, window_names
+    if accept is not None:
+        graph.output.append(accept_info(accept, batch))
+    return names, window_names, accept
 
 
 def _unused_name(name: str, used: set[str]) -> str:

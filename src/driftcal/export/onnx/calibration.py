@@ -21,6 +21,7 @@ from driftcal.calibrators.export_maps.sample_temperatures import (
     ScaledByRegression,
 )
 from driftcal.calibrators.normalise import LEAST_VALUE
+from driftcal.decisions import Threshold
 from driftcal.export.onnx.isotonic_and_bins import add_look_up
 from driftcal.export.onnx.layer_pooling import add_unit
 from driftcal.export.onnx.nodes import Nodes, is_masked, number
@@ -31,6 +32,8 @@ from driftcal.export.onnx.top_class_spline import add_top_curve
 
 #: The outputs that a calibration adds to a model.
 OUTPUTS = ("probabilities", "label", "confidence")
+#: The output that a threshold adds.
+ACCEPT = "accept"
 
 
 def add_calibration(
@@ -64,6 +67,11 @@ def add_calibration(
     nodes("ArgMax", logits if export_map.keeps_accuracy else values, axis=1, keepdims=0, name=label)
     # a calibrator that keeps the accuracy keeps the largest probability at the same class
     nodes.reduce("ReduceMax", values, keepdims=0, name=confidence)
+
+
+def add_accept(nodes: Nodes, threshold: Threshold, confidence: str, name: str = ACCEPT) -> None:
+    """Add the node from the confidence (n,) to `name`, bool (n,): whether it reaches the threshold."""
+    nodes("GreaterOrEqual", confidence, number(threshold.confidence), name=name)
 
 
 def _add_scores(nodes: Nodes, export_map: ExportMap, z: str, features: str, name: str | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.serialization import WINDOWED_NAME, load_file
+from driftcal.decisions import Threshold, decisions_from_metadata
 from driftcal.errors import ArtefactError, InputError
 from driftcal.models.scores import SCORES
 from driftcal.pipeline.calibrated_model import CalibratedModel
@@ -19,22 +20,25 @@ WINDOWED_ECE = "windowed_cross_validated_ece"
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """A calibrator, the metadata of the model it was tuned on (None: unknown), the layers it reads, and its ECE."""
+    """A calibrator, the metadata of its model (None: unknown), the layers it reads, its ECE and the threshold."""
 
     calibrator: Calibrator
     model: Mapping[str, Any] | None = None
     layers: Sequence[str] = ()
     cross_validated_ece: Mapping[str, float] | None = None
+    threshold: Threshold | None = None
 
 
 def load_tuned(calibrator: Any, *, force: bool, windowed: bool) -> Tuned:
     """The calibrator of a file, of a calibrated model, or in memory, in the form that is exported."""
     if isinstance(calibrator, CalibratedModel):
         model_metadata = dict(calibrator.model_metadata) or calibrator.model.metadata()
+        threshold = calibrator.decision_threshold
         if windowed:
             chosen = _windowed_of(calibrator.windowed_calibrator, calibrator.calibrator, "this calibrated model")
-            return Tuned(chosen, model_metadata, (), _recorded_ece(calibrator.metadata, WINDOWED_ECE))
-        return Tuned(calibrator.calibrator, model_metadata, calibrator.layers, _recorded_ece(calibrator.metadata))
+            return Tuned(chosen, model_metadata, (), _recorded_ece(calibrator.metadata, WINDOWED_ECE), threshold)
+        ece = _recorded_ece(calibrator.metadata)
+        return Tuned(calibrator.calibrator, model_metadata, calibrator.layers, ece, threshold)
     if not isinstance(calibrator, str | os.PathLike):
         return Tuned(calibrator)  # in memory: the model is not recorded
     file = load_file(calibrator)
@@ -45,10 +49,11 @@ def load_tuned(calibrator: Any, *, force: bool, windowed: bool) -> Tuned:
         raise ArtefactError(
             f"{calibrator} must record which model it was tuned on; it is a calibrator alone, or was fitted on scores. Save a CalibratedModel, or pass force=True (--force)."
         )
+    threshold = decisions_from_metadata(file.metadata, calibrator).threshold
     if windowed:
         chosen = _windowed_of(file.others.get(WINDOWED_NAME), file.calibrator, str(calibrator))
-        return Tuned(chosen, recorded, (), _recorded_ece(file.metadata, WINDOWED_ECE))
-    return Tuned(file.calibrator, recorded, file.metadata.get("layers", ()), _recorded_ece(file.metadata))
+        return Tuned(chosen, recorded, (), _recorded_ece(file.metadata, WINDOWED_ECE), threshold)
+    return Tuned(file.calibrator, recorded, file.metadata.get("layers", ()), _recorded_ece(file.metadata), threshold)
 
 
 def _windowed_of(windowed: Calibrator | None, per_sample: Calibrator, subject: str) -> Calibrator:

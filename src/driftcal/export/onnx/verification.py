@@ -10,6 +10,7 @@ import numpy as np
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.export_maps.export_map import ExportMap
 from driftcal.core.text import first_line
+from driftcal.decisions import Threshold
 from driftcal.errors import ModelError, need
 from driftcal.types import Array, Logits
 
@@ -106,3 +107,18 @@ def verify(calibrator: Calibrator, logits: Logits, outputs: Sequence[Array], fea
             f"is {difference:.3g} and {int(label_differs.sum())} labels differ. Nothing was written. Please report this calibrator."
         )
     return difference
+
+
+def verify_accept(threshold: Threshold, accept: Array, confidence: Array, expected: Array) -> None:
+    """Refuse a graph that accepts other samples than the threshold does.
+
+    `accept` and `confidence` are outputs of the graph, `expected` is the confidence of the calibrator. Where it is as
+    near to the threshold as rounding, only the confidence of the graph decides.
+    """
+    decided = ~(np.abs(expected - threshold.confidence) <= TOLERANCE)
+    wrong = (accept != threshold.accepts(confidence)) | (decided & (accept != threshold.accepts(expected)))
+    if wrong.any():
+        raise ModelError(
+            f"the exported graph must accept the samples that the threshold accepts; {int(wrong.sum())} of {len(wrong)} probe samples "
+            "differ. Nothing was written. Please report this calibrator."
+        )

@@ -9,8 +9,9 @@ import numpy as np
 
 from driftcal.calibrators import Calibrator, WindowedCalibrator
 from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE
+from driftcal.decisions import Threshold
 from driftcal.errors import ModelError
-from driftcal.export.onnx.verification import TOLERANCE, verify
+from driftcal.export.onnx.verification import TOLERANCE, verify, verify_accept
 from driftcal.types import Array, Float64, Logits
 
 
@@ -46,10 +47,12 @@ def probe_batches(calibrator: Calibrator, logits: Logits) -> Iterator[ProbeWindo
     yield ProbeWindow(logits, sums * (WINDOW_SIZE / len(logits)), half)
 
 
-def verify_window(calibrator: Calibrator, window: ProbeWindow, outputs: Sequence[Array]) -> float:
+def verify_window(
+    calibrator: Calibrator, window: ProbeWindow, outputs: Sequence[Array], threshold: Threshold | None = None
+) -> float:
     """The largest difference between the probabilities of a graph and those of the calibrator; raises above the tolerance.
 
-    `outputs` are probabilities, label, confidence and the sums of the batch.
+    `outputs` are probabilities, label, confidence and the sums of the batch, and with a threshold the samples it accepts.
     """
     assert isinstance(calibrator, WindowedCalibrator)  # its windowed map was exported
     expected = np.zeros_like(window.previous) + _sums(calibrator, window.logits[window.mask])
@@ -59,7 +62,11 @@ def verify_window(calibrator: Calibrator, window: ProbeWindow, outputs: Sequence
             f"the sums of the exported graph must agree with the calibrator to {TOLERANCE:g}; they differ by {error:.3g}. "
             "Nothing was written. Please report this calibrator."
         )
-    return verify(calibrator.calibrator_for(window.previous + expected), window.logits, outputs[:3])
+    of_window = calibrator.calibrator_for(window.previous + expected)
+    difference = verify(of_window, window.logits, outputs[:3])
+    if threshold is not None:
+        verify_accept(threshold, outputs[4], outputs[2], of_window.predict_proba(window.logits).max(axis=1))
+    return difference
 
 
 def _sums(calibrator: Calibrator, logits: Logits) -> Float64:
