@@ -11,18 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.calibrators import Calibrator, name_of
+from driftcal.calibrators import Calibrator
 from driftcal.calibrators.base import check_takes_logits
 from driftcal.calibrators.scaling.uncalibrated import Uncalibrated
-from driftcal.calibrators.serialization import CalibratorFile, load_file, save
+from driftcal.calibrators.serialization import WINDOWED_NAME, CalibratorFile, load_file, save
+from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.core import validation
 from driftcal.decisions.metadata import DECISIONS
 from driftcal.errors import InputError, LogitsError, NotFittedError, WouldBeWorse
 from driftcal.io.atomic import as_target
 from driftcal.io.fingerprint import fingerprint, sha256_file
-from driftcal.metrics import Evaluation, difference, evaluate
+from driftcal.metrics import Evaluation, evaluate
 from driftcal.pipeline.blend import LabelledColumns, check_several_classes, checked_samples, names_of, refit
 from driftcal.pipeline.calibrated_model import CalibratedModel
+from driftcal.pipeline.recalibrate_windowed import WindowedRecalibration, recalibrate_windowed
+from driftcal.pipeline.what_got_worse import what_got_worse
 from driftcal.types import AnyArray, Array
 
 #: The fewest labelled samples: with fewer, the intervals are too wide to compare two calibrators.
@@ -42,7 +45,7 @@ class Recalibration:
     """A refitted calibrator, compared with the old one on new samples that it was not fitted on.
 
     `before` and `after` are evaluations on these samples. `worse` lists in sentences what got worse; if it is not
-    empty, `save` refuses.
+    empty, `save` refuses. `windowed` is the windowed form, refitted or kept; None if there was none.
     """
 
     calibrator: Calibrator
@@ -52,6 +55,7 @@ class Recalibration:
     after: Evaluation
     worse: tuple[str, ...]
     metadata: Mapping[str, Any]
+    windowed: WindowedRecalibration | None = None
 
     def __repr__(self) -> str:
         worse = f", worse: {'; '.join(self.worse)}" if self.worse else ""
@@ -69,15 +73,20 @@ class Recalibration:
             "before": _figures(self.before),
             "after": _figures(self.after),
             "worse": list(self.worse),
+            **({} if self.windowed is None else {"windowed": _windowed_figures(self.windowed)}),
             **self.metadata,
         }
 
     def save(self, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> Path:
-        """Write the new calibrator to a new file; raise :class:`WouldBeWorse` if it is worse."""
+        """Write the new calibrator and the windowed form to a new file; raise :class:`WouldBeWorse` if it is worse."""
         self.check()
         if Path(path).exists():
             raise InputError(f"output must be a new file; {str(path)!r} exists. Choose another name.")
-        return self.calibrator.save(path, metadata=metadata)
+        return save(self.calibrator, path, metadata=metadata, others=self._windowed_form)
+
+    @property
+    def _windowed_form(self) -> dict[str, Calibrator]:
+        return {} if self.windowed is None else {WINDOWED_NAME: self.windowed.calibrator}
 
     def check(self) -> None:
         """Raise :class:`WouldBeWorse` where the refit is worse than the old calibrator on held-out samples."""
@@ -112,10 +121,14 @@ def recalibrate(
     log-likelihood rises. It is also `worse` if its ECE rises or its accuracy falls, and the 95 % interval of the paired
     difference excludes 0.
 
+    A model or a file may hold a windowed form too. One number of it is refitted on the new samples, in windows of 100 in the
+    order given: for `window-ts` the intercept of its accuracy regression, for `level-ts` a factor of its temperatures. The same
+    rule, on folds of consecutive samples, decides whether the refit or the old windowed form is kept; `windowed` says which.
+
     Parameters
     ----------
     calibrator
-        A fitted calibrator, a calibrated model (its per-sample calibrator is refitted), or a file or its path.
+        A fitted calibrator, a calibrated model, or a file or its path.
     logits, y
         New labelled logits, at least 50.
     weight
@@ -140,6 +153,7 @@ def recalibrate(
     ((), True)
     """
     names: Sequence[Any] | None = None
+    windowed: Calibrator | None = None
     if isinstance(calibrator, str | os.PathLike):
         calibrator = load_file(calibrator)
     if isinstance(calibrator, CalibratedModel):
@@ -148,8 +162,10 @@ def recalibrate(
                 f"logits must be scores of the model, (n, classes); their shape is {np.shape(logits)}. For inputs pass "
                 "calibrated.logits(X)."
             )
+        windowed = calibrator.windowed_calibrator
         names, calibrator = calibrator.class_names or None, calibrator.calibrator
     elif isinstance(calibrator, CalibratorFile):
+        windowed = calibrator.others.get(WINDOWED_NAME)
         names, calibrator = calibrator.metadata.get("class_names") or None, calibrator.calibrator
     old_calibrator = _refittable(calibrator)
     names = names_of(old_calibrator) or names
@@ -187,8 +203,13 @@ def recalibrate(
         n_samples=len(new),
         before=before,
         after=after,
-        worse=_worse(before, after),
+        worse=what_got_worse(before, after),
         metadata={"data": _digest(new), "old_data": None if old_samples is None else _digest(old_samples)},
+        windowed=(
+            recalibrate_windowed(windowed, new, final_weight, old_samples, options)
+            if isinstance(windowed, WindowedCalibrator)
+            else None
+        ),
     )
 
 
@@ -215,7 +236,7 @@ def recalibrate_file(
 
     Without `output` the new file is ``cal-2.safetensors`` next to ``cal.safetensors``, or the next free number. If
     `output` is `path` itself, the old calibrator is first copied to such a name. No other existing file is replaced.
-    The new file holds the per-sample calibrator only: a windowed one needs perturbed samples.
+    The new file holds both forms if the old one does; the explanation says whether the windowed one was refitted.
     """
     source = Path(path)
     target = next_name(source) if output is None else Path(output)
@@ -233,24 +254,25 @@ def recalibrate_file(
     metadata = dict(file.metadata)
     record = {"from": sha256_file(source), **result.to_dict()}
     metadata["recalibrations"] = [*metadata.get("recalibrations", []), record]
-    for name in ("cross_validated_ece", "windowed_cross_validated_ece", DECISIONS):  # those of the old calibrators
+    for name in ("cross_validated_ece", DECISIONS):  # those of the old calibrator
         metadata.pop(name, None)
-    explanation = _explanation(result, file)
+    if result.windowed is None or result.windowed.refitted:
+        metadata.pop("windowed_cross_validated_ece", None)
+    explanation = _explanation(result)
     if "explanation" in metadata:
         metadata["explanation"] = f"{explanation} Before: {metadata['explanation']}"
     baselines = {name: other for name, other in file.others.items() if not other.needs_window}
     old_path = _copy_to_free_name(source) if in_place else source
-    written = save(result.calibrator, target, metadata=metadata, others=baselines)
+    written = save(result.calibrator, target, metadata=metadata, others={**baselines, **result._windowed_form})
     return RecalibratedFile(result, written, old_path, explanation)
 
 
-def _explanation(result: Recalibration, file: CalibratorFile) -> str:
+def _explanation(result: Recalibration) -> str:
     """What a recalibration did, in plain sentences."""
-    windowed = [name_of(other).upper() for other in file.others.values() if other.needs_window]
-    left_out = f" The windowed {windowed[0]} was left out: it needs perturbed samples." if windowed else ""
+    windowed = "" if result.windowed is None else f" {result.windowed.explanation}"
     return (
         f"Recalibrated with {result.n_samples} labelled samples and weight {result.weight:g}: held-out ECE {result.before.ece:.3f} "
-        f"before, {result.after.ece:.3f} after.{left_out}"
+        f"before, {result.after.ece:.3f} after.{windowed}"
     )
 
 
@@ -354,21 +376,6 @@ def _best_weight(
     return WEIGHTS[int(np.argmin(errors))]
 
 
-def _worse(before: Evaluation, after: Evaluation) -> tuple[str, ...]:
-    worse = []
-    for metric, label in (("brier", "Brier score"), ("nll", "negative log-likelihood")):
-        old, new = getattr(before, metric), getattr(after, metric)
-        if new > old:
-            worse.append(f"the {label} rises from {old:.4g} to {new:.4g}")
-    rise, interval = difference(after, before, "ece")
-    if rise > 0 and interval.low > 0:
-        worse.append(f"the ECE rises from {before.ece:.4g} to {after.ece:.4g}")
-    drop, interval = difference(before, after, "accuracy")
-    if drop > 0 and interval.low > 0:
-        worse.append(f"the accuracy falls from {before.accuracy:.4g} to {after.accuracy:.4g}")
-    return tuple(worse)
-
-
 def _figures(evaluation: Evaluation) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name in METRICS:
@@ -377,6 +384,16 @@ def _figures(evaluation: Evaluation) -> dict[str, Any]:
         ends = [float(interval.low), float(interval.high)]
         values[f"{name}_interval"] = ends if np.isfinite(ends).all() else None
     return values
+
+
+def _windowed_figures(windowed: WindowedRecalibration) -> dict[str, Any]:
+    return {
+        "refitted": windowed.refitted,
+        "offset": windowed.offset,
+        "explanation": windowed.explanation,
+        "before": None if windowed.before is None else _figures(windowed.before),
+        "after": None if windowed.after is None else _figures(windowed.after),
+    }
 
 
 def _digest(samples: LabelledColumns) -> str:

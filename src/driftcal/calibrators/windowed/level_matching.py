@@ -8,10 +8,11 @@ levels would ask for less confidence than other shifts deserve. benchmarks/noteb
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -223,6 +224,13 @@ class LevelTemperatureScaling(_LevelTemperatures):
         """Temperature scaling with the window's temperature."""
         log_t = interpolate_levels(np.log(self.temperatures_), self._position(sums))
         return self._temperature_scaling(math.exp(log_t))
+
+    def with_offset(self, offset: float) -> Self:
+        """All temperatures, that of the per-sample form too, multiplied by exp(offset)."""
+        moved = copy.copy(self)
+        moved.temperature_ = self.temperature_ * math.exp(offset)
+        moved.temperatures_ = self.temperatures_ * math.exp(offset)
+        return moved
 
     def windowed_map(self) -> WindowedMap:
         """log T as a piecewise linear function of the mean statistic."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -178,6 +179,15 @@ class WindowedTemperatureScaling(WindowedCalibrator):
         log_clean = np.log(self.temperature_)
         weight = self.follows_ * (n - 1) / (n - 1 + HALF_SIZE) / (1 + (self._excess(sums) / HALF_EXCESS) ** 2)
         return np.asarray(np.exp(log_clean + weight * (log_window - log_clean)))
+
+    def with_offset(self, offset: float) -> Self | None:
+        """The intercept of the regression, log-odds of the accuracy, raised by `offset`; None if no window is followed."""
+        if not self.follows_:
+            return None
+        moved = copy.copy(self)
+        moved.coefficients_ = self.coefficients_.copy()
+        moved.coefficients_[0] += offset
+        return moved
 
     def windowed_map(self) -> WindowedMap:
         """The regression and its statistics, for the export."""

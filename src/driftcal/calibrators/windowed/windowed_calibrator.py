@@ -8,7 +8,7 @@ unlabelled logits say how far the data have shifted. `predict_proba` looks at ea
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -59,6 +59,13 @@ class WindowedCalibrator(Calibrator):
 
     def extrapolates(self, sums: Float64) -> bool | None:
         """Whether a window with these sums lies outside the shifts of the fit; None if the calibrator cannot tell."""
+        return None
+
+    def with_offset(self, offset: float) -> Self | None:
+        """This calibrator with one number moved by `offset`, which recalibration fits; None if it has no such number.
+
+        The statistics of samples must not depend on that number, and 0 must change nothing.
+        """
         return None
 
     def windowed_map(self) -> WindowedMap | None:
