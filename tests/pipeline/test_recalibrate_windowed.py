@@ -50,7 +50,7 @@ def windowed_ece(calibrator, z, y):
     return expected_calibration_error(y, calibrator.windowed(100).predict_proba(z))
 
 
-@pytest.mark.parametrize(("name", "weight"), [("window-ts", 0.5), ("window-ts", "auto"), ("level-ts", 0.5)])
+@pytest.mark.parametrize(("name", "weight"), [("window-ts", 0.5), ("level-ts", "auto")])
 def test_labels_of_another_level_lower_the_ece_of_later_windows(windowed, name, weight, tmp_path):
     path = file_with(windowed[name], tmp_path / "cal.safetensors")
     z, y = (np.concatenate(part) for part in zip(samples(4, 20, wrong=0.4), samples(2.8, 21, wrong=0.4), strict=True))
