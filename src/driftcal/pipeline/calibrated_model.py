@@ -202,7 +202,7 @@ class CalibratedModel(Displayed):
         if self.windowed_calibrator is None:
             raise InputError(
                 f"a windowed calibrator is needed to follow a window; this model was tuned with {self.method!r} and has none. Tune with "
-                "method='auto' or 'level-ts', and with a shift."
+                "method='auto' or 'window-ts', and with a shift."
             )
         return self.windowed_calibrator
 
