@@ -1,0 +1,31 @@
+"""Every name of docs/api.md exists, and mkdocs.yml is YAML whose pages exist."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+NAMES = re.findall(r"^::: ([\w.]+)", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_of_the_page_exists(name):
+    module, _, attribute = name.rpartition(".")
+    if name == "driftcal.errors":
+        importlib.import_module(name)
+    else:
+        assert hasattr(importlib.import_module(module), attribute)
+
+
+def pages(navigation):
+    for entry in navigation:
+        (target,) = entry.values()
+        yield from pages(target) if isinstance(target, list) else [target]
+
+
+def test_the_site_lists_every_page_once():
+    listed = list(pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
+    assert sorted(listed) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
