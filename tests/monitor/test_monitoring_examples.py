@@ -94,6 +94,6 @@ def test_promtool_accepts_rules_and_configuration():
 
 
 def test_names_of_the_server_are_those_of_the_command():
-    source = (Path(__file__).parents[2] / "src" / "driftcal" / "cli" / "monitor_listen.py").read_text()
+    source = (Path(__file__).parents[2] / "src" / "driftcal" / "cli" / "commands" / "monitor_listen.py").read_text()
     assert {f"driftcal_{name}" for name in re.findall(r'MetricFamily\(\s*"([a-z_]+)"', source)} == OF_SERVER
     assert MetricFamily.__dataclass_fields__.keys() >= {"name", "kind", "help_text", "values"}

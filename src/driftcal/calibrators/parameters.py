@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import math
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ _LARGEST_WHOLE = (1 << 31) - 1
 def check_positive(name: str, value: Any, default: float | str) -> None:
     """Refuse a value that is not a positive number."""
     if not is_positive(value):
-        raise InputError(f"{name} must be a positive number; it is {_shown(value)}. The default is {default}.")
+        raise InputError(f"{name} must be a positive number; it is {shown(value)}. The default is {default}.")
 
 
 def check_whole(name: str, value: Any, least: int, default: int) -> None:
@@ -24,17 +24,22 @@ def check_whole(name: str, value: Any, least: int, default: int) -> None:
     is_whole = not isinstance(value, bool) and isinstance(value, (int, np.integer))
     if not is_whole or not least <= value <= _LARGEST_WHOLE:
         raise InputError(
-            f"{name} must be a whole number of at least {least}; it is {_shown(value)}. The default is {default}."
+            f"{name} must be a whole number of at least {least}; it is {shown(value)}. The default is {default}."
         )
 
 
 def is_positive(value: Any) -> bool:
     """Whether a value is a positive number that a float can hold."""
-    is_number = not isinstance(value, bool) and isinstance(value, (int, float, np.number))
-    return is_number and not np.iscomplexobj(value) and bool(0 < value <= sys.float_info.max)
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or np.iscomplexobj(value):
+        return False
+    try:
+        return 0 < float(value) < math.inf
+    except OverflowError:  # a whole number of many digits
+        return False
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value in a message: a number of many digits is described."""
     if isinstance(value, int) and abs(value) > _LARGEST_WHOLE:  # Python does not write numbers of any length
         return "far too large" if value > 0 else "far below 0"
     return repr(value)

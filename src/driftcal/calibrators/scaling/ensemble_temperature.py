@@ -16,7 +16,7 @@ from driftcal.calibrators.base import FitReport, LogitCalibrator
 from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import Blended, ExportMap
 from driftcal.calibrators.fitted_array import FittedArray
-from driftcal.calibrators.normalise import normalise
+from driftcal.calibrators.normalise import normalise_small_too
 from driftcal.calibrators.scaling.first_pass import FLAT, FirstPass, checked_first_pass, no_better_than_chance
 from driftcal.calibrators.scaling.minimise_in_beta import BetaMinimum, minimise_in_beta
 from driftcal.calibrators.scaling.temperature import min_beta
@@ -84,7 +84,7 @@ class EnsembleTemperatureScaling(LogitCalibrator):
         out *= scaled
         out += uncalibrated * probs
         out += uniform / np.isfinite(logits).sum(axis=1, keepdims=True)
-        normalise(logits, out)
+        normalise_small_too(logits, out)
 
     def export_map(self) -> ExportMap:
         """The blend of three distributions."""

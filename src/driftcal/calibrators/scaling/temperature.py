@@ -13,7 +13,7 @@ from driftcal.calibrators.base import FitReport, LogitCalibrator
 from driftcal.calibrators.certify import certify
 from driftcal.calibrators.export_maps.export_map import ExportMap, Scaled
 from driftcal.calibrators.fitted_array import FittedArray
-from driftcal.calibrators.parameters import is_positive
+from driftcal.calibrators.parameters import is_positive, shown
 from driftcal.calibrators.scaling.first_pass import FLAT, check_nll_optimum, first_pass
 from driftcal.calibrators.scaling.minimise_in_beta import minimise_in_beta
 from driftcal.core.dataset import LabelledLogits
@@ -148,6 +148,6 @@ def min_beta(t_max: float | None) -> float:
         return 0.0
     if not is_positive(t_max):
         raise InputError(
-            f"t_max must be a positive number or None; it is {str(t_max)[:20]}. Leave it out for the exact optimum."
+            f"t_max must be a positive number or None; it is {shown(t_max)}. Leave it out for the exact optimum."
         )
     return 1 / float(t_max)
