@@ -1,5 +1,7 @@
 """Suspicious validation data give a Python warning, which the explanation repeats after the accuracy."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -72,3 +74,18 @@ def test_missing_preprocessing_is_found_by_trying_the_usual_ones():
     assert "--mean" in tuned.explanation
     with_it = driftcal.open_model(Net(), preprocessing=driftcal.Preprocessing(mean=0.5, std=0.5, layout="NCHW"))
     assert "preprocessing" not in driftcal.tune(with_it, images, Y, method="ts", shift=None).explanation
+
+
+def test_a_true_class_without_probability_is_a_warning_and_in_the_explanation():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    probabilities = np.full((300, 3), 0.1)
+    probabilities[np.arange(300), np.where(rng.random(300) < 0.8, y, (y + 1) % 3)] = 0.8
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        driftcal.fit(probabilities, y, method="ts", score_type="probabilities")
+    probabilities[0] = 0.0
+    probabilities[0, (y[0] + 1) % 3] = 1.0
+    with pytest.warns(SuspiciousInputWarning, match="1 of 300 validation samples have a true class with probability 0"):
+        calibrated = driftcal.fit(probabilities, y, method="ts", score_type="probabilities")
+    assert "probability 0" in calibrated.explanation

@@ -11,7 +11,7 @@ import numpy as np
 from driftcal.data import Source
 from driftcal.errors import DriftcalError, SuspiciousInputWarning
 from driftcal.models import Model, Preprocessing
-from driftcal.types import Labels
+from driftcal.types import Labels, Logits
 
 #: With fewer samples a warning is shown: on 100 samples even a perfectly calibrated model has an ECE of 0.07.
 FEW_SAMPLES = 100
@@ -21,6 +21,8 @@ STANDARD_ERRORS = 3.0
 NEAR_CHANCE = 0.05
 #: Usual preprocessing is tried on this many samples. It is suggested if it raises the accuracy by at least this much.
 TRIED_SAMPLES, MIN_GAIN = 256, 0.15
+#: A class that lies this far below the top one has a probability of less than 1e-34: a rounded 0.
+NO_PROBABILITY = 80.0
 #: A model with a higher accuracy needs no other preprocessing.
 HIGH_ACCURACY = 0.9
 #: Preprocessing that published networks use, for images in [0, 1].
@@ -62,6 +64,23 @@ def find_warnings(accuracy: float, labels: Labels, class_names: Sequence[str], n
             "Their confidence cannot be checked."
         )
     return sentences
+
+
+def impossible_labels_warning(logits: Logits, labels: Labels) -> str:
+    """A sentence if the model gives the true class of some samples no probability at all; empty if not.
+
+    >>> impossible_labels_warning(np.array([[0.0, -87.3], [0.0, -1.0]]), np.array([1, 1]))[:57]
+    '1 of 2 validation samples have a true class with probabil'
+    """
+    below = logits.max(axis=1) - logits[np.arange(len(labels)), labels]
+    n_impossible = int(np.count_nonzero(below > NO_PROBABILITY))
+    if not n_impossible:
+        return ""
+    return (
+        f"{n_impossible} of {len(labels)} validation samples have a true class with probability 0 according to the model. Each of them "
+        "lowers the confidence of temperature scaling a lot; compare it with the uncalibrated model. A tree ensemble with more trees, "
+        "or smoothed leaves, gives no zeros."
+    )
 
 
 def preprocessing_warning(model: Model, source: Source, accuracy: float) -> str:

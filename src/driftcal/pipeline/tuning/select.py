@@ -163,7 +163,7 @@ def choose(
         *(
             []
             if windowed is None
-            else [_windowed_sentence(windowed, left_out=_leaves_out(windowed.variant, perturbed))]
+            else [_windowed_sentence(windowed, best, left_out=_leaves_out(windowed.variant, perturbed))]
         ),
         *reasons,
     ]
@@ -404,11 +404,14 @@ def _leaves_out(variant: Variant, perturbed: PerturbedLogits) -> bool:
     return CALIBRATORS[variant.method].uses_families and perturbed.simulated is not None
 
 
-def _windowed_sentence(trial: Trial, *, left_out: bool) -> str:
+def _windowed_sentence(trial: Trial, per_sample: Trial, *, left_out: bool) -> str:
     unknown = ", which was left out of its fit" if left_out else ""
+    advice = f"use calibrated.windowed({WINDOW_SIZE}) if you have recent inputs"
+    if trial.shift_ece >= per_sample.shift_ece:
+        advice = "windows gain nothing on these data"
     return (
         f"With windows of {WINDOW_SIZE} samples {trial.variant.label} has {trial.in_domain_ece:.3f} in domain and "
-        f"{trial.shift_ece:.3f} under the simulated shift{unknown}: use calibrated.windowed({WINDOW_SIZE}) if you have recent inputs."
+        f"{trial.shift_ece:.3f} under the simulated shift{unknown}: {advice}."
     )
 
 

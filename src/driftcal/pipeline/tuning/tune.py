@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.levels import check_clean_weight
 from driftcal.calibrators.scaling.temperature import TemperatureScaling
@@ -13,7 +15,12 @@ from driftcal.errors import InputError
 from driftcal.models import Model, open_model
 from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.pipeline.collecting.collect import CLEAN, Collector
-from driftcal.pipeline.collecting.input_warnings import find_warnings, preprocessing_warning, warn
+from driftcal.pipeline.collecting.input_warnings import (
+    find_warnings,
+    impossible_labels_warning,
+    preprocessing_warning,
+    warn,
+)
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures, LayerFeatures, check_features
 from driftcal.pipeline.collecting.perturbation import (
     PerturbedLogits,
@@ -112,6 +119,11 @@ def tune(
         perturbed = perturb(collector, levels_shift, n_levels=n_levels)
         if uses_simulated_shifts(method):
             perturbed = with_simulated_shifts(perturbed, levels_shift, collector, source)
+    clean = perturbed.clean
+    # logits that workers have stored are not fetched for a warning
+    if isinstance(clean, np.ndarray) and (impossible := impossible_labels_warning(clean, source.labels)):
+        warn([impossible])
+        warnings.append(impossible)
     level_features = CollectedFeatures()
     if features is not None:
         level_features = CollectedFeatures.of(collector, recorded_conditions(perturbed.record, source), features)
