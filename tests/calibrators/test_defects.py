@@ -5,7 +5,7 @@ import pytest
 
 from driftcal.calibrators import CALIBRATORS, make_calibrator
 from driftcal.core.numerics import softmax
-from driftcal.errors import DriftcalError, LogitsError, NoFiniteOptimum
+from driftcal.errors import DriftcalError, InputError, LogitsError, NoFiniteOptimum
 
 inf = np.inf
 PLATT = ["ps", "pbmc"]
@@ -137,3 +137,9 @@ def test_parameters_of_any_kind_are_used_or_refused_with_an_error_of_ours(name):
             else:
                 assert np.isfinite(p).all()
     assert refused >= 8
+
+
+@pytest.mark.parametrize("value", [0, None, "no"])
+def test_normalise_is_true_or_false(value):
+    with pytest.raises(InputError, match="normalise must be True or False"):
+        make_calibrator("pbmc", normalise=value).fit(np.eye(3) * 2, [0, 1, 2])

@@ -62,7 +62,7 @@ class CacheKey:
         """The canonical JSON text of this key."""
         try:
             return canonical_json(self.to_dict())
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise CacheError(f"a key must hold plain JSON values (text, finite numbers, lists); {error}") from error
 
     @property

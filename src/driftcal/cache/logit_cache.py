@@ -226,7 +226,7 @@ class LogitCache:
     def _finished_files(self) -> Iterator[safetensors.TensorFile]:
         for path in paths.list_folder(self.path / "logits", ".safetensors"):
             file = self._read(path, None)
-            with contextlib.suppress(KeyError, TypeError, ValueError):  # a damaged key
+            with contextlib.suppress(KeyError, TypeError, ValueError, CacheError):  # a damaged key
                 if file is not None and CacheKey.from_dict(file.metadata["key"]).digest == path.stem:
                     yield file
 

@@ -28,6 +28,12 @@ def check_whole(name: str, value: Any, least: int, default: int) -> None:
         )
 
 
+def check_true_or_false(name: str, value: Any) -> None:
+    """Refuse a value that is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False; it is {shown(value)}. The default is True.")
+
+
 def is_positive(value: Any) -> bool:
     """Whether a value is a positive number that a float can hold."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or np.iscomplexobj(value):

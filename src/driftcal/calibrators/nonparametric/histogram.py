@@ -18,7 +18,7 @@ from driftcal.calibrators.nonparametric.kernels.breakpoints import first_not_bel
 from driftcal.calibrators.nonparametric.kernels.quantiles import order_statistics, sums_up_to
 from driftcal.calibrators.nonparametric.kernels.tied_scores import raised_edges
 from driftcal.calibrators.normalise import mask, normalise
-from driftcal.calibrators.parameters import check_whole
+from driftcal.calibrators.parameters import check_true_or_false, check_whole
 from driftcal.calibrators.per_class import LOG_ODDS, SOFTMAX, ClassScores, for_each_class
 from driftcal.calibrators.scaling.platt import Line, fit_line, platt_kernel, platt_report, to_sigmoid
 from driftcal.core.dataset import LabelledLogits
@@ -166,6 +166,7 @@ class PlattBinning(LogitCalibrator):
 
     def _check_params(self) -> None:
         check_whole("n_bins", self.n_bins, 1, 10)
+        check_true_or_false("normalise", self.normalise)
 
     def _check_fitted(self) -> None:
         _check_edges(self.bin_edges_, self.bin_values_)
