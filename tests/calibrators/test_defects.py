@@ -143,3 +143,21 @@ def test_parameters_of_any_kind_are_used_or_refused_with_an_error_of_ours(name):
 def test_normalise_is_true_or_false(value):
     with pytest.raises(InputError, match="normalise must be True or False"):
         make_calibrator("pbmc", normalise=value).fit(np.eye(3) * 2, [0, 1, 2])
+
+
+def test_an_unlucky_subsample_does_not_decide_the_temperature(monkeypatch):
+    """The start comes from a subsample of blocks, here of eight samples: the best T of some subsamples is infinite."""
+
+    def temperatures():
+        for seed in range(8, 20):
+            rng = np.random.default_rng(seed)
+            logits = rng.normal(size=(80, 4)) * 3
+            y = logits.argmax(axis=1)
+            flip = rng.random(80) < 0.3
+            y[flip] = rng.integers(0, 4, flip.sum())
+            y[:3] = np.argsort(logits[:3], axis=1)[:, -2]
+            yield make_calibrator("ts").fit(logits, y).temperature_
+
+    whole = list(temperatures())
+    monkeypatch.setattr("driftcal.core.blocks.BLOCK_SCORES", 1)
+    assert list(temperatures()) == pytest.approx(whole, rel=1e-9)

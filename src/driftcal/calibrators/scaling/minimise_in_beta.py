@@ -69,14 +69,15 @@ def minimise_in_beta(
         value, gradient, curvature = loss(beta)
         if gradient >= 0 and beta <= lowest:
             return BetaMinimum(lowest, value, n_calls)  # the lower bound is the minimum
-        if abs(gradient) * beta <= NEGLIGIBLE_GRADIENT * abs(value):
+        step = -gradient / curvature if curvature > 0 else math.copysign(math.inf, -gradient)
+        point = _Point(beta, gradient, curvature, abs(step) / beta)
+        # far below the minimum, as after a start on an unlucky subsample, the product is small but the step is not
+        if abs(gradient) * beta <= NEGLIGIBLE_GRADIENT * abs(value) and point.relative_step <= 1:
             return BetaMinimum(beta, value, n_calls)
         if gradient < 0:
             low = beta
         else:
             high = beta
-        step = -gradient / curvature if curvature > 0 else math.copysign(math.inf, -gradient)
-        point = _Point(beta, gradient, curvature, abs(step) / beta)
         converged = gradient == 0 or point.relative_step <= tolerance or high - low <= 4 * EPSILON * beta
         if not converged and _are_near(last, point, max_step_product):
             step, converged = _fourth_order_step(last, point), True
