@@ -73,12 +73,12 @@ def _conditions(results: Results) -> list[tuple[str, list[tuple[CalibratorInfo, 
     infos = [line.info for line in lines if not is_uncalibrated(line.info)]
     rows = {(row.calibrator, row.shift, row.level): row for row in results.rows if row.group is None}
     shifts = [shift.name for shift in results.shifts]
-    conditions = [(IN_DOMAIN_TEXT, [(info, rows[info.name, shifts[0], 0]) for info in infos])] if shifts else []
-    if results.in_domain_only:
-        return conditions
-    return conditions + [
-        (shift, [(info, row) for info in infos if (row := rows.get((info.name, shift, POOLED))) is not None])
-        for shift in shifts
+    places: list[tuple[str, str, int | str]] = [(IN_DOMAIN_TEXT, shifts[0], 0)] if shifts else []
+    if not results.in_domain_only:
+        places += [(shift, shift, POOLED) for shift in shifts]
+    return [
+        (text, [(info, row) for info in infos if (row := rows.get((info.name, shift, level))) is not None])
+        for text, shift, level in places
     ]
 
 
