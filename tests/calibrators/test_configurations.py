@@ -78,6 +78,27 @@ def test_orders_of_columns(name, expected):
         check(name, p[:, np.argsort(order)], expected)
 
 
+def two_minima(n=9000):
+    """Two groups of samples whose best temperatures differ 600-fold; the squared errors of the two minima are within 0.01."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(n, 4))
+    has_small_logits = (rng.random(n) < 0.4)[:, None]
+    y = np.argmax(z * np.where(has_small_logits, 6, 1) + rng.gumbel(size=z.shape), axis=1)
+    return z * np.where(has_small_logits, 0.3, 30), y
+
+
+@pytest.mark.parametrize("block_samples", [1, 16, 4096])
+@pytest.mark.parametrize("name", ["ets", "ts-ir"])
+def test_the_lower_of_two_minima_is_found_from_any_subsample(name, block_samples, monkeypatch):
+    logits, y = two_minima()
+    expected = make_calibrator(name).fit(logits, y).temperature_
+    monkeypatch.setattr("driftcal.core.blocks.BLOCK_SCORES", block_samples * logits.shape[1])
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(len(y))
+        temperature = make_calibrator(name).fit(logits[order], y[order]).temperature_
+        assert temperature == pytest.approx(expected, rel=1e-8)
+
+
 WITHOUT_JIT = """
 import sys
 import numpy as np

@@ -24,6 +24,8 @@ from driftcal.types import Array, Float64, Labels, Logits, Weights
 N_ACCUMULATORS = 8
 #: A subsample reads about this many blocks: enough samples for a first guess that exact passes then refine.
 SUBSAMPLE_BLOCKS = 6
+#: A subsample has at least this many samples: with many classes a block holds few.
+SUBSAMPLE_SAMPLES = 1024
 
 #: ``merge(into, other)`` adds one accumulator to another, in place.
 Merge: TypeAlias = Callable[[Array, Array], None]
@@ -93,13 +95,18 @@ class BlockSource(Protocol):
         """
 
 
+def stride_of_subsample(n_samples: int, n_blocks: int) -> int:
+    """The stride with which a pass reads about `SUBSAMPLE_BLOCKS` blocks, and at least `SUBSAMPLE_SAMPLES` samples."""
+    return max(1, min(n_blocks // SUBSAMPLE_BLOCKS, n_samples // SUBSAMPLE_SAMPLES))
+
+
 class ArraySource:
     """The blocks of an array or a memory map."""
 
     def __init__(self, arrays: Chunk) -> None:
         self.arrays = arrays
         self.n_samples, self.n_classes = arrays.logits.shape
-        self.subsample_stride = max(1, count_blocks(self.n_samples, self.n_classes) // SUBSAMPLE_BLOCKS)
+        self.subsample_stride = stride_of_subsample(self.n_samples, count_blocks(self.n_samples, self.n_classes))
 
     def blocks(self, multiple: int = 1, *, ordered: bool = True) -> Iterator[Block]:
         """All blocks in order, `multiple` times as long."""

@@ -21,7 +21,7 @@ from driftcal.cache import CacheKey, LogitCache
 from driftcal.core.blocks import Block, Chunk, block_length, cut
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.kernels import part_of
-from driftcal.core.passes import N_ACCUMULATORS, SUBSAMPLE_BLOCKS, Merge
+from driftcal.core.passes import N_ACCUMULATORS, Merge, stride_of_subsample
 from driftcal.core.scan import ScanTotals
 from driftcal.core.validation import unlocked
 from driftcal.engines import Engine
@@ -135,7 +135,7 @@ class RemotePasses:
         self._shared_samples = engine.share(samples)
         self._step = block_length(samples.n_classes)
         self.n_samples = samples.edges[-1]
-        self.subsample_stride = max(1, -(-self.n_samples // self._step) // SUBSAMPLE_BLOCKS)
+        self.subsample_stride = stride_of_subsample(self.n_samples, -(-self.n_samples // self._step))
 
     def tasks(self, stride: int = 1) -> list[range]:
         """The first samples of the blocks of each task."""

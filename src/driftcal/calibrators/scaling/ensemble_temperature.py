@@ -345,13 +345,17 @@ def fit_brier(
 def _search(
     data: LabelledLogits, first: FirstPass, lowest_beta: float, start: float, loss: Callable[..., Sequence[float]]
 ) -> BetaMinimum:
-    """The minimum near the lowest point of a grid that begins at `start`; if that is an end, the grid moves."""
-    stride = data.subsample_stride  # a subsample of a large array, unless its lowest point is an end of the grid
+    """The minimum near the lowest point of a grid that begins at `start`; if that is an end, the grid moves.
+
+    A subsample of a large array serves for the grid if its answer is that of all samples. Where its lowest point is an
+    end of the grid, or a second minimum is almost as low, which samples are in it may decide: all are read then.
+    """
+    stride = data.subsample_stride
     for n_grids in range(MAX_GRIDS):
         grid = data.reduce_sum(_grid_sums, GRID, start, stride=stride)
         # the first of equal errors: the highest temperature if lower ones change nothing beyond rounding
         best = int(np.flatnonzero(grid <= grid.min() * (1 + EQUAL))[0])
-        if stride > 1 and best in (0, GRID - 1):
+        if stride > 1 and (best in (0, GRID - 1) or _has_second_minimum(grid, best, data, stride)):
             stride = 1
             continue
         if best == 0 and start > lowest_beta and not first.better_than_chance:
@@ -381,6 +385,17 @@ def _search(
         "the best temperature by squared error is 0: a lower temperature always lowers it on these tuning samples. "
         "Tune on more samples or on perturbed ones, or use plain temperature scaling (method 'ts')."
     )
+
+
+def _has_second_minimum(grid: Float64, best: int, data: LabelledLogits, stride: int) -> bool:
+    """Whether the grid of a subsample has another minimum that the one of all samples may be.
+
+    The squared error of a sample is at most 2, so the mean of n samples is off by about 2/√n at most.
+    """
+    grid = grid * stride / data.total_weight
+    is_minimum = np.diff(np.sign(np.diff(grid)), prepend=2, append=2) > 0
+    is_minimum[best] = False
+    return bool((grid[is_minimum] <= grid[best] + 2 * math.sqrt(stride / data.n_samples)).any())
 
 
 def _best_weights(gram: Float64, true_class: Float64) -> tuple[Float64, float]:
