@@ -98,7 +98,7 @@ def test_a_file_under_the_name_of_another_key_is_ignored(tmp_path):
     assert list(cache.keys()) == []
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_any_cut_and_any_order_give_the_same_bytes(tmp_path_factory, data):
     whole = LogitCache(tmp_path_factory.mktemp("whole"))
@@ -136,7 +136,7 @@ def test_missing_samples_are_listed(tmp_path):
     assert_holds_all_samples(cache.finish(KEY, N))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_damaged_files_count_as_missing(tmp_path_factory, data):
     cache = LogitCache(tmp_path_factory.mktemp("cache"))

@@ -21,7 +21,7 @@ NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "window-ts", "level-ts", "level-ec
 NEED_TRUTH = ("vs", "svs", "dirichlet")
 #: training a network amplifies the last digit of its sums
 ROUNDING = {"pts": 1e-6}
-FEW = settings(max_examples=15, deadline=None, derandomize=True)
+FEW = settings(max_examples=15, derandomize=True)
 
 
 def problem(seed, n=60, n_classes=4, scale=3.0, *, error_rate=0.3, missing=False):

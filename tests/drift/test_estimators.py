@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from driftcal.drift import estimators
 from driftcal.errors import InputError, UnknownName
 
-FEW = settings(max_examples=40, deadline=None, derandomize=True)
+FEW = settings(max_examples=40, derandomize=True)
 
 
 @FEW

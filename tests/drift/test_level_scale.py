@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from driftcal.drift.level_scale import LevelScale
 from driftcal.errors import InputError
 
-FEW = settings(max_examples=40, deadline=None, derandomize=True)
+FEW = settings(max_examples=40, derandomize=True)
 
 
 @FEW

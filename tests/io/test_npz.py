@@ -153,7 +153,7 @@ def test_a_member_larger_than_declared_is_refused(tmp_path):
         open_arrays(path).get("x")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_any_damage_is_one_kind_of_error(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("damage") / "a.npz"

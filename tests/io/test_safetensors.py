@@ -115,7 +115,7 @@ _HEADERS = st.dictionaries(st.text(max_size=3), _ENTRIES, max_size=3).flatmap(
 
 
 @pytest.mark.law
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(_HEADERS, st.binary(max_size=20), st.booleans())
 @example({"x": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}}, b"12", True)
 def test_any_header_is_read_alike(folder, header, data, fits):
@@ -131,7 +131,7 @@ def test_any_header_is_read_alike(folder, header, data, fits):
 
 
 @pytest.mark.law
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(st.data())
 def test_damaged_files_are_read_alike(folder, good, data):
     content = bytearray(good)

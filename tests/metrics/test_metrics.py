@@ -16,7 +16,7 @@ from driftcal.metrics import METRICS, Statistics
 from driftcal.metrics.all_metrics import RANGES
 from driftcal.metrics.bins import bin_edges, bin_index, bin_indices
 
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=25)
 SHAPES = [(1, 3), (7, 3), (40, 2), (61, 10), (30, 1000)]
 
 

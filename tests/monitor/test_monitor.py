@@ -21,7 +21,7 @@ def file_bytes(monitor, folder):
     return monitor.save(folder / "monitor.safetensors").read_bytes()
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.data())
 def test_merged_monitors_equal_one_that_received_all_samples(scenario, tmp_path_factory, data):
     n = data.draw(st.integers(2, 400))

@@ -18,7 +18,7 @@ def logistic(half: float, slope: float, clean: float, plateau: float):
     return lambda level, indices: plateau + (clean - plateau) / (1 + (level / half) ** slope)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     half=st.floats(1e-4, 1.0),
     slope=st.floats(0.8, 2.5),

@@ -162,7 +162,7 @@ def test_saturate_leaves_grey_images_alone() -> None:
     assert np.array_equal(get_shift("saturate")(images, 5), images)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     name=st.sampled_from(sorted(AFFINE)),
     level=st.integers(0, 9),

@@ -114,7 +114,7 @@ def test_drifts_of_categories():
 
 
 @EVERY_SHIFT
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 9), first=st.integers(0, N - 10), count=st.integers(0, 10))
 def test_a_sample_of_a_frame_does_not_depend_on_its_batch(name, seed, first, count):
     shift = driftcal.get_shift(name).fit(MIXED)

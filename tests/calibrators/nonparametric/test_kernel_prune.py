@@ -38,7 +38,7 @@ def fit_both_ways(monkeypatch, logits, y, weights=None):
     return pruned, plain
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     n=st.integers(1, 600),
     n_classes=st.integers(2, 30),

@@ -1,7 +1,7 @@
 """Order statistics and sums below edges are those of the sorted scores."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -15,7 +15,6 @@ scores_of_a_class = arrays(
 )
 
 
-@settings(deadline=None)
 @given(scores_of_a_class, st.integers(2, 12))
 def test_they_are_those_of_sorted_scores(scores, bins):
     ranks = -(-np.arange(1, bins) * len(scores) // bins) - 1

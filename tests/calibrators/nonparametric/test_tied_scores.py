@@ -9,7 +9,7 @@ from driftcal.calibrators import make_calibrator
 from driftcal.calibrators.nonparametric.kernels.tied_scores import TOLERANCE, begins_group, begins_log_odds_group
 
 NAMES = ["ir", "irm", "ts-ir", "hb", "pbmc", "spline", "ps", "beta", "level-irm"]
-FEW = settings(max_examples=25, deadline=None, derandomize=True)
+FEW = settings(max_examples=25, derandomize=True)
 
 
 def quantised(seed, n=60, n_classes=5, step=0.5):

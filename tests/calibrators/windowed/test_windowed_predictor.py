@@ -46,7 +46,7 @@ def batches(seed, sizes=(7, 1, 30, 64, 120, 3)):
 
 
 @given(st.lists(st.integers(1, 130), min_size=1, max_size=8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_each_block_is_calibrated_by_the_last_samples_including_itself(sizes):
     calibrator, z = two_levels(), batches(0, tuple(sizes))
     everything, live, first = np.concatenate(z), two_levels().windowed(SIZE), 0

@@ -34,7 +34,7 @@ def test_results_without_a_digest_stay_readable(path):
 
 
 @pytest.mark.law
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, len(TEXT) - 1), st.sampled_from('0123456789.-eE"[]{},:nul x'))
 def test_a_changed_character_is_found(path, position, character):
     if TEXT[position] == character:
@@ -62,7 +62,7 @@ PLACES = [place for place in places(PLAIN) if place]
 
 
 @pytest.mark.law
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(PLACES), st.one_of(st.sampled_from(HOSTILE), st.just("remove")))
 def test_wrong_types_are_found_or_harmless(path, place, value):
     """Also where the digest is right: the author of the file made it so, or the file is an old one."""
