@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from driftcal.cache.entry import digest_of
-from driftcal.calibrators.serialization import _digest as calibrator_digest
+from driftcal.io.checked_tensors import digest_of_tensors
 from driftcal.io.fingerprint import canonical_json
 from driftcal.io.safetensors import read_tensors, write_tensors
-from driftcal.monitor.checkpoint import _digest as monitor_digest
 from driftcal.pipeline.evaluating.results_file import results_text
 from tools.fuzz.mutation import mutate_value
 
@@ -35,7 +34,7 @@ def mutate_tensors(rng: random.Random, seed: Path, target: Path, kind: str) -> b
             digest = digest_of([arrays])
         else:
             used = {name: array for name, array in arrays.items() if name != "empty" or kind == "monitor"}
-            digest = (monitor_digest if kind == "monitor" else calibrator_digest)(metadata, used)
+            digest = digest_of_tensors(metadata, used)
         write_tensors(target, [arrays], {**metadata, "digest": digest})
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, RecursionError):
         return False  # nothing that a writer could write

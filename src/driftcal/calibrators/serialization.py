@@ -22,7 +22,7 @@ from driftcal.calibrators.registry import CALIBRATORS, make_calibrator, name_of
 from driftcal.calibrators.version_1 import from_version_1
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.errors import ArtefactError, DriftcalError, InputError, NotFittedError
-from driftcal.io.fingerprint import fingerprint
+from driftcal.io.checked_tensors import digest_of_tensors, is_digest
 from driftcal.io.safetensors import read_tensors, write_tensors
 from driftcal.types import Array
 
@@ -72,7 +72,7 @@ def save(
         header["others"] = {name: description for name, (description, _) in described.items()}
         arrays |= {f"{name}/{key}": array for name, (_, fitted) in described.items() for key, array in fitted.items()}
     try:
-        header["digest"] = _digest(header, arrays)
+        header["digest"] = digest_of_tensors(header, arrays)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"metadata and classes must be plain JSON values; {error}. Convert arrays to lists, NaN to None and classes to text."
@@ -118,7 +118,7 @@ def load_file(path: str | os.PathLike[str]) -> CalibratorFile:
 def calibrator_identity(calibrator: Calibrator) -> str:
     """A fingerprint of a fitted calibrator: equal for a calibrator and what `load` makes of its file."""
     description, arrays = _describe(calibrator)
-    return _digest(description, arrays)
+    return digest_of_tensors(description, arrays)
 
 
 def _describe(calibrator: Calibrator) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -207,11 +207,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         )
     digest = header.pop("digest", None)
     arrays = {name: value for name, value in file.arrays.items() if name != "empty"}
-    try:
-        is_intact = digest == _digest(header, arrays)
-    except ValueError:  # NaN or infinity, which `save` does not write
-        is_intact = False
-    if not is_intact:
+    if not is_digest(digest, header, arrays):
         raise ArtefactError(f"{path} must match its own digest; it was altered or damaged. Copy or save it again.")
     if version > 1:
         return header, arrays
@@ -221,11 +217,6 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:  # for instance a list instead of an object
         raise ArtefactError(f"{path} must describe a calibrator; it does not: {error}. Save it again.") from error
-
-
-def _digest(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
-    # the key "note" is that of version 0.1, whose files must keep their digests
-    return fingerprint({"note": dict(header), **{f"array {name}": value for name, value in arrays.items()}})
 
 
 def _plain(value: Any) -> Any:

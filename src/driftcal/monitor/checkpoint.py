@@ -13,8 +13,7 @@ import numpy as np
 
 from driftcal._version import __version__
 from driftcal.errors import ArtefactError, DriftcalError
-from driftcal.io.fingerprint import fingerprint
-from driftcal.io.safetensors import read_tensors, write_tensors
+from driftcal.io.checked_tensors import FileKind
 from driftcal.monitor.checkpoint_types import check_state
 from driftcal.monitor.pending_samples import PendingSample, PendingSamples
 from driftcal.types import Array
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     M = TypeVar("M", bound=Monitor)
 
-_FORMAT, _VERSION = "driftcal-monitor", 2
+_KIND = FileKind("driftcal-monitor", (1, 2), "a monitor", "Monitor.save")
 #: Key in files of version 1 (driftcal 0.1) -> current key.
 _OLD_KEYS = {"origin": "first_window", "waiting": "pending"}
 _OLD_SETTINGS = {
@@ -47,8 +46,6 @@ def save(monitor: Monitor, path: str | os.PathLike[str]) -> Path:
         "pending": np.array([(0, 0, 0), *monitor.pending.values()], np.int64),
     }
     metadata: dict[str, Any] = {
-        "format": _FORMAT,
-        "version": _VERSION,
         "library": __version__,
         "settings": dataclasses.asdict(monitor.settings),
         "identity": monitor.identity,
@@ -57,27 +54,13 @@ def save(monitor: Monitor, path: str | os.PathLike[str]) -> Path:
         "rejected": {reason: count for reason, count in sorted(monitor.rejected.items()) if count},
         "ids": list(monitor.pending),
     }
-    return write_tensors(path, [arrays], {**metadata, "digest": _digest(metadata, arrays)})
+    return _KIND.write(path, arrays, metadata)
 
 
 def load(kind: type[M], path: str | os.PathLike[str], calibrator: Any, **options: Any) -> M:
     """The monitor in a file, after all of it was checked. `options` are the drift reference and the class names."""
-    file = read_tensors(path) if Path(path).is_file() else None
-    if file is None:
-        raise ArtefactError(
-            f"{path} must be an intact monitor file; it is missing, truncated or of another kind. Start without it."
-        )
-    metadata = dict(file.metadata)
-    if metadata.get("format") != _FORMAT or metadata.get("version") not in (1, _VERSION):
-        raise ArtefactError(
-            f"{path} must be a {_FORMAT} file of version {_VERSION} or 1; its format is {metadata.get('format')!r}, "
-            f"its version {metadata.get('version')!r}. Pass a file that Monitor.save wrote, or update driftcal."
-        )
-    digest = metadata.pop("digest", None)
-    arrays = {name: np.array(value) for name, value in file.arrays.items()}
+    metadata, arrays = _KIND.read(path)
     try:
-        if digest != _digest(metadata, arrays):
-            raise ArtefactError(f"{path} must match its own digest; it was altered or damaged. Start without it.")
         if metadata["version"] == 1:
             metadata, arrays = _renamed(metadata, _OLD_KEYS), _renamed(arrays, _OLD_KEYS)
             metadata["settings"] = _renamed(metadata["settings"], _OLD_SETTINGS)
@@ -113,8 +96,3 @@ def _fill(monitor: Monitor, metadata: Mapping[str, Any], arrays: Mapping[str, Ar
 
 def _renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return {names.get(key, key): value for key, value in values.items()}
-
-
-def _digest(metadata: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
-    # the key "note" is that of version 0.1, whose files must keep their digests
-    return fingerprint({"note": metadata, **{f"array {name}": value for name, value in arrays.items()}})

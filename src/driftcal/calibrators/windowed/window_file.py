@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,10 @@ import numpy as np
 from driftcal._version import __version__
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.errors import ArtefactError
-from driftcal.io.fingerprint import fingerprint
-from driftcal.io.safetensors import read_tensors, write_tensors
+from driftcal.io.checked_tensors import FileKind
 from driftcal.types import Array, Float64
 
-_FORMAT = "driftcal-windows"
-_VERSION = 1
+_KIND = FileKind("driftcal-windows", (1,), "windows", "save() of a windowed object")
 
 
 def write_windows(
@@ -30,8 +28,6 @@ def write_windows(
     """Write the statistics of the samples in each key's window."""
     names = list(calibrator.statistic_names)
     metadata = {
-        "format": _FORMAT,
-        "version": _VERSION,
         "library": __version__,
         "identity": _identity(calibrator),
         "window_size": window_size,
@@ -43,29 +39,15 @@ def write_windows(
         "samples": np.concatenate([np.zeros((1, len(names))), *(window for _, window in windows)]),
         "ends": np.cumsum([1, *(len(window) for _, window in windows)], dtype=np.int64),
     }
-    return write_tensors(path, [arrays], {**metadata, "digest": _digest(metadata, arrays)})
+    return _KIND.write(path, arrays, metadata)
 
 
 def read_windows(
     path: str | os.PathLike[str], calibrator: WindowedCalibrator, window_size: int
 ) -> list[tuple[str | int | None, Float64]]:
     """The windows in a file that was written with the same calibrator and window size."""
-    file = read_tensors(path) if Path(path).is_file() else None
-    if file is None:
-        raise ArtefactError(
-            f"{path} must be an intact file of windows; it is missing, truncated or of another kind. Start without it."
-        )
-    metadata = dict(file.metadata)
-    if metadata.get("format") != _FORMAT or metadata.get("version") != _VERSION:
-        raise ArtefactError(
-            f"{path} must be a {_FORMAT} file of version {_VERSION}; its format is {metadata.get('format')!r}, its version "
-            f"{metadata.get('version')!r}. Pass a file that save() of a windowed object wrote, or update driftcal."
-        )
-    digest = metadata.pop("digest", None)
-    arrays = {name: np.array(value) for name, value in file.arrays.items()}
+    metadata, arrays = _KIND.read(path)
     try:
-        if digest != _digest(metadata, arrays):
-            raise ArtefactError(f"{path} must match its own digest; it was altered or damaged. Start without it.")
         if metadata["identity"] != _identity(calibrator):
             raise ArtefactError(
                 f"{path} must belong to this calibrator; it was written with another one. Pass the calibrator it was written with, "
@@ -103,7 +85,3 @@ def _identity(calibrator: WindowedCalibrator) -> str:
     from driftcal.calibrators.serialization import calibrator_identity
 
     return calibrator_identity(calibrator)
-
-
-def _digest(metadata: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
-    return fingerprint({"metadata": metadata, **{f"array {name}": value for name, value in arrays.items()}})
