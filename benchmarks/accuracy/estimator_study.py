@@ -39,8 +39,6 @@ def estimators(data: StudyData, size: int) -> dict[str, Estimate]:
     clean, listed = CleanSamples(data), {}
     for name, make in ESTIMATORS.items():
         listed[name] = without_interval(make(clean, size, 0))
-    level = driftcal.make_calibrator("level-ec").fit(*data.levels("gaussian")[:2], levels=data.levels("gaussian")[2])
-    listed["level-ec-p"] = without_interval(level.estimate_accuracy)
     if "window-ts" in CALIBRATORS:
         window_ts = fit_on_simulated("window-ts", data)
 

@@ -117,11 +117,7 @@ def methods() -> dict[str, Method]:
         driftcal_method("base", "clean"),
         driftcal_method("ts", "clean"),
         *(driftcal_method(name.removesuffix("-p"), "gaussian") for name in PAPER_P),
-        *(
-            driftcal_method(name, tuning)
-            for name in ("level-ts", "level-ec", "level-irm")
-            for tuning in ("gaussian", "varied")
-        ),
+        *(driftcal_method("level-ts", tuning) for tuning in ("gaussian", "varied")),
     ]
     listed += [expectation_consistent(name) for name in ESTIMATORS]
     listed.append(Method("bcts-em", lambda data, size, seed: BiasCorrectedEM.fit(CleanSamples(data)), windowed=True))

@@ -29,7 +29,7 @@ from driftcal.export.onnx.calibration import OUTPUTS
 #: Layers that calibrators read, and training samples that they compare with.
 N_STAGES, N_REFERENCE = 3, 3_000
 #: Isotonic and binned calibrators, and the spline, which is read from a table like these.
-TABLE_CALIBRATORS = {"ts-ir", "ir", "irm", "hb", "pbmc", "spline", "level-irm"}
+TABLE_CALIBRATORS = {"ts-ir", "ir", "irm", "hb", "pbmc", "spline"}
 #: Variant -> calibrator.
 MATRIX, THREE_STAGES, THREE_PARAMETERS = "dirichlet, matrix", "md-ts, three stages", "beta, three numbers"
 VARIANTS = {MATRIX: "dirichlet", THREE_STAGES: "md-ts", THREE_PARAMETERS: "beta"}

@@ -44,9 +44,7 @@ if TYPE_CHECKING:
     from driftcal.calibrators.scaling.vector import StructuredVectorScaling as StructuredVectorScaling
     from driftcal.calibrators.scaling.vector import VectorScaling as VectorScaling
     from driftcal.calibrators.serialization import load as load
-    from driftcal.calibrators.windowed.level_matching import LevelExpectationConsistency as LevelExpectationConsistency
-    from driftcal.calibrators.windowed.level_matching import LevelIsotonicRegression as LevelIsotonicRegression
-    from driftcal.calibrators.windowed.level_matching import LevelTemperatureScaling as LevelTemperatureScaling
+    from driftcal.calibrators.windowed.level_temperature import LevelTemperatureScaling as LevelTemperatureScaling
     from driftcal.calibrators.windowed.window_ts import AccuracyEstimate as AccuracyEstimate
     from driftcal.calibrators.windowed.window_ts import WindowedTemperatureScaling as WindowedTemperatureScaling
     from driftcal.calibrators.windowed.windowed_predictor import WindowedPredictor as WindowedPredictor
@@ -114,9 +112,7 @@ _PUBLIC: dict[str, str] = {
     "IsotonicRegressionMulticlass": "driftcal.calibrators.nonparametric.isotonic",
     "LabelledLogits": "driftcal.core.dataset",
     "LayerFeatures": "driftcal.pipeline.collecting.layer_features",
-    "LevelExpectationConsistency": "driftcal.calibrators.windowed.level_matching",
-    "LevelIsotonicRegression": "driftcal.calibrators.windowed.level_matching",
-    "LevelTemperatureScaling": "driftcal.calibrators.windowed.level_matching",
+    "LevelTemperatureScaling": "driftcal.calibrators.windowed.level_temperature",
     "LogitCache": "driftcal.cache",
     "LogitCalibrator": "driftcal.calibrators",
     "Model": "driftcal.models",

@@ -109,7 +109,7 @@ def test_predictions_refuse_probabilities_and_take_the_largest_floats(name):
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["ts", "ets", "irm", "level-irm", "spline", "pts", "hts"])
+@pytest.mark.parametrize("name", ["ts", "ets", "irm", "spline", "pts", "hts"])
 def test_classes_may_tie_but_never_change_places(name):
     logits, y = usual(n=400)
     fitted = make_calibrator(name).fit(logits, y)

@@ -11,7 +11,7 @@ from driftcal.core.validation import for_kernel
 from driftcal.errors import InputError, LabelsError, NoFiniteOptimum, ProbabilitiesError
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if not kind.needs_features)
-NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "window-ts", "level-ts", "level-ec")
+NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "window-ts", "level-ts")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ NAMES = sorted(name for name, kind in CALIBRATORS.items() if not kind.needs_feat
 #: their tuning loss is never higher than that of the uncalibrated model
 NEVER_WORSE = ["beta", "dirichlet", "ets", "hts", "ir", "irm", "ps", "pts", "svs", "ts", "vs"]
 #: without a finite temperature these raise
-NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "window-ts", "level-ts", "level-ec")
+NEED_T = ("ts", "ets", "ts-ir", "hts", "pts", "window-ts", "level-ts")
 #: their loss is infinite where a true class is masked
 NEED_TRUTH = ("vs", "svs", "dirichlet")
 #: training a network amplifies the last digit of its sums

@@ -191,7 +191,6 @@ ARRAYS = {
     "slopes of other classes": ("ps", lambda a: a.update(slopes_=np.ones(3))),
     "two slopes": ("hts", lambda a: a.update(slope_=np.ones(2))),
     "no points": ("spline", lambda a: a.update(spline_scores_=np.ones(0), spline_values_=np.ones(0))),
-    "starts of other levels": ("level-irm", lambda a: a.update(level_starts_=np.array([0, 1, 2]))),
     "a smaller network": ("pts", lambda a: a.update(network_=np.ones(20))),
     "inputs of another network": ("pts", lambda a: a.update(feature_low_=np.ones(9))),
     "a matrix of other classes": ("dirichlet", lambda a: a.update(matrix_=np.ones((3, 4)))),

@@ -63,7 +63,7 @@ KEEPS_ACCURACY = {
 
 def reasons_of(name):
     reasons = dict(REASONS)
-    if name in ("ts", "ets", "ts-ir", "hts", "pts", "window-ts", "level-ts", "level-ec"):
+    if name in ("ts", "ets", "ts-ir", "hts", "pts", "window-ts", "level-ts"):
         reasons |= NEED_T
     if CALIBRATORS[name].keeps_accuracy:
         reasons |= KEEPS_ACCURACY

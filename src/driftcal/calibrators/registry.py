@@ -28,11 +28,7 @@ from driftcal.calibrators.scaling.platt import PlattScaling
 from driftcal.calibrators.scaling.temperature import TemperatureScaling
 from driftcal.calibrators.scaling.uncalibrated import Uncalibrated
 from driftcal.calibrators.scaling.vector import StructuredVectorScaling, VectorScaling
-from driftcal.calibrators.windowed.level_matching import (
-    LevelExpectationConsistency,
-    LevelIsotonicRegression,
-    LevelTemperatureScaling,
-)
+from driftcal.calibrators.windowed.level_temperature import LevelTemperatureScaling
 from driftcal.calibrators.windowed.window_ts import WindowedTemperatureScaling
 from driftcal.errors import InputError, UnknownName
 
@@ -59,8 +55,6 @@ CALIBRATORS: dict[str, type[Calibrator]] = {
     "md-ts": MultiDomainTemperatureScaling,
     "window-ts": WindowedTemperatureScaling,
     "level-ts": LevelTemperatureScaling,
-    "level-ec": LevelExpectationConsistency,
-    "level-irm": LevelIsotonicRegression,
 }
 #: The nine calibrators of Tomani et al. 2021.
 PAPER_CALIBRATORS = ("base", "ts", "ets", "ts-ir", "ir", "irm", "ps", "hb", "pbmc")

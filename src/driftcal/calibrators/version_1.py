@@ -9,15 +9,12 @@ from driftcal.errors import ArtefactError
 from driftcal.types import Array
 
 #: Old name of a method -> current name.
-RENAMED = {"ladder-ts": "level-ts", "ladder-ec": "level-ec", "ladder-irm": "level-irm"}
+RENAMED = {"ladder-ts": "level-ts"}
 #: Removed method -> the method to tune instead.
-REMOVED = {"ladder-pts": "level-irm", "atc-ec": "level-ec", "doc-ec": "level-ec"}
+REMOVED = dict.fromkeys(("ladder-ec", "ladder-irm", "ladder-pts", "atc-ec", "doc-ec"), "window-ts")
 
 #: Old name -> current name of fitted arrays, of parameters and of metadata.
 _ARRAYS = {
-    "rung_scores_": "level_scores_",
-    "rung_values_": "level_values_",
-    "rung_starts_": "level_starts_",
     "last_": "last_level_",
     "feature_spread_": "feature_std_",
     "input_spread_": "input_std_",

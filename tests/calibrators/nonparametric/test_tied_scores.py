@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from driftcal.calibrators import make_calibrator
 from driftcal.calibrators.nonparametric.kernels.tied_scores import TOLERANCE, begins_group, begins_log_odds_group
 
-NAMES = ["ir", "irm", "ts-ir", "hb", "pbmc", "spline", "ps", "beta", "level-irm"]
+NAMES = ["ir", "irm", "ts-ir", "hb", "pbmc", "spline", "ps", "beta"]
 FEW = settings(max_examples=25, derandomize=True)
 
 

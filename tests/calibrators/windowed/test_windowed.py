@@ -5,14 +5,7 @@ import pytest
 
 from driftcal.calibrators import CALIBRATORS, WindowedCalibrator, make_calibrator
 from driftcal.calibrators.serialization import load
-from driftcal.calibrators.windowed.expectation_consistency import (
-    MAX_FACTOR,
-    consistent_temperature,
-    scaled_confidences,
-    temperature_grid,
-)
-from driftcal.calibrators.windowed.level_matching import last_used_level
-from driftcal.core.numerics import softmax
+from driftcal.calibrators.windowed.level_temperature import last_used_level
 from driftcal.errors import InputError, NoFiniteOptimum, NotFittedError, UnknownName
 from driftcal.metrics import expected_calibration_error
 
@@ -44,8 +37,8 @@ def adapted_proba(fitted, logits, window):
     return fitted.adapt(window).predict_proba(logits)
 
 
-def test_the_registry_has_the_level_matching_calibrators():
-    assert {"level-ts", "level-ec", "level-irm"} <= set(NAMES)
+def test_the_registry_has_both_windowed_calibrators():
+    assert {"level-ts", "window-ts"} <= set(NAMES)
 
 
 def test_an_adapted_calibrator_is_per_sample_keeps_the_accuracy_and_can_be_saved(fitted, tmp_path):
@@ -99,7 +92,7 @@ def test_without_levels_all_samples_are_clean(fitted):
     name = next(n for n, kind in CALIBRATORS.items() if kind is type(fitted))
     z, y = BY_LEVEL[0]
     without, with_zeros = make_calibrator(name).fit(z, y), make_calibrator(name).fit(z, y, levels=np.zeros(N, int))
-    per_sample = make_calibrator({"level-irm": "irm"}.get(name, "ts")).fit(z, y)
+    per_sample = make_calibrator("ts").fit(z, y)
     np.testing.assert_array_equal(without.predict_proba(z), with_zeros.predict_proba(z))
     np.testing.assert_allclose(without.predict_proba(z), per_sample.predict_proba(z), atol=1e-9)
 
@@ -147,27 +140,6 @@ def test_the_last_used_level_lies_60_percent_of_the_way_to_chance():
     assert last_used_level(np.array([0.1]), 0.1) == 0
 
 
-def test_mean_confidence_agrees_with_the_accuracy_asked_for():
-    z, _ = level_data(1, n=200)
-    grid = temperature_grid(2.0)
-    means = scaled_confidences(z, grid).mean(axis=0)
-    for accuracy in (0.4, 0.7, 0.95):
-        t = consistent_temperature(means, accuracy, grid)
-        assert softmax(z, 1 / t).max(axis=1).mean() == pytest.approx(accuracy, abs=1e-6)
-    assert consistent_temperature(means, 0.0, grid) == pytest.approx(2 * MAX_FACTOR)
-    assert consistent_temperature(means, 1.1, grid) == pytest.approx(2 / MAX_FACTOR)
-
-
-def test_confidences_at_fixed_temperatures_suffice_for_any_scale_of_the_logits():
-    rng = np.random.default_rng(0)
-    for scale in np.exp(np.linspace(-3, 4, 15)):
-        z = rng.normal(size=(25, 3)) * scale
-        z[:, 0] += 3 * scale
-        grid = temperature_grid(scale)
-        t = consistent_temperature(scaled_confidences(z, grid).mean(axis=0), 0.8, grid)
-        assert softmax(z, 1 / t).max(axis=1).mean() == pytest.approx(0.8, abs=3e-5)
-
-
 def test_statistics_have_names_and_count_samples(fitted):
     z, _ = level_data(1, n=50)
     statistics = fitted.window_statistics(z)
@@ -210,30 +182,18 @@ def test_a_subclass_that_lacks_a_method_is_refused_by_name():
         Incomplete()
 
 
-def test_curves_through_denormal_scores_are_finite():
-    rng = np.random.default_rng(1)
-    z = rng.normal(size=(600, 10)) * 1000
-    y = (z / 1000 * 3 + rng.gumbel(size=z.shape)).argmax(axis=1)
-    fitted = make_calibrator("level-irm").fit(z, y, levels=np.repeat([0, 1, 2], 200))
-    for p in (fitted.predict_proba(z), fitted.adapt(z[:300]).predict_proba(z)):
-        assert np.isfinite(p).all()
-        np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["level-ts", "level-ec"])
-def test_levels_that_are_together_no_better_than_chance_have_no_optimum(name):
+def test_levels_that_are_together_no_better_than_chance_have_no_optimum():
     rng = np.random.default_rng(0)
     z = rng.normal(size=(400, 4)) * 5
     z[200:] /= 5
     y = np.where(np.arange(400) < 200, (z.argmax(axis=1) + 1) % 4, (z + rng.gumbel(size=z.shape)).argmax(axis=1))
     levels = np.repeat([0, 1], 200)
     with pytest.raises(NoFiniteOptimum, match="no better than chance"):
-        make_calibrator(name).fit(z, y, levels=levels)
-    assert make_calibrator(name, t_max=20).fit(z, y, levels=levels).temperature_ == 20
+        make_calibrator("level-ts").fit(z, y, levels=levels)
+    assert make_calibrator("level-ts", t_max=20).fit(z, y, levels=levels).temperature_ == 20
 
 
-@pytest.mark.parametrize("name", ["level-ts", "level-ec", "level-irm"])
-def test_tied_logits_do_not_make_the_order_of_columns_matter(name):
+def test_tied_logits_do_not_make_the_order_of_columns_matter():
     """The accuracy of a level, which decides the last used level, counts tied predictions in equal parts."""
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -242,12 +202,12 @@ def test_tied_logits_do_not_make_the_order_of_columns_matter(name):
         logits[levels == 2] = np.round(rng.normal(size=(20, 3)))
         order = np.array([2, 0, 1])
         try:
-            a = make_calibrator(name).fit(logits, y, levels=levels)
+            a = make_calibrator("level-ts").fit(logits, y, levels=levels)
         except NoFiniteOptimum:
             with pytest.raises(NoFiniteOptimum):
-                make_calibrator(name).fit(logits[:, order], np.argsort(order)[y], levels=levels)
+                make_calibrator("level-ts").fit(logits[:, order], np.argsort(order)[y], levels=levels)
             continue
-        b = make_calibrator(name).fit(logits[:, order], np.argsort(order)[y], levels=levels)
+        b = make_calibrator("level-ts").fit(logits[:, order], np.argsort(order)[y], levels=levels)
         assert b.last_level_ == pytest.approx(a.last_level_, abs=1e-12)
         p = b.predict_proba(logits[:, order])
         np.testing.assert_allclose(p[:, np.argsort(order)], a.predict_proba(logits), atol=1e-8)

@@ -204,7 +204,7 @@ def test_a_linear_model_keeps_its_confidence_on_clean_samples():
     window, truth = x[1300:], y[1300:]
     scaled = driftcal.tune(model, x[800:1300], y[800:1300], method="ts")
     assert scaled.calibrator.temperature_ < 10
-    live = driftcal.tune(model, x[800:1300], y[800:1300], method="level-irm").windowed(100)
+    live = driftcal.tune(model, x[800:1300], y[800:1300], method="level-ts").windowed(100)
     assert driftcal.metrics.expected_calibration_error(truth, live.predict_proba(window)) < 0.05
 
 

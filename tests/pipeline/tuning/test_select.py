@@ -59,8 +59,8 @@ def test_few_samples_give_temperature_scaling():
 
 
 def test_windowed_candidates_are_compared_with_each_other():
-    choice = choose(Selection(candidates=("ts", "level-ts", "level-irm")), PERTURBED, LABELS)
-    assert choice.windowed.method in ("level-ts", "level-irm")
+    choice = choose(Selection(candidates=("ts", "level-ts", "window-ts")), PERTURBED, LABELS)
+    assert choice.windowed.method in ("level-ts", "window-ts")
     trials = named(choice.trials)
     assert trials[choice.windowed].shift_ece < 0.5 * trials[TS].shift_ece
     assert "With windows of 100 samples" in choice.explanation
@@ -68,7 +68,7 @@ def test_windowed_candidates_are_compared_with_each_other():
 
 def test_without_perturbed_samples_there_is_no_windowed_form_and_every_method_is_tuned_on_clean_ones():
     clean = PerturbedLogits(None, PERTURBED.by_level[:1])
-    choice = choose(Selection(candidates=("ts", "irm", "level-ec")), clean, LABELS)
+    choice = choose(Selection(candidates=("ts", "irm", "level-ts")), clean, LABELS)
     assert choice.windowed is None
     assert set(named(choice.trials)) == {TS, Variant("irm")}
     assert "level" not in choice.explanation.lower()
@@ -78,7 +78,7 @@ def test_by_default_every_method_that_keeps_the_accuracy_is_tried():
     methods = {trial.variant.method for trial in choose(Selection(), PERTURBED, LABELS).trials}
     expected = {n for n, kind in CALIBRATORS.items() if kind.keeps_accuracy and not kind.needs_features}
     # of the windowed ones only the one that is fitted on many simulated shifts, unless others are named
-    assert methods == expected - {"level-ts", "level-ec", "level-irm"}
+    assert methods == expected - {"level-ts"}
     assert "window-ts" in methods
 
 

@@ -40,7 +40,7 @@ from driftcal.types import AnyArray, Labels
 #: The methods that an editor offers; any registered name is accepted.
 MethodName = Literal[
     "auto", "base", "ts", "ets", "ts-ir", "ir", "irm", "ps", "hb", "pbmc", "vs", "svs", "dirichlet", "beta", "spline", "hts", "pts",
-    "dac", "dac-pts", "md-ts", "window-ts", "level-ts", "level-ec", "level-irm",
+    "dac", "dac-pts", "md-ts", "window-ts", "level-ts",
 ]  # fmt: skip
 
 
