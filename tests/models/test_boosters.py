@@ -1,6 +1,9 @@
 """LightGBM, XGBoost and CatBoost: margins are logits, of wrappers, native objects and files."""
 
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from driftcal.errors import InputError, ModelError
@@ -123,3 +126,18 @@ def test_a_matrix_with_missing_values():
     logits = open_model(model).logits(x)
     assert np.isnan(x).any()
     np.testing.assert_allclose(softmax(logits), model.predict_proba(x), atol=1e-6)
+
+
+def test_our_calls_of_lightgbm_do_not_warn():
+    """LGBMClassifier compares column names before it replaces their spaces, and warned about its own training frame."""
+    import lightgbm
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(300, 2)), columns=["one name", "another name"])
+    y = (frame.sum(axis=1) > 0).astype(int)
+    model = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(frame, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        by_name = open_model(model).logits(frame)
+        by_position = open_model(model).logits(frame.to_numpy())
+    np.testing.assert_array_equal(by_name, by_position)

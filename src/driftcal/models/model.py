@@ -101,6 +101,11 @@ class Model:
         return self.backend.layers()
 
     @property
+    def note(self) -> str:
+        """What the adapter changes of the model's outputs, as a sentence; empty if nothing."""
+        return str(getattr(self.backend, "note", ""))
+
+    @property
     def n_classes(self) -> int:
         """Columns of the logits; available after `prepare` or `logits`."""
         if self._n_classes is None:

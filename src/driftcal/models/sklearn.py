@@ -11,8 +11,9 @@ import numpy as np
 from driftcal.core.numerics import log_softmax
 from driftcal.core.tables import holds_numbers, is_frame, take
 from driftcal.errors import ModelError
-from driftcal.io.fingerprint import sha256_array
+from driftcal.io.fingerprint import fingerprint, sha256_array
 from driftcal.models.outputs import Outputs, log_probabilities
+from driftcal.models.votes import n_votes, note_on_votes, probabilities_of
 from driftcal.types import Array, Inputs
 
 #: The largest score of a class is the predicted class, except for ties. Scores of pairs of classes agree only by
@@ -55,6 +56,7 @@ class ScikitBackend:
     ``outputs="logits"`` uses `decision_function` if its softmax is `predict_proba` (logistic regression, boosting) or
     if there is no `predict_proba` (linear SVM). Otherwise it uses the logarithm of `predict_proba` (neural networks,
     forests), with the smallest float32 in place of 0. ``outputs="probabilities"`` always uses `predict_proba`.
+    Probabilities that are shares of votes (forests, neighbours) are smoothed by one more vote; `note` says so.
     """
 
     framework = "sklearn"
@@ -77,6 +79,11 @@ class ScikitBackend:
         self._outputs = outputs
         self._method: ScoreMethod | None = None
 
+    @property
+    def note(self) -> str:
+        """What this adapter changes; empty if nothing."""
+        return note_on_votes(self.estimator)
+
     def configured(self, *, outputs: Outputs, name: str | None) -> ScikitBackend:
         """The same estimator with other outputs."""
         return ScikitBackend(self.estimator, outputs=outputs)
@@ -95,12 +102,12 @@ class ScikitBackend:
                 raise ModelError(
                     f"{type(self.estimator).__name__} gives no probabilities. Leave outputs out to use its scores."
                 )
-            return np.asarray(self.estimator.predict_proba(batch))
+            return probabilities_of(self.estimator, batch)
         if self._method is None:
             self._method = self._choose_method(batch)
         if self._method == "decision_function":
             return np.asarray(self.estimator.decision_function(batch))
-        return log_probabilities(self.estimator.predict_proba(batch))
+        return log_probabilities(probabilities_of(self.estimator, batch))
 
     def layers(self) -> tuple[str, ...]:
         """Always (): scikit-learn models have no named layers."""
@@ -110,7 +117,8 @@ class ScikitBackend:
         """SHA-256 over the class, all parameters and all fitted attributes."""
         digest = hashlib.sha256()
         _update_digest(digest, self.estimator, set())
-        return digest.hexdigest()
+        votes = n_votes(self.estimator)  # their probabilities are smoothed, which files of version 0.1 do not know
+        return digest.hexdigest() if votes is None else fingerprint({"estimator": digest.hexdigest(), "votes": votes})
 
     def _choose_method(self, batch: Any) -> ScoreMethod:
         """The method of the estimator that gives logits; see the class."""

@@ -42,8 +42,8 @@ class LightGbm:
     def margins(self, batch: Inputs) -> Array:
         """Raw scores of the best iteration."""
         has_names = self._has_names and hasattr(batch, "columns")
-        scores = self._model.predict(batch, raw_score=True, **({"validate_features": True} if has_names else {}))
-        return np.asarray(scores)
+        # the classifier itself warns of frames that the booster takes: it compares names before the spaces are replaced
+        return np.asarray(self._booster.predict(batch, raw_score=True, validate_features=has_names))
 
     def digest(self) -> str:
         """SHA-256 over the trees and the categories, without the parameters of the training."""

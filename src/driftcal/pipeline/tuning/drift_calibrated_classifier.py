@@ -19,6 +19,7 @@ from driftcal.errors import InputError, LabelsError, ModelError, UnknownName
 from driftcal.models.boosters import booster_framework, from_booster
 from driftcal.models.outputs import SMALLEST_PROBABILITY, log_probabilities
 from driftcal.models.sklearn import scores_classes
+from driftcal.models.votes import note_on_votes, probabilities_of
 from driftcal.pipeline.collecting.input_warnings import find_warnings, warn
 from driftcal.pipeline.collecting.perturbation import perturb
 from driftcal.pipeline.tuning.select import Selection, method_calibrator
@@ -135,7 +136,8 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         tuned = tune_calibrators(method, selection, perturbed, labels, clean_weight=self.clean_weight)
         self.calibrator_, self.perturbation_ = tuned.calibrator, perturbed.record
         accuracy_sentence = f"Validation accuracy {accuracy:.3f} on {len(labels)} samples."
-        self.explanation_ = " ".join([accuracy_sentence, *warnings, tuned.explanation]).strip()
+        sentences = [accuracy_sentence, *warnings, note_on_votes(self.estimator_), tuned.explanation]
+        self.explanation_ = " ".join(filter(None, sentences))
         if hasattr(self.estimator_, "n_features_in_"):
             self.n_features_in_ = self.estimator_.n_features_in_
         if hasattr(self.estimator_, "feature_names_in_"):
@@ -260,7 +262,7 @@ def _estimator_logits(estimator: Any, samples: Any, classes: Array) -> Logits:
     if booster is not None:  # margins are exact where float32 probabilities are rounded to 0 and 1
         logits = np.asarray(from_booster(estimator, booster, outputs="logits").run(samples))
     elif hasattr(estimator, "predict_proba"):
-        logits = log_probabilities(estimator.predict_proba(samples))
+        logits = log_probabilities(probabilities_of(estimator, samples))
     elif hasattr(estimator, "decision_function"):
         logits = np.asarray(estimator.decision_function(samples), np.float64)
         logits = np.stack([np.zeros(len(logits)), logits], axis=1) if logits.ndim == 1 else logits
