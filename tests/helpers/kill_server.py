@@ -35,7 +35,7 @@ def make_other():
 
 
 def serve(warm_up):
-    driftcal.pipeline.collecting.collect._PART_SECONDS = (
+    driftcal.pipeline.collecting.shards._PART_SECONDS = (
         0.0  # every batch is a part on disk: a kill finds all the states there are
     )
     try:

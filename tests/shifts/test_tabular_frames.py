@@ -12,7 +12,7 @@ from pandas.testing import assert_frame_equal
 
 import driftcal
 from driftcal.errors import InputError, UnknownName
-from driftcal.pipeline.collecting.collect import shift_identity
+from driftcal.pipeline.collecting.conditions import shift_identity
 from driftcal.shifts.tabular.drifts import DRIFTS
 
 RNG = np.random.default_rng(0)

@@ -17,7 +17,8 @@ from driftcal.paper.paper_settings import AS_PUBLISHED, OURS, PaperSettings
 from driftcal.paper.setups.open_setups import first_samples
 from driftcal.paper.setups.setup import Setup
 from driftcal.paper.suite_results import SuiteResults, evaluate_suite
-from driftcal.pipeline.collecting.collect import CLEAN, Collector
+from driftcal.pipeline.collecting.collect import Collector
+from driftcal.pipeline.collecting.conditions import CLEAN
 from driftcal.pipeline.collecting.perturbation import PerturbedLogits, perturb
 from driftcal.pipeline.collecting.run import OnProgress, Run
 from driftcal.pipeline.evaluating.candidate import Candidate, uncalibrated

@@ -8,7 +8,7 @@ from driftcal.data import Source
 from driftcal.paper.experiment_context import ExperimentContext
 from driftcal.paper.experiments import Experiment, Need
 from driftcal.paper.setups.setup import Setup
-from driftcal.pipeline.collecting.collect import CLEAN, Condition, table_levels
+from driftcal.pipeline.collecting.conditions import CLEAN, Condition, table_levels
 from driftcal.pipeline.collecting.run import Run
 from driftcal.pipeline.plan import Part, Plan, plan_tuning, seconds_per_input
 from driftcal.shifts import get_shift, get_suite

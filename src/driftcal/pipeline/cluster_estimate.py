@@ -25,7 +25,8 @@ from driftcal.calibrators.scaling.temperature import nll_sums
 from driftcal.core.blocks import BLOCK_SCORES
 from driftcal.core.passes import N_ACCUMULATORS
 from driftcal.engines.remote_passes import MAX_BLOCKS_PER_TASK
-from driftcal.pipeline.collecting.collect import TASKS_PER_WORKER, Collector, Condition
+from driftcal.pipeline.collecting.collect import TASKS_PER_WORKER, Collector
+from driftcal.pipeline.collecting.conditions import Condition
 
 #: Passes of a fit over all scores, without those over a subsample.
 FIT_PASSES = 8

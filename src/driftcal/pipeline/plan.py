@@ -11,7 +11,8 @@ from driftcal.data import Source
 from driftcal.io.paths import as_path
 from driftcal.models import Model
 from driftcal.pipeline.calibrated_model import CalibratedModel
-from driftcal.pipeline.collecting.collect import CLEAN, Collector, Condition, table_levels
+from driftcal.pipeline.collecting.collect import Collector
+from driftcal.pipeline.collecting.conditions import CLEAN, Condition, table_levels
 from driftcal.pipeline.collecting.layer_features import LayerFeatures
 from driftcal.pipeline.collecting.perturbation import recorded_conditions, tuning_shift
 from driftcal.pipeline.collecting.run import Run

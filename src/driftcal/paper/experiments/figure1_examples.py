@@ -10,7 +10,7 @@ from driftcal.paper.experiment_context import ExperimentContext
 from driftcal.paper.experiment_result import ExperimentResult
 from driftcal.paper.figures.figure_data import Picture, Pictures
 from driftcal.paper.setups.setup import Setup
-from driftcal.pipeline.collecting.collect import table_levels
+from driftcal.pipeline.collecting.conditions import table_levels
 from driftcal.report.table import Table, Value
 from driftcal.shifts.shift import Shift
 from driftcal.types import Indices

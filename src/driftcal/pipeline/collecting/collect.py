@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
-from driftcal.cache import CacheKey, LogitCache
+from driftcal.cache import CacheKey
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.progress import Progress
 from driftcal.data import Source
 from driftcal.engines import LocalEngine
 from driftcal.engines.remote_passes import ConditionLogits, StoredLogits, stack
 from driftcal.errors import InputError
-from driftcal.io.fingerprint import fingerprint
 from driftcal.models import Model, pooled_features
+from driftcal.pipeline.collecting.conditions import Condition, condition_name, shift_identity
 from driftcal.pipeline.collecting.run import OnProgress, Run
+from driftcal.pipeline.collecting.shards import (
+    CachedCondition,
+    Job,
+    Shard,
+    collect_shard,
+    find_missing,
+    finish_entry,
+    shifted_inputs,
+)
 from driftcal.shifts.shift import Shift
 from driftcal.types import Array, Indices, Labels, Logits
 
-#: Seconds between two writes to the cache: a killed run loses at most this work.
-_PART_SECONDS = 2.0
 #: Tasks per worker if there are several workers. Several short tasks leave no worker idle for long at the end.
 TASKS_PER_WORKER = 4
-
-#: A shift and its level. The clean samples are (None, 0).
-Condition: TypeAlias = tuple[Shift | None, float]
-CLEAN: Condition = (None, 0.0)
-
-
-def table_levels(shift: Shift) -> Sequence[int]:
-    """The levels of the shift's table; the clean level alone where it has none."""
-    return shift.levels or (0,)
 
 
 class LogitProvider(Protocol):
@@ -67,35 +62,6 @@ class LogitProvider(Protocol):
 
     def accuracy(self, shift: Shift | None, level: float) -> float:
         """The share of samples whose largest logit is that of the label."""
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """What a worker needs for all shards. It is sent once."""
-
-    model: Model
-    source: Source
-    cache: LogitCache | None
-    seed: int
-
-
-@dataclass(frozen=True, eq=False)
-class Shard:
-    """The samples [start, stop) of a source under one condition: whole batches, one task."""
-
-    shift: Shift | None
-    level: float
-    start: int
-    stop: int
-    key: CacheKey | None
-
-    def __str__(self) -> str:
-        return f"{condition_name(self.shift, self.level)}, samples {self.start}..{self.stop - 1}"
-
-
-def condition_name(shift: Shift | None, level: float) -> str:
-    """The name of a condition in progress and errors."""
-    return "clean" if shift is None or not level else f"{shift.name} {level:g}"
 
 
 class Collector:
@@ -205,7 +171,7 @@ class Collector:
             return {layer: entry.arrays[f"layer{k}"] for k, layer in enumerate(layers)}
         name, parts = f"features of {condition_name(shift, level)}", []
         for inputs, _, indices in self.source.batches(self.model.batch_size):
-            shifted = _shifted(shift, inputs, level, self.random_state, indices)
+            shifted = shifted_inputs(shift, inputs, level, self.random_state, indices)
             parts.append(pooled_features(self.model, shifted, layers))
             self._count(name, len(inputs))
         features = {layer: np.concatenate([part[layer] for part in parts]) for layer in layers}
@@ -303,7 +269,7 @@ class Collector:
         for _ in self._map(collect_shard, shards):
             pass
         n = len(self.source)
-        for _ in self._map(_finish_entry, [_CachedCondition(self.key(*condition), n) for condition in unfinished]):
+        for _ in self._map(finish_entry, [CachedCondition(self.key(*condition), n) for condition in unfinished]):
             pass
         self._finished |= set(distinct)
 
@@ -333,7 +299,7 @@ class Collector:
     def _missing_ranges(self, conditions: Sequence[Condition]) -> list[list[tuple[int, int]]]:
         """The ranges of samples of each condition that the cache lacks, as the workers see it."""
         n = len(self.source)
-        ranges = dict(self._map(_find_missing, [_CachedCondition(self.key(*condition), n) for condition in conditions]))
+        ranges = dict(self._map(find_missing, [CachedCondition(self.key(*condition), n) for condition in conditions]))
         return [ranges[number] for number in range(len(conditions))]
 
     def _in_memory(self, shift: Shift | None, level: float) -> Logits:
@@ -379,88 +345,5 @@ class Collector:
             self.on_progress(name, n_samples)
 
 
-def collect_shard(job: Job, shard: Shard, report: OnProgress) -> Logits | None:
-    """Compute a shard and write it to the cache part by part; without a cache return the logits."""
-    batches = _compute(job, shard, report)
-    if job.cache is None or shard.key is None:
-        return np.concatenate([logits for _, logits in batches])
-    labels, indices = job.source.labels, job.source.indices
-    unwritten: list[tuple[int, Logits]] = []
-    begun = time.monotonic()
-
-    def flush() -> None:
-        assert job.cache is not None
-        assert shard.key is not None
-        start = unwritten[0][0]
-        logits = np.concatenate([part for _, part in unwritten])
-        chosen = slice(start, start + len(logits))
-        job.cache.put_part(shard.key, start, logits=logits, labels=labels[chosen], indices=indices[chosen])
-        unwritten.clear()
-
-    for batch in batches:
-        unwritten.append(batch)
-        if time.monotonic() - begun > _PART_SECONDS:
-            flush()
-            begun = time.monotonic()
-    if unwritten:
-        flush()
-    return None
-
-
-def _compute(job: Job, shard: Shard, report: OnProgress) -> Iterator[tuple[int, Logits]]:
-    name, start = condition_name(shard.shift, shard.level), shard.start
-    for inputs, labels, indices in job.source.batches(job.model.batch_size, shard.start, shard.stop):
-        yield start, job.model.logits(_shifted(shard.shift, inputs, shard.level, job.seed, indices))
-        start += len(labels)
-        report(name, len(labels))
-
-
-def _shifted(shift: Shift | None, inputs: Array, level: float, seed: int, indices: Indices) -> Array:
-    return inputs if shift is None or not level else shift(inputs, level, seed=seed, indices=indices)
-
-
-@dataclass(frozen=True, eq=False)
-class _CachedCondition:
-    key: CacheKey
-    n_samples: int
-
-    def __str__(self) -> str:
-        return f"the cached samples of {self.key.shift} {self.key.level}"
-
-
-def _find_missing(job: Job, task: _CachedCondition, report: OnProgress) -> list[tuple[int, int]]:
-    assert job.cache is not None
-    return job.cache.missing(task.key, task.n_samples)
-
-
-def _finish_entry(job: Job, task: _CachedCondition, report: OnProgress) -> None:
-    assert job.cache is not None
-    job.cache.finish(task.key, task.n_samples)
-
-
 def _memory_key(shift: Shift | None, level: float) -> Any:
     return None if shift is None or not level else (shift_identity(shift), float(level))
-
-
-def shift_identity(shift: Shift) -> str:
-    """A fingerprint of everything that a shift's result depends on: its parameters, and the code of a user's shift."""
-    parts: dict[str, Any] = {"name": shift.name, "kind": type(shift).__name__}
-    if dataclasses.is_dataclass(shift):
-        parts |= {field.name: _plain(getattr(shift, field.name)) for field in dataclasses.fields(shift)}
-    else:
-        parts["code"] = _plain(type(shift).__call__)
-    return fingerprint(parts)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value if value.dtype != object else [repr(v) for v in value.tolist()]
-    if isinstance(value, tuple | list):
-        return [fingerprint({"value": _plain(v)}) for v in value]
-    if callable(value) and not dataclasses.is_dataclass(value):
-        try:
-            return inspect.getsource(value)
-        except (OSError, TypeError):  # code typed in a console has no source, only bytecode
-            code = getattr(value, "__code__", None)
-            return [code.co_code.hex(), repr(code.co_consts)] if code else repr(type(value))
-    return value if isinstance(value, str | int | float | bool | None) else repr(value)

@@ -12,7 +12,8 @@ from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
 from driftcal.data import Source
 from driftcal.errors import InputError
 from driftcal.models import pooled_features
-from driftcal.pipeline.collecting.collect import Collector, Condition
+from driftcal.pipeline.collecting.collect import Collector
+from driftcal.pipeline.collecting.conditions import Condition
 from driftcal.pipeline.collecting.source_inputs import as_inputs
 from driftcal.types import AnyArray, Array
 

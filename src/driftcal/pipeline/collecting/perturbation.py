@@ -9,7 +9,8 @@ from typing import Any
 
 from driftcal.data import Source
 from driftcal.engines.remote_passes import ConditionLogits
-from driftcal.pipeline.collecting.collect import CLEAN, Collector, Condition, LogitProvider
+from driftcal.pipeline.collecting.collect import Collector, LogitProvider
+from driftcal.pipeline.collecting.conditions import CLEAN, Condition
 from driftcal.pipeline.collecting.simulated import SimulatedLogits, simulate
 from driftcal.shifts import TabularNoise, get_shift
 from driftcal.shifts.levels.find_levels import find_levels

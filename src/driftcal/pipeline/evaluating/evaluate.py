@@ -20,7 +20,8 @@ from driftcal.metrics.sample_scores import SampleScores
 from driftcal.metrics.sorted_samples import SortedSamples
 from driftcal.models.scores import ScoresModel
 from driftcal.pipeline.calibrated_model import CalibratedModel
-from driftcal.pipeline.collecting.collect import Collector, table_levels
+from driftcal.pipeline.collecting.collect import Collector
+from driftcal.pipeline.collecting.conditions import table_levels
 from driftcal.pipeline.collecting.run import Run
 from driftcal.pipeline.evaluating.candidate import Candidate
 from driftcal.pipeline.evaluating.image_bootstrap import ImageBootstrap

@@ -14,7 +14,8 @@ from driftcal.drift.reference import MIN_SAMPLES, DriftReference
 from driftcal.errors import InputError
 from driftcal.models import Model, open_model
 from driftcal.pipeline.calibrated_model import CalibratedModel
-from driftcal.pipeline.collecting.collect import CLEAN, Collector
+from driftcal.pipeline.collecting.collect import Collector
+from driftcal.pipeline.collecting.conditions import CLEAN
 from driftcal.pipeline.collecting.input_warnings import (
     find_warnings,
     impossible_labels_warning,
