@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -14,10 +13,7 @@ from driftcal.data import Source
 from driftcal.decisions import Threshold
 from driftcal.engines.remote_passes import map_logits
 from driftcal.errors import InputError
-from driftcal.metrics.additive_statistics import Statistics
-from driftcal.metrics.all_metrics import DEBIASED_BINS
 from driftcal.metrics.sample_scores import SampleScores
-from driftcal.metrics.sorted_samples import SortedSamples
 from driftcal.models.scores import ScoresModel
 from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.pipeline.collecting.collect import Collector
@@ -25,14 +21,13 @@ from driftcal.pipeline.collecting.conditions import table_levels
 from driftcal.pipeline.collecting.run import Run
 from driftcal.pipeline.evaluating.candidate import Candidate
 from driftcal.pipeline.evaluating.image_bootstrap import ImageBootstrap
-from driftcal.pipeline.evaluating.results import IN_DOMAIN, POOLED, ResultRow, Results, ShiftInfo
+from driftcal.pipeline.evaluating.measure_rows import cases_of, row_of
+from driftcal.pipeline.evaluating.results import IN_DOMAIN, ResultRow, Results, ShiftInfo
 from driftcal.pipeline.evaluating.versions import versions
 from driftcal.shifts import SUITES, Suite, get_suite
 from driftcal.shifts.shift import Shift
 from driftcal.types import AnyArray, Array, Float64, Labels
 
-#: Points of a coverage curve.
-N_COVERAGES = 20
 #: Called with the names of a candidate and a shift, and each metric, pooled over the levels, in each replicate.
 OnReplicates: TypeAlias = Callable[[str, str, Mapping[str, Float64]], None]
 
@@ -205,7 +200,7 @@ def evaluate_candidates(
         by_level = _scores_by_level(collector, candidates, shift, levels, layers)
         for k, candidate in enumerate(candidates):
             for group, indices in indices_by_group.items():
-                cases = _cases(levels, [_take(level_scores[k], indices) for level_scores in by_level], n_bins)
+                cases = cases_of(levels, [_take(level_scores[k], indices) for level_scores in by_level], n_bins)
                 intervals: Sequence[Mapping[str, Sequence[float]]] = [{}] * len(cases)
                 if bootstrap is not None and group is None:
                     replicates = bootstrap.replicates([case.parts for case in cases])
@@ -216,7 +211,7 @@ def evaluate_candidates(
                     if on_replicates is not None:  # the pooled case is the last one
                         on_replicates(candidate.name, shift.name, bootstrap.metrics(replicates[-1]))
                 rows += [
-                    _row(
+                    row_of(
                         case,
                         calibrator=candidate.name,
                         shift=shift.name,
@@ -266,84 +261,6 @@ def _take(scores: SampleScores, indices: Array) -> SampleScores:
     if len(indices) == len(scores):
         return scores
     return SampleScores.of_columns(scores.columns[indices])
-
-
-@dataclass(frozen=True, eq=False)
-class _Case:
-    """What one row describes: the scores of a level or of all levels pooled, level by level in `parts`."""
-
-    level: float | str
-    scores: SampleScores
-    parts: Sequence[SampleScores]
-    statistics: Statistics
-
-
-def _cases(levels: Sequence[float], by_level: Sequence[SampleScores], n_bins: int) -> list[_Case]:
-    """A case for each level, and the pooled one last."""
-    cases = [
-        _Case(level, scores, [scores], Statistics.of_samples(scores, n_bins=n_bins))
-        for level, scores in zip(levels, by_level, strict=True)
-    ]
-    pooled = SampleScores.of_columns(np.concatenate([scores.columns for scores in by_level]))
-    return [*cases, _Case(POOLED, pooled, by_level, Statistics.of_samples(pooled, n_bins=n_bins))]
-
-
-def _row(
-    case: _Case,
-    *,
-    calibrator: str,
-    shift: str,
-    group: str | None,
-    intervals: Mapping[str, Sequence[float]],
-    threshold: Threshold | None = None,
-) -> ResultRow:
-    statistics, scores = case.statistics, case.scores
-    return ResultRow(
-        calibrator=calibrator,
-        shift=shift,
-        level=case.level,
-        n_samples=statistics.n_samples,
-        ece=statistics.ece,
-        null_ece=statistics.null_ece,
-        accuracy=statistics.accuracy,
-        confidence=statistics.confidence,
-        calibration_gap=statistics.calibration_gap,
-        entropy=statistics.entropy,
-        nll=statistics.nll,
-        brier=statistics.brier,
-        mce=statistics.mce,
-        debiased_ece=math.sqrt(SortedSamples.by_confidence(scores).debiased(scores.weights, DEBIASED_BINS)),
-        clipped=statistics.n_clipped,
-        bins={
-            "weight": statistics.bin_weight.tolist(),
-            "confidence": statistics.bin_confidence.tolist(),
-            "outcome": statistics.bin_outcome.tolist(),
-        },
-        intervals=intervals,
-        group=group,
-        decision=None if threshold is None else _decision(scores, threshold),
-        accuracy_at_coverage=_accuracy_at_coverage(scores) if case.level in (0, POOLED) and group is None else (),
-    )
-
-
-def _decision(scores: SampleScores, threshold: Threshold) -> dict[str, float | int | None]:
-    """The share of samples that the threshold keeps, and the accuracy of these."""
-    accepted = threshold.accepts(scores.confidence)
-    n_accepted = int(accepted.sum())
-    return {
-        "coverage": n_accepted / len(scores),
-        "accuracy": float(scores.correct[accepted].mean()) if n_accepted else None,
-        "n_accepted": n_accepted,
-    }
-
-
-def _accuracy_at_coverage(scores: SampleScores) -> list[float]:
-    """The accuracy of the most confident 5 %, 10 %, …, 100 % of the samples."""
-    n = len(scores)
-    n_correct = np.cumsum(scores.correct[np.argsort(-scores.confidence, kind="stable")])
-    kept = np.ceil(np.arange(1, N_COVERAGES + 1) / N_COVERAGES * n).astype(np.int64)
-    accuracies: list[float] = (n_correct[kept - 1] / kept).tolist()
-    return accuracies
 
 
 def _groups(source: Source, group: str | None) -> Array | None:
