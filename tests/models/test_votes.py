@@ -35,6 +35,7 @@ def test_temperature_scaling_is_usable_and_says_what_changed(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         calibrated = driftcal.tune(model, X[300:600], Y[300:600], method="ts", shift=None)
+    assert f"averages {VOTES[name]} votes" in calibrated.explanation
     votes = model.predict_proba(X[600:])
     assert (votes == 0).any()
     smoothed = np.exp(driftcal.open_model(model).logits(X[600:]).astype(np.float64))

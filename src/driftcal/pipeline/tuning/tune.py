@@ -145,7 +145,7 @@ def tune(
         windowed_calibrator=tuned.windowed,
         baselines=tuned.baselines,
         perturbation=perturbed.record,
-        explanation=" ".join([accuracy_sentence, *warnings, tuned.explanation]).strip(),
+        explanation=" ".join(filter(None, [accuracy_sentence, *warnings, opened_model.note, tuned.explanation])),
         class_names=source.class_names,
         layers=tuple(features.layers) if features and tuned.calibrator.needs_features else (),
         drift_reference=drift_reference_of(perturbed, source.labels, tuned),
