@@ -1,7 +1,7 @@
 """Many fits and exports of calibrators on generated problems, and the laws that they must hold.
 
-python tools/campaign.py                                  # 43,000 fits on 1,711 problems, 1,115 exports
-python tools/campaign.py --problems 20 --fits 2000 --exports 60 --seed 7
+python -m tools.campaign                                   # 43,000 fits on 1,711 problems, 1,115 exports
+python -m tools.campaign --problems 20 --fits 2000 --exports 60 --seed 7
 
 Every problem follows from its seed. Two fifths of the calibrators, drawn anew, are fitted to each. The output is JSON: how many fits, laws and exports were checked, and what broke a
 law, with the seed of the problem. The exit code is 1 if anything broke.
