@@ -21,22 +21,35 @@ def with_ece(results: Results, values: dict[str, tuple[float, float]]) -> Result
     return replace(results, rows=tuple(map(changed, results.rows)), metadata={"method": "irm-p"})
 
 
+TS, BASE = "that of temperature scaling", "that of the uncalibrated model"
+
+
 @pytest.mark.parametrize(
-    ("scaling", "featured", "headline", "lower", "higher"),
+    ("base", "scaling", "featured", "headline", "lower", "higher"),
     [
-        ((0.12, 0.2), (0.18, 0.05), "the ECE is 0.25 × that of temperature scaling under shift and 1.50 × in domain.", 3, 0),
-        ((0.12, 0.05), (0.06, 0.2), "the ECE is 4.00 × that of temperature scaling under shift and 0.50 × in domain.", 0, 3),
-        ((0.02, 0.2), (0.021, 0.1), "the ECE is 0.50 × that of temperature scaling under shift; in domain they differ by less than the null ECE.", 3, 0),
-        ((0.2, 0.1), (0.1, 0.101), "the ECE is 0.50 × that of temperature scaling in domain; under shift they differ by less than the null ECE.", 0, 0),
-        ((0.02, 0.2), (0.02, 0.199), "the ECE and that of temperature scaling differ by less than the null ECE.", 0, 0),
+        ((0.24, 0.4), (0.12, 0.2), (0.18, 0.05), f"under shift is 0.12 × {BASE} and 0.25 × {TS}; in domain it is 0.75 × and 1.50 ×.", 3, 0),
+        ((0.12, 0.1), (0.12, 0.05), (0.06, 0.2), f"under shift is 2.00 × {BASE} and 4.00 × {TS}; in domain it is 0.50 × and 0.50 ×.", 0, 3),
+        ((0.2, 0.2), (0.02, 0.2), (0.021, 0.1), f"under shift is 0.50 × {BASE} and 0.50 × {TS}; in domain it is 0.10 × {BASE} and within the null ECE of {TS}.", 3, 0),
+        ((0.02, 0.2), (0.02, 0.2), (0.021, 0.1), f"under shift is 0.50 × {BASE} and 0.50 × {TS}; in domain it is within the null ECE of both.", 3, 0),
+        ((0.2, 0.2), (0.2, 0.1), (0.1, 0.101), f"under shift is 0.51 × {BASE} and within the null ECE of {TS}; in domain it is 0.50 × {BASE} and 0.50 × {TS}.", 0, 0),
+        ((0.02, 0.2), (0.02, 0.2), (0.02, 0.199), f"under shift is within the null ECE of {BASE} and {TS}; in domain it is within the null ECE of {BASE} and {TS}.", 0, 0),
     ],
 )  # fmt: skip
-def test_the_headline_gives_ratios_to_temperature_scaling(scaling, featured, headline, lower, higher):
-    results = with_ece(digits_results(), {"ts": scaling, "irm-p": featured, "ts-p": (0.5, 0.5)})
+def test_the_headline_gives_ratios_to_both_baselines(base, scaling, featured, headline, lower, higher):
+    results = with_ece(digits_results(), {"base": base, "ts": scaling, "irm-p": featured, "ts-p": (0.5, 0.5)})
     text = report_text(results)
-    assert text.headline == f"Per sample (IRM-P), {headline}"
+    assert text.headline == f"Per sample (IRM-P), the ECE {headline}"
     assert f"on {lower} of 3 shifts and higher on {higher}." in " ".join(text.notes)
     assert [line.info.name for line in text.cards] == ["base", "ts", "irm", "irm-p"]
+
+
+def test_the_headline_says_that_temperature_scaling_was_kept():
+    changed = with_ece(digits_results(), {"base": (0.2, 0.4), "ts": (0.1, 0.1)})
+    text = report_text(replace(changed, metadata={"calibrator": "ts"}))
+    assert text.headline == (
+        "Per sample, temperature scaling was kept: its ECE under shift is 0.25 × that of the uncalibrated model; "
+        "in domain it is 0.50 × that of the uncalibrated model."
+    )
 
 
 def test_the_notes_name_the_best_p_if_it_is_another_calibrator():
@@ -69,7 +82,8 @@ def test_the_headline_without_temperature_scaling_gives_the_ece():
     assert report_text(only).headline.startswith("Per sample (Base), the ECE is ")
     assert report_text(only).cards[0].info.name == "base"
     without_ts = replace(results, calibrators=[info for info in results.calibrators if info.method != "ts"])
-    assert report_text(without_ts).headline.startswith("Per sample (IRM-P), the ECE is ")
+    assert TS not in report_text(without_ts).headline
+    assert BASE in report_text(without_ts).headline
 
 
 def test_the_form_of_a_windowed_calibrator_is_in_the_notes():

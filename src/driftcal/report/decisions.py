@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from driftcal.decisions import Threshold
 from driftcal.pipeline.evaluating.results import POOLED, CalibratorInfo, ResultRow, Results
 from driftcal.report.comparison import compare_calibrators, form_text, is_uncalibrated, main_lines
-from driftcal.report.plot_style import COLOURS
+from driftcal.report.page_data import method_colours
 from driftcal.report.table import Table, Value, escape_html, to_html
 
 IN_DOMAIN_TEXT = "in domain"
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 640, 300, 46, 40
+#: In units of the drawing, which grows and shrinks with the page: small enough that text stays readable on a phone.
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 400, 240, 40, 40
 
 
 def threshold_of(results: Results) -> Threshold | None:
@@ -82,12 +83,12 @@ def _conditions(results: Results) -> list[tuple[str, list[tuple[CalibratorInfo, 
     ]
 
 
-def _curves(results: Results) -> list[tuple[str, str, bool, list[float]]]:
-    """Name, colour, whether it is under shift, and accuracies of each curve; under shift the mean over the shifts."""
+def _curves(results: Results) -> list[tuple[str, int, bool, list[float]]]:
+    """Name, number of the colour, whether it is under shift, and accuracies of each curve; under shift the mean over the shifts."""
     conditions, curves = _conditions(results), []
-    infos = [info for info, _ in conditions[0][1]] if conditions else []
-    for k, info in enumerate(infos):
-        colour = COLOURS[k % len(COLOURS)]
+    infos, colours = [info for info, _ in conditions[0][1]] if conditions else [], method_colours(results)
+    for info in infos:
+        colour = colours[info.method]
         by_condition = [next((row for i, row in rows if i is info), None) for _, rows in conditions]
         accuracies = [
             list(row.accuracy_at_coverage) for row in by_condition if row is not None and row.accuracy_at_coverage
@@ -101,7 +102,19 @@ def _curves(results: Results) -> list[tuple[str, str, bool, list[float]]]:
     return curves
 
 
-def _svg(curves: Sequence[tuple[str, str, bool, list[float]]], threshold: Threshold | None) -> str:
+def _ticks(lowest: float) -> list[float]:
+    """Round accuracies from the lowest one up to 1.
+
+    >>> _ticks(0.45), _ticks(0.9)
+    ([0.6, 0.8, 1.0], [0.9, 0.92, 0.94, 0.96, 0.98, 1.0])
+    """
+    step = 0.2 if lowest < 0.6 else 0.1 if lowest < 0.8 else 0.02
+    return sorted(
+        round(1 - k * step, 2) for k in range(round((1 - lowest) / step + 0.5) + 1) if 1 - k * step >= lowest - 1e-9
+    )
+
+
+def _svg(curves: Sequence[tuple[str, int, bool, list[float]]], threshold: Threshold | None) -> str:
     """Accuracy against coverage as a drawing."""
     lowest = min(0.9, *(value for *_, values in curves for value in values))
     target = threshold.target if threshold is not None and threshold.criterion == "accuracy" else None
@@ -120,10 +133,7 @@ def _svg(curves: Sequence[tuple[str, str, bool, list[float]]], threshold: Thresh
             f'{text} x="{x(v):.1f}" y="{_HEIGHT - 24}" text-anchor="middle">{v:.1f}</text>'
             for v in (0, 0.2, 0.4, 0.6, 0.8, 1)
         ),
-        *(
-            f'{text} x="{_LEFT - 6}" y="{y(v) + 4:.1f}" text-anchor="end">{v:.2f}</text>'
-            for v in (lowest, (1 + lowest) / 2, 1)
-        ),
+        *(f'{text} x="{_LEFT - 6}" y="{y(v) + 4:.1f}" text-anchor="end">{v:.2f}</text>' for v in _ticks(lowest)),
         f'{text} x="{x(0.5):.1f}" y="{_HEIGHT - 6}" text-anchor="middle">coverage: share of the predictions that is kept</text>',
     ]
     if target is not None and target > lowest:
@@ -134,12 +144,12 @@ def _svg(curves: Sequence[tuple[str, str, bool, list[float]]], threshold: Thresh
     for name, colour, is_shifted, values in curves:
         points = " ".join(f"{x((k + 1) / len(values)):.1f},{y(value):.1f}" for k, value in enumerate(values))
         dashes = ' stroke-dasharray="6 4"' if is_shifted else ""
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>')
+        parts.append(f'<polyline points="{points}" class="curve s{colour}"{dashes}/>')
         legend.append(
-            f'<li><svg width="28" height="8" aria-hidden="true"><line x1="0" y1="4" x2="28" y2="4" stroke="{colour}" stroke-width="2"{dashes}/></svg> {escape_html(name)}</li>'
+            f'<li><svg width="28" height="8" aria-hidden="true"><line x1="0" y1="4" x2="28" y2="4" class="curve s{colour}"{dashes}/></svg> {escape_html(name)}</li>'
         )
     label = f"Accuracy against coverage: {'; '.join(name for name, *_ in curves)}"
     return (
-        f'<figcaption><h3>Accuracy against coverage</h3><ul class="notes">{"".join(legend)}</ul></figcaption>'
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" width="100%" role="img" aria-label="{escape_html(label)}">{"".join(parts)}</svg>'
+        f'<figcaption><strong>Accuracy against coverage</strong><ul class="legend">{"".join(legend)}</ul></figcaption>'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" class="drawing" role="img" aria-label="{escape_html(label)}">{"".join(parts)}</svg>'
     )

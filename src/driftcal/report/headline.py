@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from driftcal.pipeline.evaluating.results import POOLED, WINDOWED, Results
+from driftcal.pipeline.tuning.candidates import TOLERANCE
 from driftcal.report.comparison import (
     ComparisonLine,
     best_p_line,
@@ -20,8 +21,6 @@ from driftcal.report.comparison import (
     windowed_line,
 )
 
-#: The ECE in domain that `tune` with method "auto" gives up at most: the default of `Selection.tolerance`.
-ACCEPTED_COST = 0.005
 #: Term -> explanation for a reader who is new to calibration.
 GLOSSARY: dict[str, str] = {
     "Confidence": "The probability that the model gives to its prediction. It is calibrated if 80 % of all predictions with a confidence of 80 % are correct.",
@@ -46,11 +45,16 @@ GLOSSARY: dict[str, str] = {
 class ReportText:
     """The headline, the notes, and the lines that the report shows as cards."""
 
-    headline: str
+    sentences: tuple[str, ...]
     notes: tuple[str, ...]
     cards: tuple[ComparisonLine, ...]
     names: tuple[str, ...] = ()
     featured: ComparisonLine | None = None
+
+    @property
+    def headline(self) -> str:
+        """The sentences of the headline as one text."""
+        return " ".join(self.sentences)
 
 
 def report_text(results: Results) -> ReportText:
@@ -58,7 +62,7 @@ def report_text(results: Results) -> ReportText:
     lines = compare_calibrators(results)
     featured = featured_line(lines, results.metadata)
     if featured is None:
-        return ReportText("There are no results to report.", (), ())
+        return ReportText(("There are no results to report.",), (), ())
     if results.in_domain_only:
         return _in_domain_text(results, lines, featured)
     base = uncalibrated_line(lines)
@@ -95,53 +99,73 @@ def _in_domain_text(results: Results, lines: Sequence[ComparisonLine], featured:
     if base is not None and base is not featured and featured.info.keeps_accuracy:
         notes.append(f"{featured.info.label} never changes a prediction, only its confidence.")
     sentence = f"{headline}; it is {' and '.join(compared)}." if compared else f"{headline}."
-    return _with_cards(results, lines, sentence, notes, featured)
+    return _with_cards(results, lines, [sentence], notes, featured)
 
 
 def _with_cards(
-    results: Results, lines: Sequence[ComparisonLine], headline: str, notes: Sequence[str], featured: ComparisonLine
+    results: Results,
+    lines: Sequence[ComparisonLine],
+    headline: Sequence[str],
+    notes: Sequence[str],
+    featured: ComparisonLine,
 ) -> ReportText:
     cards = tuple(main_lines(lines, results.metadata))
     names = tuple(plain_name(line, lines, results.metadata) for line in cards)
-    return ReportText(headline, tuple(notes), cards, names, featured)
+    return ReportText(tuple(headline), tuple(notes), cards, names, featured)
 
 
-def _headline(lines: Sequence[ComparisonLine], featured: ComparisonLine) -> str:
-    """How the per-sample and the windowed calibrator compare with temperature scaling, under shift and in domain."""
+def _headline(lines: Sequence[ComparisonLine], featured: ComparisonLine) -> list[str]:
+    """How the per-sample and the windowed calibrator compare with the uncalibrated model and temperature scaling."""
     scaling, windowed = temperature_scaling_line(lines), windowed_line(lines)
+    baselines = {"the uncalibrated model": uncalibrated_line(lines), "temperature scaling": scaling}
     sentences = []
-    if featured is scaling and windowed is not None:
-        sentences.append("Per sample, temperature scaling was kept.")
+    if featured is scaling:
+        sentences.append(_ece_sentence(featured, baselines, "Per sample, temperature scaling was kept: its ECE"))
     elif featured is not windowed:
-        sentences.append(_ece_sentence(featured, scaling, f"Per sample ({featured.info.label})"))
+        sentences.append(_ece_sentence(featured, baselines, f"Per sample ({featured.info.label}), the ECE"))
     if windowed is not None:
         size = f" of {windowed.info.window_size} samples" if windowed.info.window_size else ""
-        sentences.append(_ece_sentence(windowed, scaling, f"With windows{size} ({windowed.info.label})"))
-    return " ".join(sentences)
+        sentences.append(_ece_sentence(windowed, baselines, f"With windows{size} ({windowed.info.label}), the ECE"))
+    return sentences
 
 
-def _ece_sentence(line: ComparisonLine, scaling: ComparisonLine | None, start: str) -> str:
-    """The ECE as a multiple of that of temperature scaling, except for differences below the null ECE."""
-    summary = line.summary
-    if scaling is None or scaling is line:
-        return f"{start}, the ECE is {summary.mean_ece:.3f} under shift and {summary.in_domain_ece:.3f} in domain."
-    null_eces = (
-        max(line.mean_null_ece, scaling.mean_null_ece),
-        max(line.in_domain_null_ece, scaling.in_domain_null_ece),
-    )
-    under_shift = _ratio(summary.mean_ece, scaling.summary.mean_ece, null_eces[0])
-    in_domain = _ratio(summary.in_domain_ece, scaling.summary.in_domain_ece, null_eces[1])
-    if under_shift and in_domain:
-        return (
-            f"{start}, the ECE is {under_shift} × that of temperature scaling under shift and {in_domain} × in domain."
+def _ece_sentence(line: ComparisonLine, baselines: Mapping[str, ComparisonLine | None], start: str) -> str:
+    """`start`, then the ECE as a multiple of that of each baseline, except for differences below the null ECE."""
+    others = {name: other for name, other in baselines.items() if other is not None and other is not line}
+    if not others:
+        return f"{start} is {line.summary.mean_ece:.3f} under shift and {line.summary.in_domain_ece:.3f} in domain."
+    under_shift = {
+        name: _ratio(line.summary.mean_ece, other.summary.mean_ece, max(line.mean_null_ece, other.mean_null_ece))
+        for name, other in others.items()
+    }
+    in_domain = {
+        name: _ratio(
+            line.summary.in_domain_ece,
+            other.summary.in_domain_ece,
+            max(line.in_domain_null_ece, other.in_domain_null_ece),
         )
-    if under_shift or in_domain:
-        places = ("under shift", "in domain") if under_shift else ("in domain", "under shift")
-        return (
-            f"{start}, the ECE is {under_shift or in_domain} × that of temperature scaling {places[0]}; "
-            f"{places[1]} they differ by less than the null ECE."
-        )
-    return f"{start}, the ECE and that of temperature scaling differ by less than the null ECE."
+        for name, other in others.items()
+    }
+    text = _compared(in_domain)
+    if all(under_shift.values()) and len(others) > 1:  # both are named already
+        if all(in_domain.values()):
+            text = " and ".join(f"{ratio} ×" for ratio in in_domain.values())
+        elif not any(in_domain.values()):
+            text = "within the null ECE of both"
+    return f"{start} under shift is {_compared(under_shift)}; in domain it is {text}."
+
+
+def _compared(ratios: Mapping[str, str]) -> str:
+    """Ratios in words; an empty one stands for a difference below the null ECE.
+
+    >>> _compared({"the uncalibrated model": "0.50", "temperature scaling": ""})
+    '0.50 × that of the uncalibrated model and within the null ECE of that of temperature scaling'
+    """
+    parts = [f"{ratio} × that of {name}" for name, ratio in ratios.items() if ratio]
+    close = [f"that of {name}" for name, ratio in ratios.items() if not ratio]
+    if close:
+        parts.append(f"within the null ECE of {' and '.join(close)}")
+    return " and ".join(parts)
 
 
 def _ratio(ece: float, baseline: float, null_ece: float) -> str:
@@ -169,7 +193,7 @@ def _cost_note(scaling: ComparisonLine | None, featured: ComparisonLine) -> list
     if scaling is None or not is_tuned_on_shift(featured.info) or featured.info.form == WINDOWED:
         return []
     ece, baseline = featured.summary.in_domain_ece, scaling.summary.in_domain_ece
-    if ece - baseline <= max(ACCEPTED_COST, featured.in_domain_null_ece):
+    if ece - baseline <= max(TOLERANCE, featured.in_domain_null_ece):
         return []
     return [
         f"Warning: tuning on perturbed data costs {ece - baseline:.3f} of ECE in domain ({ece:.3f}, temperature scaling {baseline:.3f}). "
@@ -248,4 +272,4 @@ def _accuracy_note(base: ComparisonLine | None, featured: ComparisonLine) -> lis
 
 def percent(value: float, digits: int = 0) -> str:
     """A share in percent: 0.832 is 83 %."""
-    return f"{100 * value:.{digits}f} %"
+    return f"{100 * value:.{digits}f}\N{NO-BREAK SPACE}%"

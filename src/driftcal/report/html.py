@@ -52,7 +52,9 @@ def to_html(results: Results, *, title: str | None = None) -> str:
         "compare_title": "In domain" if results.in_domain_only else "In domain and under shift",
         "style": style,
         "script": script,
-        "headline": escape_html(texts.headline),
+        "headline": " ".join(
+            f"<span>{escape_html(sentence).replace(' ×', '&nbsp;×')}</span>" for sentence in texts.sentences
+        ),
         "cards": _cards(texts, in_domain_only=results.in_domain_only),
         "notes": _list(texts.notes),
         "tuning_link": '<a href="#tuning">Tuning</a>' if has_levels else "",

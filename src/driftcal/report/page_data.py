@@ -12,6 +12,7 @@ from driftcal.pipeline.evaluating.results import METRICS, CalibratorInfo, Result
 from driftcal.report.comparison import (
     ComparisonLine,
     compare_by_group,
+    compare_calibrators,
     featured_line,
     form_text,
     is_tuned_on_shift,
@@ -40,7 +41,7 @@ def page_data(results: Results) -> dict[str, Any]:
         "metrics": list(METRICS),
         "bins": results.n_bins,
         "in_domain_only": results.in_domain_only,
-        "calibrators": _calibrators(results.calibrators),
+        "calibrators": _calibrators(results.calibrators, method_colours(results)),
         "shifts": [
             {
                 "name": s.name,
@@ -64,8 +65,14 @@ def page_data(results: Results) -> dict[str, Any]:
     }
 
 
-def _calibrators(infos: Sequence[CalibratorInfo]) -> list[dict[str, Any]]:
-    methods = list(dict.fromkeys(info.method for info in infos if not is_uncalibrated(info)))
+def method_colours(results: Results) -> dict[str, int]:
+    """The colour of each method, from 1. The calibrators that are shown first never share one."""
+    shown = [line.info for line in main_lines(compare_calibrators(results), results.metadata)]
+    methods = dict.fromkeys(info.method for info in [*shown, *results.calibrators] if not is_uncalibrated(info))
+    return {method: 1 + k % N_COLOURS for k, method in enumerate(methods)}
+
+
+def _calibrators(infos: Sequence[CalibratorInfo], colours: Mapping[str, int]) -> list[dict[str, Any]]:
     n_tuned_on_shift: dict[str, int] = defaultdict(int)
     entries = []
     for info in infos:
@@ -82,7 +89,7 @@ def _calibrators(infos: Sequence[CalibratorInfo]) -> list[dict[str, Any]]:
                 "tuned_on": info.tuned_on,
                 "form": form_text(info),
                 "keeps_accuracy": info.keeps_accuracy,
-                "colour": 0 if style == 0 else 1 + methods.index(info.method) % N_COLOURS,
+                "colour": 0 if style == 0 else colours[info.method],
                 "style": style,
             }
         )

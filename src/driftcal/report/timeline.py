@@ -8,17 +8,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from driftcal.io.atomic import write_atomic
-from driftcal.monitor.alarm_rule import DRIFTING, OK, OUT, UNKNOWN
+from driftcal.monitor.alarm_rule import CLASS_MIX, LABELS, OK, OUT, SEVERITY, SHIFTED, UNKNOWN
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.summary import Summary
+from driftcal.monitor.summary import REJECTED, Summary
 from driftcal.monitor.window_report import WindowReport
 from driftcal.report.html import asset, policy
 from driftcal.report.table import Table, Value, escape_html, to_html
 
 #: State -> variable of the style sheet with its colour.
-_COLOURS = {OK: "--s3", DRIFTING: "--s5", OUT: "--s2", UNKNOWN: "--s0"}
+_COLOURS = {OK: "--s3", CLASS_MIX: "--s6", SHIFTED: "--s5", OUT: "--s2", LABELS: "--s4", UNKNOWN: "--s0"}
 #: State -> height of its bar, for readers who cannot distinguish the colours.
-_HEIGHTS = {OK: 8, DRIFTING: 16, OUT: 24, UNKNOWN: 12}
+_HEIGHTS = {OK: 6, CLASS_MIX: 10, UNKNOWN: 13, SHIFTED: 17, LABELS: 21, OUT: 25}
 #: The width of a chart and its margins, in units of the SVG.
 _WIDTH, _LEFT, _RIGHT = 960, 52, 12
 #: The most rows of the table of windows; the charts show all windows.
@@ -67,6 +67,7 @@ def timeline_html(monitor: Monitor, *, title: str) -> str:
     sections = [
         _section("Accuracy", _ACCURACY_LEAD, accuracy_svg(windows) + _legend(summary)),
         _section("Perturbation level", _LEVEL_LEAD, _level_svg(with_level)) if with_level else "",
+        _section("Accepted predictions", "", _accepted(summary)) if summary.accepted_share is not None else "",
         _section("Low confidence", "Share of predictions with low confidence.", _low_confidence_svg(windows)),
         _section("Late labels", "", _labels(summary)),
         _section("Predicted classes", _CLASSES_LEAD, _classes(newest, monitor.class_names)) if newest else "",
@@ -87,11 +88,16 @@ def timeline_html(monitor: Monitor, *, title: str) -> str:
 def _headline(summary: Summary) -> str:
     sentences = {
         OK: "The newest window is like the validation data.",
-        DRIFTING: "The newest window has drifted.",
+        CLASS_MIX: "The class mix of the newest window has changed.",
+        SHIFTED: "The inputs of the newest window have shifted.",
         OUT: "The newest window is out of distribution.",
+        LABELS: "The labels of the newest window contradict its estimated accuracy.",
         UNKNOWN: "The state of the newest window is unknown.",
     }
-    counts = [f"{summary.states[state]:,} {state}" for state in (OUT, DRIFTING) if summary.states[state]]
+    if summary.state == OK and (summary.labels_disagree or summary.calibration == REJECTED):
+        sentences[OK] = "The newest window is like the validation data, but the labels say otherwise."
+    alarms = [state for state in reversed(SEVERITY) if state not in (OK, UNKNOWN)]
+    counts = [f"{summary.states[state]:,} {state}" for state in alarms if summary.states[state]]
     others = f" Of {summary.n_windows:,} windows: {', '.join(counts)}." if counts else ""
     return f"{sentences[summary.state]}{others} {summary.n_samples:,} samples."
 
@@ -227,6 +233,12 @@ def _labels(summary: Summary) -> str:
     )
 
 
+def _accepted(summary: Summary) -> str:
+    accuracy = summary.accepted_accuracy
+    estimated = "" if accuracy is None else f" Their estimated accuracy is {accuracy:.3f}."
+    return f"<p>{summary.accepted_share:.1%} of the predictions have a confidence above the threshold.{estimated}</p>"
+
+
 def _classes(window: WindowReport, names: Sequence[str]) -> str:
     shares = window.class_shares
     most_frequent = sorted(range(len(shares)), key=lambda c: -shares[c])[:_MAX_CLASSES]
@@ -243,20 +255,24 @@ _WINDOW_COLUMNS = {
     "overconfidence": "Overconfidence",
     "nearest_level": "Nearest level",
     "low_confidence_share": "Low confidence",
+    "accepted_share": "Accepted",
+    "accepted_accuracy": "Accuracy of the accepted",
     "reason": "Reason",
 }
 
 
 def _table(windows: Sequence[WindowReport]) -> str:
+    has_threshold = any(window.accepted_share is not None for window in windows)
+    columns = {key: text for key, text in _WINDOW_COLUMNS.items() if has_threshold or not key.startswith("accepted")}
     rows = []
     for window in reversed(windows):
-        row: dict[str, Value] = {key: getattr(window, key, None) for key in _WINDOW_COLUMNS}
+        row: dict[str, Value] = {key: getattr(window, key, None) for key in columns}
         row |= {"begin": _begin(window), "n_samples": f"{window.n_samples:,}"}
         if window.accuracy_interval is not None:
             low, high = window.accuracy_interval
             row["interval"] = f"{low:.3f} to {high:.3f}"
         rows.append(row)
-    return to_html(Table("windows", "Table of windows", _WINDOW_COLUMNS, rows, formats={"overconfidence": "+.3f"}))
+    return to_html(Table("windows", "Table of windows", columns, rows, formats={"overconfidence": "+.3f"}))
 
 
 def _rejected(summary: Summary) -> str:
