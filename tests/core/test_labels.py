@@ -211,13 +211,26 @@ def test_identifiers_are_refused_as_columns():
     assert MOST_CLASSES >= 100_000
 
 
-@pytest.mark.parametrize("y", [["cat", None], [None, None], [float("nan"), 1.0], [0.5, 1.0], [1 + 1j, 0]])
+@pytest.mark.parametrize("classes", [None, ["cat", "dog"]])
+def test_numbers_beyond_int64_are_no_columns(classes):
+    y = np.array([0, 2**64 - 1], np.uint64)  # as int64 the second would be -1: a sample of no class
+    with pytest.raises(LabelsError, match="sample 1 has 18446744073709551615, which is no column"):
+        columns_and_names(y, classes)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [["cat", None], [None, None], [float("nan"), 1.0], [0.5, 1.0], [1 + 1j, 0], [b"\xff", b"a"], [[1], [2, 3]], [[0, 1], [1, 0]],
+     [np.float16(60000), np.float16("inf")]],
+)  # fmt: skip
 @pytest.mark.parametrize("classes", [None, ["cat", "dog"]])
 def test_values_that_are_no_labels_are_refused(y, classes):
+    labels = np.empty(2, object)
+    labels[:] = y
     with pytest.raises(LabelsError):
-        as_columns(np.array(y, object), 2, 2, classes=classes)
+        as_columns(labels, 2, 2, classes=classes)
     with pytest.raises(LabelsError):
-        columns_and_names(np.array(y, object), classes)
+        columns_and_names(labels, classes)
 
 
 def test_a_bad_label_is_named_with_its_chunk():

@@ -273,6 +273,7 @@ def _normalised(array: Array) -> Array:
     if array.dtype.kind in _OBJECTS:
         array = _from_objects(array)
     if array.dtype.kind == _FLOAT:
+        array = array.astype(np.float64)
         bad = np.flatnonzero(~((np.floor(array) == array) & (np.abs(array) < 2**53)))  # NaN is not equal to itself
         if len(bad):
             raise LabelsError(
@@ -287,7 +288,10 @@ def _normalised(array: Array) -> Array:
 
 
 def _from_objects(array: Array) -> Array:
-    values = [label.decode() if isinstance(label, bytes) else label for label in array.tolist()]
+    try:
+        values = [label.decode() if isinstance(label, bytes) else label for label in array.tolist()]
+    except UnicodeDecodeError as error:
+        raise LabelsError(f"y must hold names in UTF-8; reading bytes failed: {error}. Decode them first.") from error
     kinds = {
         "missing values" if is_missing(label) else "text" if isinstance(label, str) else "numbers" for label in values
     }
@@ -296,7 +300,10 @@ def _from_objects(array: Array) -> Array:
             f"y must hold class names or numbers, one kind for all samples; it holds {' and '.join(sorted(kinds))}. "
             "Convert one into the other, and drop samples without a label."
         )
-    return np.array(values, str) if kinds == {"text"} else np.array(values)
+    labels = np.array(values, str) if kinds == {"text"} else as_array(values, "y", LabelsError)
+    if labels.ndim != 1:
+        raise LabelsError(f"y must hold one label per sample; sample 0 has {values[0]!r}. Choose one of them.")
+    return labels
 
 
 def _read_columns(labels: Array, n_classes: int | None, argument: str) -> Labels:
@@ -307,6 +314,15 @@ def _read_columns(labels: Array, n_classes: int | None, argument: str) -> Labels
         texts = set(labels.tolist()) - ({str(NO_CLASS)} if n_classes is None else set())
         if not all(_COLUMN.fullmatch(text) and (n_classes is None or int(text) < n_classes) for text in texts):
             raise _unknown_order(sorted(texts), n_classes, argument)
+    return _whole_numbers(labels)
+
+
+def _whole_numbers(labels: Array) -> Labels:
+    """Labels as int64. Larger unsigned numbers would become negative, and -1 is no class."""
+    if labels.dtype.kind == "u" and labels.size and labels.max() > np.iinfo(np.int64).max:
+        raise LabelsError(
+            f"y must hold columns or classes; sample {labels.argmax()} has {labels.max()}, which is no column. Is it an identifier?"
+        )
     return labels.astype(np.int64)
 
 
@@ -316,7 +332,7 @@ def _match_classes(labels: Array, classes: list[Any], argument: str, *, allow_no
     if labels.dtype.kind == _BOOL and not lookup.has_numbers:
         return _from_truth_values(labels, len(classes))
     if _are_columns(labels, lookup, len(classes)):
-        return labels.astype(np.int64)
+        return _whole_numbers(labels)
     values, first_sample, inverse = np.unique(labels, return_index=True, return_inverse=True)
     if lookup.has_numbers:
         columns = lookup.columns(values.tolist())
