@@ -1,4 +1,7 @@
-"""Every example in the documentation runs: the Python blocks of README and docs, and the doctests of every module."""
+"""Every example in the documentation runs: the Python blocks of README and docs, and the doctests of every module.
+
+Commands are parsed: every command and option that a page names exists.
+"""
 
 import doctest
 import importlib
@@ -8,8 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 
 from driftcal.calibrators import CALIBRATORS
+from driftcal.cli import app
 from driftcal.data.bundled import FASHION_NETWORK
 
 ROOT = Path(__file__).parents[1]
@@ -51,6 +56,35 @@ def test_python_blocks_run(page):
             continue
         line = text[: block.start(2)].count("\n")
         exec(compile("\n" * line + code, str(page), "exec"), names)
+
+
+SHELL_BLOCK = re.compile(r"^```(?:sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"(?:^|[|&;] ?|\$ )driftcal (\w[^|#\n]*)", re.MULTILINE)
+
+
+def unknown_options(line: str) -> list[str]:
+    """Words of a command line that name no command or option; `line` follows "driftcal"."""
+    command, words = typer.main.get_command(app), line.split()
+    while words and (commands := getattr(command, "commands", None)):
+        if words[0] not in commands:
+            return words[:1]
+        command = commands[words.pop(0)]
+    options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    named = (word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word))
+    return [word for word in named if word not in {*options, "--help"}]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_exist(page):
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line for block in SHELL_BLOCK.findall(text) for line in COMMAND.findall(block)]
+    assert {line: unknown for line in lines if (unknown := unknown_options(line))} == {}
+
+
+def test_unknown_commands_and_options_are_found():
+    assert unknown_options("tune model.onnx val.npz -o cal.safetensors") == []
+    assert unknown_options("paper table1 --networks resnet20 --nothing=1") == ["--nothing"]
+    assert unknown_options("retune model.onnx") == ["retune"]
 
 
 @pytest.mark.parametrize("name", MODULES)
