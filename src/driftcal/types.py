@@ -35,5 +35,6 @@ Images: TypeAlias = NDArray[np.float32]
 #: int64 (n,): the position of each sample in its data set. Seed and position fix a sample's random numbers.
 Indices: TypeAlias = NDArray[np.int64]
 
-#: A batch of inputs: images (n, height, width, channels), features (n, F), or a pandas data frame.
+#: A batch of inputs: images (n, height, width, channels), features (n, F), a pandas data frame, texts,
+#: or a dictionary of arrays.
 Inputs: TypeAlias = Any

@@ -141,12 +141,16 @@ def test_onnx_models_are_opened_by_their_shapes_or_refused(tmp_path):
     assert open_model(graph(["n", 3, 8, 8])).preprocessing.layout == "NCHW"
     assert open_model(graph(["n", 8, 8, 3])).preprocessing.layout == "NHWC"
     assert open_model(graph(["n", 6])).preprocessing.layout == "flat"
-    with pytest.raises(ModelError, match="must have one input; it has 2"):
-        open_model(graph(["n", 6], inputs=2))
+    with pytest.raises(
+        ModelError, match="must be a dictionary of arrays for this ONNX model, which takes 'x0': float32"
+    ):
+        open_model(graph(["n", 6], inputs=2)).logits(X)
     with pytest.raises(ModelError, match="one called 'logits'"):
         open_model(graph(["n", 6], outputs=2))
-    with pytest.raises(ModelError, match="must take floats"):
-        open_model(graph(["n", 6], kind=TensorProto.INT64))
+    with pytest.raises(ModelError, match="must be a dictionary of arrays"):
+        open_model(graph(["n", 6], kind=TensorProto.INT64)).logits(X)
+    with pytest.raises(ModelError, match="must take numbers"):
+        open_model(graph(["n", 6], kind=TensorProto.STRING))
     with pytest.raises(InputError, match="batch_size must be 4"):
         open_model(graph([4, 6]), batch_size=8)
     with pytest.raises(ModelError, match="device must be"):

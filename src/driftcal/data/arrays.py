@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from driftcal.core.array_dicts import ArrayDict, as_array_dict, is_array_dict
 from driftcal.core.images import check_pixels
 from driftcal.core.labels import columns_and_names
 from driftcal.core.tables import is_frame
@@ -17,7 +18,7 @@ from driftcal.errors import ImagesError, LabelsError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.io.npz import INPUT_NAMES, LABEL_NAMES, open_arrays
 from driftcal.io.paths import AnyPath
-from driftcal.types import AnyArray, Array, Indices
+from driftcal.types import AnyArray, Array, Indices, Labels
 
 
 def from_arrays(
@@ -35,7 +36,8 @@ def from_arrays(
     ----------
     x
         Images (n, H, W) or (n, H, W, C), uint8 or floats in [0, 1]; or features (n, F), an array or a data frame. A data
-        frame keeps its dtypes and categories. Missing features are NaN. Or texts: a list of ``str``.
+        frame keeps its dtypes and categories. Missing features are NaN. Or texts: a list of ``str``. Or a dictionary of
+        arrays, each with one entry per sample.
     y
         Labels: integers from 0 (-1: no class is correct), or names among `class_names`.
     class_names
@@ -54,13 +56,10 @@ def from_arrays(
     """
     if is_frame(x):
         return from_frame(x, y, class_names=class_names, categorical=categorical, groups=groups, name=name)
+    if is_array_dict(x):
+        return _from_dictionary(as_array_dict(x), y, class_names, groups, name)
     inputs = as_texts(x) if is_text(x) else _as_inputs(as_array(x, "x", ImagesError))
-    labels, names = columns_and_names(y, class_names)
-    if len(labels) != len(inputs):
-        raise LabelsError(
-            f"y must hold one label per sample; there are {len(inputs)} samples and {len(labels)} labels. "
-            "Were both cut from the same data?"
-        )
+    labels, names = _labels_of(y, class_names, len(inputs))
 
     def read(indices: Indices) -> Array:
         selected = inputs[indices]
@@ -80,6 +79,25 @@ def from_arrays(
         all_groups=None if groups is None else as_array(groups, "groups"),
     )
     return source.with_categorical(categorical, column_names(x))
+
+
+def _from_dictionary(
+    inputs: ArrayDict, y: AnyArray, class_names: Sequence[str] | None, groups: AnyArray | None, name: str
+) -> Source:
+    labels, names = _labels_of(y, class_names, len(inputs))
+    all_groups = None if groups is None else as_array(groups, "groups")
+    return Source(name, lambda i: inputs[i], labels, names, content=lambda: inputs.digest, all_groups=all_groups)
+
+
+def _labels_of(y: AnyArray, class_names: Sequence[str] | None, n_samples: int) -> tuple[Labels, tuple[str, ...]]:
+    """Labels as columns, one for each of `n_samples`, and the names of the columns."""
+    labels, names = columns_and_names(y, class_names)
+    if len(labels) != n_samples:
+        raise LabelsError(
+            f"y must hold one label per sample; there are {n_samples} samples and {len(labels)} labels. "
+            "Were both cut from the same data?"
+        )
+    return labels, names
 
 
 def _as_inputs(x: Array) -> Array:

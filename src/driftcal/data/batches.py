@@ -1,4 +1,4 @@
-"""Batches as data loaders give them, tuples or dicts of tensors, as inputs and labels of a source."""
+"""Batches as data loaders give them, tuples or dictionaries of tensors, as inputs and labels of a source."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.core.array_dicts import ArrayDict, as_array_dict, is_array_dict
 from driftcal.core.images import check_pixels
 from driftcal.core.labels import columns_and_names
 from driftcal.core.validation import NUMBER_KINDS, as_array
 from driftcal.data.source import Source
 from driftcal.errors import DataError, ImagesError, InputError, LabelsError
 from driftcal.io.fingerprint import fingerprint
-from driftcal.types import Array, Indices
+from driftcal.types import Array, Indices, Inputs
 
 #: Names under which inputs and labels are found in a dict.
 INPUT_KEYS = ("x", "image", "images", "img", "pixel_values", "inputs", "input", "features", "data")
@@ -34,13 +35,14 @@ class BatchFormat:
     Parameters
     ----------
     inputs, label
-        Keys of a dict, or positions in a tuple. None: the usual names; a tuple of two is (inputs, labels).
+        Keys of a dict, or positions in a tuple. None: the usual names; a tuple of two is (inputs, labels). Several keys are
+        a dictionary of arrays; so are all keys but the label, if a dict has none of the usual names for inputs.
     mean, std
         The normalisation that the data set applied to images. It is undone, because shifts act on images in [0, 1]; give
         the same numbers to the model as `preprocessing`.
     """
 
-    inputs: str | int | None = None
+    inputs: str | int | Sequence[str] | None = None
     label: str | int | None = None
     mean: Sequence[float] = ()
     std: Sequence[float] = ()
@@ -49,15 +51,15 @@ class BatchFormat:
         """The inputs and the labels of a batch, or of a sample."""
         if isinstance(batch, Mapping):
             keys = list(batch)
-            return (
-                batch[_key(self.inputs, keys, INPUT_KEYS, "inputs")],
-                batch[_key(self.label, keys, LABEL_KEYS, "label")],
-            )
+            label = _key(self.label, keys, LABEL_KEYS, "label")
+            names = self._input_names(keys, label)
+            return (batch[names] if isinstance(names, str) else {name: batch[name] for name in names}), batch[label]
         if not isinstance(batch, list | tuple):
             raise DataError(
                 f"a batch must hold inputs and labels, as a tuple or a dict; it is a {type(batch).__name__}. Is the data set labelled?"
             )
-        if self.inputs is None and self.label is None and len(batch) == 2:
+        is_plain = self.inputs is None and self.label is None
+        if len(batch) == 2 and (is_plain or isinstance(batch[0], Mapping)):
             return batch[0], batch[1]
         positions = self.inputs, self.label
         if any(not isinstance(p, int) or not -len(batch) <= p < len(batch) for p in positions):
@@ -67,8 +69,19 @@ class BatchFormat:
             )
         return batch[self.inputs], batch[self.label]  # type: ignore[index]
 
-    def as_inputs(self, raw: Any, first: int) -> Array:
-        """Float32 images (n, H, W, C) in [0, 1], or features; `first` is the number of the first sample."""
+    def _input_names(self, keys: list[Any], label: Any) -> str | list[str]:
+        """The key of the inputs in a dict, or several."""
+        if self.inputs is not None and not isinstance(self.inputs, str | int):
+            return [_key(name, keys, (), "inputs") for name in self.inputs]
+        if self.inputs is None and not any(name in keys for name in INPUT_KEYS) and len(keys) > 1:
+            return [name for name in keys if name != label]
+        name: str = _key(self.inputs, keys, INPUT_KEYS, "inputs")
+        return name
+
+    def as_inputs(self, raw: Any, first: int) -> Inputs:
+        """Float32 images (n, H, W, C) in [0, 1], features, or a dictionary; `first` is the number of the first sample."""
+        if is_array_dict(raw):
+            return as_array_dict(raw, "inputs")
         is_tensor = hasattr(raw, "detach")
         x = as_array(raw, "inputs", ImagesError)
         if x.ndim not in (2, 3, 4) or x.dtype.kind not in NUMBER_KINDS:
@@ -115,19 +128,19 @@ def indexed_source(
     if n_samples == 0:
         raise DataError(f"{name} must have at least one sample; it has none.")
     digest, labels = hashlib.sha256(), []
-    head: Array = np.zeros(0)
+    head: Any = np.zeros(0)
     for start in range(0, n_samples, _BLOCK):
         raw, batch_labels = batch_format.split(read_batch(range(start, min(n_samples, start + _BLOCK))))
         inputs = batch_format.as_inputs(raw, start)
         if start == 0:
             head = inputs[:_READ_TWICE]
-            digest.update(f"{inputs.dtype.str}{inputs.shape[1:]}".encode())
-        if inputs.shape[1:] != head.shape[1:]:
-            raise _sizes_differ(name, head.shape[1:], inputs.shape[1:])
-        digest.update(np.ascontiguousarray(inputs).tobytes())
+            digest.update(f"{_dtype_and_shape(inputs)}".encode())
+        if _shape_of_one(inputs) != _shape_of_one(head):
+            raise _sizes_differ(name, _shape_of_one(head), _shape_of_one(inputs))
+        digest.update(inputs.tobytes())
         labels.append(_label_array(batch_labels, len(inputs)))
     again, _ = batch_format.split(read_batch(range(min(_READ_TWICE, n_samples))))
-    if not np.array_equal(batch_format.as_inputs(again, 0), head, equal_nan=True):
+    if not _are_equal(batch_format.as_inputs(again, 0), head):
         raise DataError(
             f"{name} must give the same sample each time; its first samples differ at a second reading. Use the transforms "
             "of the evaluation, without random crops, flips or noise."
@@ -135,7 +148,7 @@ def indexed_source(
     columns, names = columns_and_names(np.concatenate(labels), class_names)
     content = digest.hexdigest()
 
-    def read(indices: Indices) -> Array:
+    def read(indices: Indices) -> Inputs:
         raw, _ = batch_format.split(read_batch([int(index) for index in indices]))
         return batch_format.as_inputs(raw, int(indices[0]) if len(indices) else 0)
 
@@ -146,7 +159,7 @@ def streamed_source(
     name: str, batches: Callable[[], Iterator[Any]], batch_format: BatchFormat, class_names: Sequence[str] | None
 ) -> Source:
     """A source of samples that come in their own order: they are read once and kept in memory."""
-    inputs: list[Array] = []
+    inputs: list[Any] = []
     labels: list[Array] = []
     n_samples = 0
     for batch in batches():
@@ -154,23 +167,40 @@ def streamed_source(
         inputs.append(batch_format.as_inputs(raw, n_samples))
         labels.append(_label_array(batch_labels, len(inputs[-1])))
         n_samples += len(inputs[-1])
-        if inputs[-1].shape[1:] != inputs[0].shape[1:]:
-            raise _sizes_differ(name, inputs[0].shape[1:], inputs[-1].shape[1:])
+        if _shape_of_one(inputs[-1]) != _shape_of_one(inputs[0]):
+            raise _sizes_differ(name, _shape_of_one(inputs[0]), _shape_of_one(inputs[-1]))
     if not n_samples:
         raise DataError(f"{name} must have at least one sample; it has none. Was it read before?")
     second = next(batches(), None)  # None: it can be read once only
-    if second is not None and not np.array_equal(
-        batch_format.as_inputs(batch_format.split(second)[0], 0), inputs[0], equal_nan=True
-    ):
+    if second is not None and not _are_equal(batch_format.as_inputs(batch_format.split(second)[0], 0), inputs[0]):
         raise DataError(
             f"{name} must give its samples in the same order each time; at a second reading it begins with others. It shuffles, or "
             "its transforms are random, and it cannot be read by index. Pass it without shuffling, or as a data set with indices."
         )
     columns, names = columns_and_names(np.concatenate(labels), class_names)
+    if isinstance(inputs[0], ArrayDict):
+        stored = ArrayDict.concatenated(inputs)
+        return Source(name, lambda indices: stored[indices], columns, names, content=lambda: stored.digest)
     arrays = np.concatenate(inputs)
     return Source(
         name, lambda indices: arrays[indices], columns, names, content=lambda: fingerprint({"inputs": arrays})
     )
+
+
+def _dtype_and_shape(inputs: Inputs) -> str:
+    return f"{inputs}" if isinstance(inputs, ArrayDict) else f"{inputs.dtype.str}{inputs.shape[1:]}"
+
+
+def _shape_of_one(inputs: Inputs) -> Any:
+    """The shape of one sample; of a dictionary the names, dtypes and shapes of its arrays."""
+    return str(inputs) if isinstance(inputs, ArrayDict) else inputs.shape[1:]
+
+
+def _are_equal(inputs: Inputs, others: Inputs) -> bool:
+    if isinstance(inputs, ArrayDict) and isinstance(others, ArrayDict):
+        n = min(len(inputs), len(others))
+        return inputs[:n].tobytes() == others[:n].tobytes()
+    return np.array_equal(inputs, others, equal_nan=True)
 
 
 def _key(key: str | int | None, keys: list[Any], usual: Sequence[str], argument: str) -> Any:
@@ -197,5 +227,6 @@ def _label_array(labels: Any, n_samples: int) -> Array:
 
 def _sizes_differ(name: str, one: tuple[int, ...], other: tuple[int, ...]) -> DataError:
     return DataError(
-        f"the inputs of {name} must have one size; it has {one} and {other}. Scale them in the data set's transform."
+        f"the inputs of {name} must have one size; it has {one} and {other}. Scale them in the data set's transform; "
+        "pad sequences to one length."
     )

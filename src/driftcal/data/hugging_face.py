@@ -28,7 +28,7 @@ def hugging_face_kind(data: Any) -> str | None:
 def from_hugging_face(
     data: Any,
     *,
-    inputs: str | None = None,
+    inputs: str | Sequence[str] | None = None,
     label: str | None = None,
     class_names: Sequence[str] | None = None,
     categorical: Sequence[int | str] = (),
@@ -44,6 +44,7 @@ def from_hugging_face(
         One split. Its samples are read by index; those of an `IterableDataset` are read once and kept in memory.
     inputs
         The column of images or features. None: the only such column; without one, all columns but the label are a table.
+        Several columns, ``inputs=["input_ids", "attention_mask"]``, are a dictionary of arrays.
     label
         The column of labels. None: the only `ClassLabel`, or one with a usual name.
     class_names
@@ -79,7 +80,7 @@ def from_hugging_face(
     batch_format = BatchFormat(column, label, mean, std)
     if kind == "IterableDataset":
         return streamed_source(title, lambda: _samples(data, batch_format), batch_format, names)
-    plain = data.with_format(None).select_columns([column, label])
+    plain = data.with_format(None).select_columns([*([column] if isinstance(column, str) else column), label])
 
     def read_batch(positions: Sequence[int]) -> Any:
         columns = plain[[int(position) for position in positions]]
@@ -131,17 +132,21 @@ def _label_column(features: Mapping[str, Any], label: str | None, name: str) -> 
     return candidates[0]
 
 
-def _input_column(features: Mapping[str, Any], inputs: str | None, label: str) -> str | None:
+def _input_column(
+    features: Mapping[str, Any], inputs: str | Sequence[str] | None, label: str
+) -> str | Sequence[str] | None:
     if inputs is not None:
-        if inputs not in features:
-            raise UnknownName.of("column", inputs, features)
+        for column in [inputs] if isinstance(inputs, str) else inputs:
+            if column not in features:
+                raise UnknownName.of("column", column, features)
         return inputs
     candidates = [
         column for column, kind in features.items() if column != label and type(kind).__name__ in _INPUT_TYPES
     ]
     if len(candidates) > 1:
         raise DataError(
-            f"one column must hold the inputs; {', '.join(map(repr, candidates))} could be it. Pass open_source(data, inputs=...)."
+            f"one column must hold the inputs; {', '.join(map(repr, candidates))} could be it. Pass open_source(data, inputs=...); "
+            "a list of columns is a dictionary of arrays."
         )
     return candidates[0] if candidates else None
 

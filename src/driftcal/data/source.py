@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from driftcal.core.array_dicts import ArrayDict
 from driftcal.core.labels import NO_CLASS
 from driftcal.core.tables import is_frame
 from driftcal.core.validation import column_indices, column_names
@@ -18,7 +19,7 @@ from driftcal.io.fingerprint import fingerprint
 from driftcal.types import Array, Indices, Inputs, Labels
 
 #: Indices in the whole data set -> inputs: float32 images (n, H, W, C) in [0, 1]; features (n, F), float32 or float64;
-#: a pandas data frame; or texts (n,).
+#: a pandas data frame; texts (n,); or a dictionary of arrays.
 Read = Callable[[Indices], Inputs]
 
 
@@ -129,8 +130,10 @@ class Source:
 
     @property
     def kind(self) -> str:
-        """``images``, ``features`` or ``text``."""
-        return {3: "images", 0: "text"}.get(len(self.input_shape), "features")
+        """``images``, ``features``, ``text`` or ``dictionaries``."""
+        if not self.input_shape:
+            return "dictionaries" if isinstance(self.read(self.indices[:1]), ArrayDict) else "text"
+        return "images" if len(self.input_shape) == 3 else "features"
 
     @cached_property
     def fingerprint(self) -> str:
@@ -156,7 +159,9 @@ class Source:
         """The inputs of the samples with these indices in the whole data set; by default of all samples here."""
         selected = self.indices if indices is None else np.asarray(indices, np.int64)
         inputs = self.read(selected)
-        if (is_frame(inputs) or inputs.dtype == object) and len(inputs) == len(selected):
+        if (is_frame(inputs) or isinstance(inputs, ArrayDict) or inputs.dtype == object) and len(inputs) == len(
+            selected
+        ):
             return inputs
         allowed = (np.float32, np.float64) if inputs.ndim == 2 else (np.float32,)
         if len(inputs) != len(selected) or inputs.dtype not in allowed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ def torch_kind(data: Any) -> Literal["DataLoader", "IterableDataset", "Dataset"]
 def from_torch(
     data: Any,
     *,
-    inputs: str | int | None = None,
+    inputs: str | int | Sequence[str] | None = None,
     label: str | int | None = None,
     class_names: Sequence[str] | None = None,
     mean: Sequence[float] = (),
@@ -48,7 +48,8 @@ def from_torch(
     data
         The loader (any collate function) or the data set.
     inputs, label
-        Keys of a dict or positions in a tuple, unless they have usual names or the samples are (input, label).
+        Keys of a dict or positions in a tuple, unless they have usual names or the samples are (input, label). Several
+        keys, ``inputs=["input_ids", "attention_mask"]``, are a dictionary of arrays.
     class_names
         All classes in the order of the model's outputs; by default the data set's `classes`.
     mean, std
@@ -74,24 +75,31 @@ def from_torch(
     return indexed_source(label_text, read_batch, len(order), batch_format, own_names)
 
 
-def stacked(samples: Sequence[Any], batch_format: BatchFormat) -> dict[str | int, Any]:
+def stacked(samples: Sequence[Any], batch_format: BatchFormat) -> dict[str | int, Any] | tuple[Any, Any]:
     """Samples of a data set as one batch, with its inputs and labels where `batch_format` looks for them."""
     pairs = [batch_format.split(sample) for sample in samples]
-    arrays = [image_or_array(pair[0]) for pair in pairs]
-    if any(array.shape != arrays[0].shape for array in arrays):
-        shapes = sorted({array.shape for array in arrays})
-        raise DataError(
-            f"the samples must have one shape; some have {shapes[0]} and {shapes[1]}. Scale them in the data set's transform."
-        )
-    x = np.stack(arrays)
+    labels = [as_array(pair[1], "labels").item() if np.ndim(pair[1]) == 0 else pair[1] for pair in pairs]
+    if isinstance(pairs[0][0], Mapping):
+        return {name: _stacked([pair[0][name] for pair in pairs]) for name in pairs[0][0]}, labels
+    x = _stacked([pair[0] for pair in pairs])
     if hasattr(pairs[0][0], "detach") and x.ndim == 4 and x.shape[1] in (1, 3):
         x = np.moveaxis(x, 1, 3)
-    labels = [as_array(pair[1], "labels").item() if np.ndim(pair[1]) == 0 else pair[1] for pair in pairs]
     inputs_key = batch_format.inputs if isinstance(batch_format.inputs, str) else "x"
     label_key = batch_format.label if isinstance(batch_format.label, str) else "y"
     if isinstance(batch_format.inputs, int):
         return {batch_format.inputs: x, batch_format.label or 0: labels}
     return {inputs_key: x, label_key: labels}
+
+
+def _stacked(values: Sequence[Any]) -> Any:
+    arrays = [image_or_array(value) for value in values]
+    if any(array.shape != arrays[0].shape for array in arrays):
+        shapes = sorted({array.shape for array in arrays})
+        raise DataError(
+            f"the samples must have one shape; some have {shapes[0]} and {shapes[1]}. Scale them in the data set's transform; pad "
+            "sequences to one length."
+        )
+    return np.stack(arrays)
 
 
 def image_or_array(value: Any) -> Any:

@@ -15,7 +15,8 @@ class Backend(Protocol):
     `layout` is the usual layout of the framework's networks. `fixed_batch` is the only batch size that a file accepts,
     `largest_batch` the largest; both are None if the file states no limit. `classes` are the classes of the outputs, or
     None if the model does not store them. `takes_tables` says that features reach the model as they are: a data frame
-    with its dtypes, a matrix in float64. Other models get a float32 matrix. `takes_text` says that it takes texts.
+    with its dtypes, a matrix in float64. Other models get a float32 matrix. `takes_text` says that it takes texts,
+    `takes_dictionaries` that it takes dictionaries of arrays.
     """
 
     framework: str
@@ -26,6 +27,7 @@ class Backend(Protocol):
     device: str
     takes_tables: bool
     takes_text: bool
+    takes_dictionaries: bool
 
     def configured(self, *, outputs: Outputs, name: str | None) -> Backend:
         """This backend with other outputs or another name; itself if it uses neither."""

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.core.array_dicts import ArrayDict
 from driftcal.core.validation import as_array
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models.outputs import Outputs, scores
-from driftcal.types import Array
+from driftcal.types import Array, Inputs
 
 
 class CallableBackend:
-    """Calls ``function(batch)`` with a preprocessed float32 batch; it returns the scores of each sample.
+    """Calls ``function(batch)`` with a preprocessed batch (float32, texts, or a dictionary); it returns the scores.
 
     A function has no weights to hash. If it has a name, its fingerprint is a hash of the name, and the user must change
     the name with the function. Without a name, the fingerprint is a hash of its outputs for four fixed random samples.
@@ -24,12 +25,13 @@ class CallableBackend:
     layout = "NHWC"
     takes_tables = False
     takes_text = True
+    takes_dictionaries = True
     fixed_batch: int | None = None
     largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None
     device = "cpu"
 
-    def __init__(self, function: Callable[[Array], Any], *, name: str | None = None) -> None:
+    def __init__(self, function: Callable[[Any], Any], *, name: str | None = None) -> None:
         self._function = function
         self._name = name
 
@@ -37,9 +39,10 @@ class CallableBackend:
         """The same function under another name."""
         return CallableBackend(self._function, name=name or self._name)
 
-    def run(self, batch: Array) -> Array:
+    def run(self, batch: Inputs) -> Array:
         """The scores that the function returns, as numpy."""
-        return as_array(scores(self._function(batch)), "the output of the callable")
+        given = batch.arrays if isinstance(batch, ArrayDict) else batch
+        return as_array(scores(self._function(given)), "the output of the callable")
 
     def layers(self) -> tuple[str, ...]:
         """Always (): a function has no named layers."""

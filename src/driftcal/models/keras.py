@@ -34,6 +34,7 @@ class KerasBackend:
     framework = "keras"
     takes_tables = False
     takes_text = False
+    takes_dictionaries = False
     fixed_batch: int | None = None
     largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None

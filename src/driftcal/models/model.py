@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from driftcal.core.array_dicts import ArrayDict, as_array_dict, is_array_dict
 from driftcal.core.tables import as_matrix, describe_columns, is_frame, take
 from driftcal.core.text import first_line
 from driftcal.core.texts import as_texts, is_text
@@ -64,13 +65,16 @@ class Model:
         self._class_names = _checked_names(class_names, backend.classes)
         self._batch_size = backend.fixed_batch or (None if batch_size == "auto" else int(batch_size))
         self._n_classes: int | None = None
-        self._input_shape: tuple[int, ...] | None = None
+        self._input_shape: tuple[Any, ...] | None = None
+        #: For inputs that are dictionaries: fixed samples, whose outputs identify a function.
+        self._example: ArrayDict | None = None
         #: Opens this model again, in another process or with other options; None if there is only this object.
         self.open_again: Callable[..., Model] | None = None
 
     def __reduce__(self) -> Any:
         """Another process opens the model again, and receives the settings that the first inputs determined."""
-        state = {"_batch_size": self._batch_size, "_n_classes": self._n_classes, "_input_shape": self._input_shape}
+        names = ("_batch_size", "_n_classes", "_input_shape", "_example")
+        state = {name: getattr(self, name) for name in names}
         if self.open_again is None:
             return _rebuilt, (self.backend, self.preprocessing, self.outputs, self.name, self._class_names, state)
         return _reopened, (self.open_again, state)
@@ -202,7 +206,8 @@ class Model:
                 f"class_names must name each of the model's {logits.shape[1]} outputs; it holds {len(self._class_names)} names. "
                 "List them in the order of the outputs."
             )
-        self._input_shape, self._n_classes = samples.shape[1:], logits.shape[1]
+        self._input_shape, self._n_classes = _sample_shape(samples), logits.shape[1]
+        self._example = samples.fixed_samples() if isinstance(samples, ArrayDict) else None
         if self._batch_size is None:
             self._batch_size = self._usual_batch(batch)
         return self
@@ -211,7 +216,7 @@ class Model:
         """float32 (n, C) for float32 images (n, H, W, C) in [0, 1], or features (n, F)."""
         self.check_columns(inputs)
         samples = self._as_inputs(inputs)
-        if self._n_classes is None or self._batch_size is None or self._input_shape != samples.shape[1:]:
+        if self._n_classes is None or self._batch_size is None or self._input_shape != _sample_shape(samples):
             if not len(samples):
                 raise ImagesError("inputs must have at least one sample the first time; they have none.")
             self.prepare(samples)
@@ -248,7 +253,14 @@ class Model:
         return {layer: np.concatenate(arrays) for layer, arrays in parts.items()}
 
     def _as_inputs(self, inputs: AnyArray) -> Inputs:
-        """Inputs as an array, as a data frame for a model that takes tables, or as texts for a model that takes these."""
+        """Inputs as an array, or as a data frame, texts or a dictionary for a model that takes these."""
+        if is_array_dict(inputs):
+            if not self.backend.takes_dictionaries:
+                raise InputError(
+                    f"inputs must be one array or table for a {self.framework} model; they are a dictionary of arrays. Open a function "
+                    "of the dictionary instead: open_model(function, name=...)."
+                )
+            return as_array_dict(inputs, "inputs")
         if is_text(inputs):
             if not self.backend.takes_text:
                 raise InputError(
@@ -267,13 +279,13 @@ class Model:
     def _usual_batch(self, batch: Inputs) -> int:
         if is_frame(batch):
             return TABLE_BATCH
-        return TEXT_BATCH if is_text(batch) else self._fitting_batch_size(batch[:1])
+        return TEXT_BATCH if is_text(batch) or isinstance(batch, ArrayDict) else self._fitting_batch_size(batch[:1])
 
     def _preprocessed(self, samples: Inputs) -> Inputs:
-        if is_frame(samples) or is_text(samples):
+        if (kind := _kind_without_preprocessing(samples)) is not None:
             if self.preprocessing != Preprocessing(layout=self.preprocessing.layout):
                 raise InputError(
-                    f"preprocessing is for images and matrices; the inputs are {'texts' if is_text(samples) else 'a table'}, and it is "
+                    f"preprocessing is for images and matrices; the inputs are {kind}, and it is "
                     f"{self.preprocessing}. Leave it out, and put the steps into the model (a scikit-learn Pipeline)."
                 )
             return samples
@@ -301,7 +313,7 @@ class Model:
         """Run a batch, padded to the model's only size if it has one; a framework's error becomes a `ModelError`."""
         fixed = self.backend.fixed_batch
         if fixed and len(batch) < fixed:
-            batch = np.concatenate([batch, np.repeat(batch[-1:], fixed - len(batch), axis=0)])
+            batch = take(batch, np.minimum(np.arange(fixed), len(batch) - 1))
         try:
             return run(batch)
         except DriftcalError:
@@ -314,6 +326,8 @@ class Model:
             with_nan = samples_with_nan(batch)
             if is_text(batch):
                 hint = f"Pass texts that the model takes; the first sample of the batch begins with {batch[0][:40]!r}."
+            elif isinstance(batch, ArrayDict):
+                hint = f"Pass the arrays that the model takes, under its names; these are {batch}."
             elif is_frame(batch):
                 hint = (
                     "Pass a table with the columns and dtypes that the model was fitted on; this one has "
@@ -356,6 +370,8 @@ class Model:
                 "a callable without a name is identified by its outputs, and it has had no inputs yet. Call "
                 "model.prepare(inputs) first, or open it with name=..., which you change whenever the function changes."
             )
+        if self._example is not None:
+            return self._run(self._example)
         if self._input_shape == ():
             return self._run(as_texts(["", "a", "The quick brown fox", "jumps over 13 lazy dogs."]))
         samples = np.random.default_rng(0).random((4, *self._input_shape), np.float32)
@@ -436,6 +452,17 @@ def _as_array(inputs: AnyArray) -> Array:
             f"{samples.shape}."
         )
     return samples
+
+
+def _sample_shape(samples: Inputs) -> tuple[Any, ...]:
+    """The shape of one sample; of a dictionary the names, dtypes and shapes of its arrays."""
+    return (str(samples),) if isinstance(samples, ArrayDict) else tuple(samples.shape[1:])
+
+
+def _kind_without_preprocessing(samples: Inputs) -> str | None:
+    if isinstance(samples, ArrayDict):
+        return "a dictionary of arrays"
+    return "texts" if is_text(samples) else "a table" if is_frame(samples) else None
 
 
 def _type_and_message(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.core.array_dicts import ArrayDict
 from driftcal.core.parallel import n_threads
 from driftcal.core.text import first_line
 from driftcal.errors import ModelError, need, need_safe
@@ -15,19 +16,28 @@ from driftcal.io.fingerprint import fingerprint, sha256_bytes
 from driftcal.models.file_digest import file_digest, file_state
 from driftcal.models.onnx_external_data import external_files, locations
 from driftcal.models.outputs import Outputs
-from driftcal.types import Array
+from driftcal.types import Array, Inputs
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
+#: Further types of the inputs of a graph that takes a dictionary.
+_ALL_DTYPES: dict[str, Any] = {
+    **_DTYPES, "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(int8)": np.int8, "tensor(uint8)": np.uint8,
+    "tensor(bool)": np.bool_,
+}  # fmt: skip
 #: The same types by their numbers in a graph: float, float16, double.
 _FLOATS = (1, 10, 11)
 
 
 class OnnxBackend:
-    """Runs an ONNX graph with one image or feature input. Every named value of the graph is a layer."""
+    """Runs an ONNX graph with one image or feature input, or with several inputs by their names.
+
+    Every named value of the graph is a layer.
+    """
 
     framework = "onnx"
     takes_tables = False
     takes_text = False
+    takes_dictionaries = True
     largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None
 
@@ -49,18 +59,15 @@ class OnnxBackend:
         self._layers: tuple[str, ...] | None = None
 
     def _read_signature(self) -> None:
-        """Find the input and the output of scores."""
+        """Find the inputs and the output of scores."""
         inputs = self._session.get_inputs()
-        if len(inputs) != 1:
-            names = ", ".join(repr(item.name) for item in inputs)
-            raise ModelError(
-                f"the ONNX model must have one input; it has {len(inputs)}: {names}. Fix the others in the graph."
-            )
-        if inputs[0].type not in _DTYPES:
-            raise ModelError(
-                f"the ONNX model must take floats; {inputs[0].name!r} is {inputs[0].type}. Export it with float inputs."
-            )
-        self._input, self._dtype = inputs[0].name, _DTYPES[inputs[0].type]
+        for item in inputs:
+            if item.type not in _ALL_DTYPES:
+                raise ModelError(
+                    f"the ONNX model must take numbers; {item.name!r} is {item.type}. Export it with numbers as inputs."
+                )
+        self._inputs = {item.name: _ALL_DTYPES[item.type] for item in inputs}
+        self._takes_floats = len(inputs) == 1 and inputs[0].type in _DTYPES
         shape = list(inputs[0].shape)
         self.fixed_batch = shape[0] if shape and isinstance(shape[0], int) and shape[0] > 0 else None
         self.layout = _layout(shape)
@@ -70,10 +77,29 @@ class OnnxBackend:
         """This backend: a graph uses neither."""
         return self
 
-    def run(self, batch: Array) -> Array:
+    def run(self, batch: Inputs) -> Array:
         """Outputs of the graph for a preprocessed batch."""
-        raw: Array = self._session.run([self._output], {self._input: batch.astype(self._dtype, copy=False)})[0]
+        raw: Array = self._session.run([self._output], self._feed(batch))[0]
         return raw
+
+    def _feed(self, batch: Inputs) -> dict[str, Array]:
+        """The inputs of the graph by name."""
+        if isinstance(batch, ArrayDict):
+            arrays = batch.arrays
+        elif self._takes_floats:
+            arrays = {next(iter(self._inputs)): batch}
+        else:
+            needed = ", ".join(f"{name!r}: {np.dtype(dtype)}" for name, dtype in self._inputs.items())
+            raise ModelError(
+                f"the inputs must be a dictionary of arrays for this ONNX model, which takes {needed}; they are one array. Pass "
+                f"{{{', '.join(f'{name!r}: ...' for name in self._inputs)}}}."
+            )
+        if set(arrays) != set(self._inputs):
+            raise ModelError(
+                f"the inputs must have the names of the ONNX model's inputs, {', '.join(map(repr, self._inputs))}; they have "
+                f"{', '.join(map(repr, arrays))}. Rename them, or leave out what the graph does not take."
+            )
+        return {name: values.astype(self._inputs[name], copy=False) for name, values in arrays.items()}
 
     def layers(self) -> tuple[str, ...]:
         """Names of every output of every node of the graph."""
@@ -81,12 +107,12 @@ class OnnxBackend:
             self._layers = tuple(name for node in self._graph().graph.node for name in node.output if name)
         return self._layers
 
-    def features(self, batch: Array, layers: Sequence[str]) -> dict[str, Array]:
+    def features(self, batch: Inputs, layers: Sequence[str]) -> dict[str, Array]:
         """The named values. The graph is opened once more with them as outputs."""
         names = tuple(layers)
         if self._with_layers is None or self._with_layers[0] != names:
             self._with_layers = (names, self._open(with_more_outputs(self._graph(), names)))
-        values = self._with_layers[1].run(list(names), {self._input: batch.astype(self._dtype, copy=False)})
+        values = self._with_layers[1].run(list(names), self._feed(batch))
         return dict(zip(names, values, strict=True))
 
     def digest(self, run: Callable[[], Array]) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from driftcal.core.array_dicts import ArrayDict
 from driftcal.core.tables import is_frame
 from driftcal.core.validation import looks_like_probabilities
 from driftcal.errors import ImagesError, ModelError
@@ -92,6 +93,9 @@ def samples_with_nan(inputs: Inputs) -> Indices:
     """The numbers of the samples that hold NaN."""
     if is_frame(inputs):
         return np.flatnonzero(inputs.isna().any(axis=1).to_numpy())
+    if isinstance(inputs, ArrayDict):
+        numbers = [a.reshape(len(a), -1) for a in inputs.arrays.values() if a.dtype.kind == "f"]
+        return np.flatnonzero(np.any([np.isnan(a).any(axis=1) for a in numbers], axis=0))
     if inputs.dtype == object:  # texts
         return np.zeros(0, np.int64)
     return np.flatnonzero(np.isnan(inputs.reshape(len(inputs), -1)).any(axis=1))

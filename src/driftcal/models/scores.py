@@ -29,6 +29,7 @@ class _ScoresBackend:
     layout = "flat"
     takes_tables = False
     takes_text = False
+    takes_dictionaries = False
     fixed_batch: int | None = None
     largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None

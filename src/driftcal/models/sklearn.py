@@ -63,6 +63,7 @@ class ScikitBackend:
     layout = "flat"
     takes_tables = True
     takes_text = True
+    takes_dictionaries = False
     fixed_batch: int | None = None
     largest_batch: int | None = None
     device = "cpu"

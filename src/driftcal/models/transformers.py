@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from driftcal.core.array_dicts import ArrayDict
 from driftcal.errors import ModelError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models.outputs import Outputs, scores
@@ -29,7 +30,9 @@ class TextBackend(TorchBackend):
         return self
 
     def run(self, batch: Inputs) -> Array:
-        """Scores of a batch of texts; long texts are cut at the model's limit."""
+        """Scores of a batch of texts; long texts are cut at the model's limit. Tokens in a dictionary go to the model."""
+        if isinstance(batch, ArrayDict):
+            return super().run(batch)
         limit = getattr(getattr(self.module, "config", None), "max_position_embeddings", None)
         tokens = self._tokenizer(list(batch), padding=True, truncation=True, max_length=limit, return_tensors="pt")
         with self._inference():

@@ -46,6 +46,7 @@ class BoosterBackend:
     layout = "flat"
     takes_tables = True
     takes_text = False
+    takes_dictionaries = False
     fixed_batch: int | None = None
     largest_batch: int | None = None
     device = "cpu"

@@ -12,12 +12,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from driftcal.core.array_dicts import ArrayDict
 from driftcal.core.text import first_line
 from driftcal.errors import ModelError, need
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models.file_digest import file_digest
 from driftcal.models.outputs import Outputs, scores
-from driftcal.types import Array
+from driftcal.types import Array, Inputs
 
 
 class TorchBackend:
@@ -27,6 +28,7 @@ class TorchBackend:
     layout = "NCHW"
     takes_tables = False
     takes_text = False
+    takes_dictionaries = True
     fixed_batch: int | None = None
     largest_batch: int | None = None
     classes: tuple[Any, ...] | None = None
@@ -48,10 +50,14 @@ class TorchBackend:
         """This backend: a module uses neither."""
         return self
 
-    def run(self, batch: Array) -> Array:
-        """Outputs of the module for a preprocessed batch."""
+    def run(self, batch: Inputs) -> Array:
+        """Outputs of the module for a preprocessed batch; the arrays of a dictionary are arguments by name."""
         with self._inference():
-            return self._numpy(scores(self.module(self._tensor(batch))))
+            if isinstance(batch, ArrayDict):
+                output = self.module(**{name: self._tensor(values) for name, values in batch.arrays.items()})
+            else:
+                output = self.module(self._tensor(batch))
+            return self._numpy(scores(output))
 
     def layers(self) -> tuple[str, ...]:
         """Names of the submodules; () for compiled files, whose submodules accept no hooks."""
@@ -107,7 +113,8 @@ class TorchBackend:
                 self._torch.set_num_threads(previous)
 
     def _tensor(self, batch: Array) -> Any:
-        return self._torch.from_numpy(batch).to(self.device, self._dtype)
+        tensor = self._torch.from_numpy(np.require(batch, requirements=["C", "W"])).to(self.device)
+        return tensor.to(self._dtype) if tensor.is_floating_point() else tensor
 
     def _numpy(self, tensor: Any) -> Array:
         values: Array = tensor.detach().float().cpu().numpy()

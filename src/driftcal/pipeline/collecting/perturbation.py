@@ -9,10 +9,12 @@ from typing import Any
 
 from driftcal.data import Source
 from driftcal.engines.remote_passes import ConditionLogits
+from driftcal.errors import InputError
 from driftcal.pipeline.collecting.collect import Collector, LogitProvider
 from driftcal.pipeline.collecting.conditions import CLEAN, Condition
 from driftcal.pipeline.collecting.simulated import SimulatedLogits, simulate
 from driftcal.shifts import TabularNoise, get_shift
+from driftcal.shifts.custom import Custom
 from driftcal.shifts.levels.find_levels import find_levels
 from driftcal.shifts.shift import Shift
 from driftcal.shifts.tabular.drifts import FeatureDrift
@@ -28,7 +30,7 @@ class PerturbedLogits:
 
     `record` is None without a shift: then the clean samples are the only level. Otherwise it holds plain values: the
     name of the shift, the solver, the passes, the levels (epsilon, target, accuracy, standard_error, passes) and notes.
-    `simulated` holds further simulated shifts, for windowed calibrators.
+    `simulated` holds further simulated shifts, if calibrators that are fitted on them may be chosen.
     """
 
     record: Mapping[str, Any] | None
@@ -93,7 +95,7 @@ def with_simulated_shifts(
 
 def family_of(shift_name: str) -> str:
     """The family of simulated shifts that a tuning shift belongs to."""
-    return "noise" if shift_name in ("gaussian", "tabular_noise") else shift_name
+    return "noise" if shift_name in ("gaussian", "tabular_noise", "series_noise") else shift_name
 
 
 def _at_table_levels(provider: LogitProvider, shift: Shift, levels: Sequence[float]) -> PerturbedLogits:
@@ -119,13 +121,26 @@ def table_record(shift: str, levels: Sequence[float], accuracies: Sequence[float
 
 
 def tuning_shift(shift: str | Shift | None, source: Source) -> Shift | None:
-    """The tuning shift for this kind of inputs: on a feature matrix, noise is scaled per column."""
+    """The tuning shift for this kind of inputs: on a feature matrix, noise is scaled per column; on tokens there is none."""
     if shift is None:
         return None
     chosen = get_shift(NOISE.get(source.kind, shift) if shift == "gaussian" else shift)
+    if source.kind == "dictionaries" and not isinstance(chosen, Custom):
+        raise _no_noise(source, chosen)
     if isinstance(chosen, TabularNoise) and chosen.scale is None:
         return chosen.fit(source.inputs(), categorical=source.categorical)
     return chosen
+
+
+def _no_noise(source: Source, shift: Shift) -> InputError:
+    """The error for a built-in shift on dictionaries of arrays, whose parts may be tokens."""
+    inputs = source.inputs(source.indices[:1])
+    why = "noise means nothing on whole numbers" if inputs.holds_integers else "their arrays may mean anything"
+    return InputError(
+        f"shift must be one of your own, or None, for dictionaries of arrays ({inputs}): {why}, and it is {shift.name!r}. Pass "
+        'shift=driftcal.register_shift("mine", function), whose function gets the dictionary; or shift=None to tune on clean samples. '
+        "For texts, pass the texts with open_model(model, tokenizer=...): they have shifts of their own, the suite 'text'."
+    )
 
 
 def recorded_conditions(record: Mapping[str, Any] | None, source: Source) -> list[Condition]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.core.array_dicts import as_array_dict, is_array_dict
 from driftcal.core.labels import as_columns
 from driftcal.core.tables import is_frame
 from driftcal.core.texts import as_texts, is_text
@@ -34,7 +35,7 @@ def labelled_source(
         )
     if y is not None:
         source = open_source((X, y), class_names=names)
-    elif (hasattr(X, "shape") and not holds_labels) or isinstance(X, list):
+    elif (hasattr(X, "shape") and not holds_labels) or isinstance(X, list) or is_array_dict(X):
         raise LabelsError(
             "y must hold one label per input; it is missing. Pass y after X, or a source or a path that holds labels as well."
         )
@@ -79,6 +80,8 @@ def check_classes(model: Model, source: Source) -> None:
 
 def as_inputs(X: AnyArray) -> Inputs:
     """Inputs as a model takes them: uint8 images as numbers in [0, 1], grey images with a channel axis, frames as they are."""
+    if is_array_dict(X):
+        return as_array_dict(X, "inputs")
     if is_frame(X) or is_text(X):
         return as_texts(X) if is_text(X) else X
     array = np.asarray(X)

@@ -58,8 +58,8 @@ def evaluate(
     X, y
         Labelled test data, as `tune` takes them.
     suite
-        The shifts to test under. None: "affine" for images, "tabular" for feature matrices. Recorded scores
-        (:func:`driftcal.fit`) cannot be shifted: leave it out.
+        The shifts to test under. None: "affine" for images, "tabular" for features, "text" for texts; dictionaries of
+        arrays are evaluated in domain only. Recorded scores (:func:`driftcal.fit`) cannot be shifted: leave it out.
     candidates
         What to compare (:func:`driftcal.compare_methods` makes such a list). None: the model and its baselines.
     window_size
@@ -141,23 +141,38 @@ class _NoShift:
         return np.array(inputs)
 
 
+#: Kind of inputs -> the suite that fits them.
+_SUITE_FOR = {"images": "affine", "features": "tabular", "text": "text"}
+_IN_DOMAIN = Suite(IN_DOMAIN, "the data as they are", (_NoShift(),))
+
+
 def _in_domain_suite(suite: str | Suite | None) -> Suite:
     if suite is not None:
         raise InputError(
             f"suite must be left out for recorded scores, which cannot be shifted; it is {str(suite)!r}. Evaluate the model itself: "
             "CalibratedModel.load(path, model)."
         )
-    return Suite(IN_DOMAIN, "the data as they are", (_NoShift(),))
+    return _IN_DOMAIN
 
 
 def suite_for(suite: str | Suite | None, source: Source) -> Suite:
-    """The suite for this kind of inputs: affine shifts for images, drifts in the units of the data for features, text shifts."""
-    fits = {"features": "tabular", "text": "text"}.get(source.kind, "affine")
-    chosen = get_suite(fits if suite is None else suite)
-    of_images = chosen.name not in ("tabular", "text")
-    if chosen.name in SUITES and (source.kind != "images" if of_images else chosen.name != fits):
+    """The suite for this kind of inputs: affine shifts for images, drifts in the units of the data for features, text shifts.
+
+    Dictionaries of arrays have no shifts but those that the user registers.
+    """
+    fits = _SUITE_FOR.get(source.kind)
+    if suite is None and fits is None:
+        return _IN_DOMAIN
+    chosen = get_suite(fits or "" if suite is None else suite)
+    kind = next((kind for kind, name in _SUITE_FOR.items() if name == chosen.name), "images")
+    if chosen.name in SUITES and kind != source.kind:
+        way_out = (
+            "Make one of registered shifts: Suite('mine', 'what it is', (shift, ...))"
+            if fits is None
+            else f"Take {fits!r}"
+        )
         raise InputError(
-            f"a suite must fit the data; {source.name!r} holds {source.kind}, and the suite is {chosen.name!r}. Take {fits!r}."
+            f"a suite must fit the data; {source.name!r} holds {source.kind}, and the suite is {chosen.name!r}. {way_out}."
         )
     if without_levels := [shift.name for shift in chosen.shifts if shift.levels is None]:
         raise InputError(
