@@ -6,6 +6,7 @@ import driftcal
 from driftcal.calibrators.scaling.temperature import TemperatureScaling
 from driftcal.drift.reference import DriftReference
 from driftcal.monitor.monitor import Monitor
+from driftcal.monitor.monitored_calibrator import MonitoredCalibrator
 
 
 class MonitorScenario:
@@ -40,6 +41,16 @@ class MonitorScenario:
         y = self.y if y is None else y
         fitted = TemperatureScaling().fit(level_logits[0], y, score_type="logits")
         return DriftReference.of(level_logits, y, calibrator, temperature=fitted.temperature_)
+
+    def windowed(self, threshold=None):
+        """What a monitor opens: temperature scaling with its windowed form, and perhaps a threshold."""
+        levels = np.repeat(np.arange(len(self.noises)), len(self.y))
+        windowed = driftcal.make_calibrator("window-ts").fit(
+            np.concatenate(self.level_logits), np.tile(self.y, len(self.noises)), levels=levels
+        )
+        calibrator = windowed.per_sample()
+        reference = self.reference_of(calibrator, self.level_logits)
+        return MonitoredCalibrator(calibrator, reference, ("0", "1", "2"), windowed, threshold)
 
     def monitor(self, **settings):
         """A monitor of the calibrator."""

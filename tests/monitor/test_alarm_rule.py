@@ -12,7 +12,7 @@ def test_states_follow_the_levels(scenario):
     for noise in (1.0, 2.2, 20.0):
         monitor.update(scenario.sample(500, noise)[0])
     first, second, third = monitor.windows()
-    assert (first.state, second.state, third.state) == ("ok", "drifting", "out of distribution")
+    assert (first.state, second.state, third.state) == ("ok", "inputs shifted", "out of distribution")
     assert first.nearest_level == "level 1 of 6 (clean)"
     assert second.nearest_level in ("level 3 of 6", "level 4 of 6")
     assert first.accuracy > second.accuracy > third.accuracy

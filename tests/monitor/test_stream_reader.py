@@ -154,7 +154,7 @@ def test_command_on_files(scenario, artefact, tmp_path, capsys):
     assert printed["a.npz"] == printed["d.jsonl"]
     assert printed["c.csv"][:2] == printed["a.npz"][:2]
     assert printed["c.csv"][-1]["summary"]["rejected"] == {"not numbers": 1, "wrong number of columns": 1}
-    assert [w["state"] for w in printed["b.npy"][:-1]] == ["drifting", "drifting"]
+    assert [w["state"] for w in printed["b.npy"][:-1]] == ["inputs shifted", "inputs shifted"]
     assert printed["b.npy"][0]["labelled"] is None
     assert printed["a.npz"][0]["labelled"]["n_samples"] == 500
 

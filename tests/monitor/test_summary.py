@@ -25,7 +25,7 @@ def test_nothing_is_to_do_if_every_window_is_ok(scenario, calibrated):
 
 @pytest.mark.parametrize(
     ("noise", "state", "advice"),
-    [(20.0, "out of distribution", "do not trust the predictions"), (2.2, "drifting", "collect labels for them")],
+    [(20.0, "out of distribution", "do not trust the predictions"), (2.2, "inputs shifted", "collect labels for them")],
 )
 def test_earlier_bad_windows_are_in_the_recommendation(scenario, calibrated, noise, state, advice):
     monitor = calibrated(window_size=500)
@@ -33,7 +33,7 @@ def test_earlier_bad_windows_are_in_the_recommendation(scenario, calibrated, noi
         monitor.update(scenario.sample(500, part)[0])
     summary = monitor.summary()
     assert (summary.state, summary.worst_state) == ("ok", state)
-    assert f"1 of 3 windows were {state}" in summary.recommendation
+    assert f"1 of 3 windows were {state.removeprefix('inputs ')}" in summary.recommendation
     assert advice in summary.recommendation
 
 

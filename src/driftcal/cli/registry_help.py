@@ -21,7 +21,7 @@ class RegistryHelpCommand(TyperCommand):
 
 def _lists() -> dict[str, str]:
     from driftcal.calibrators import CALIBRATORS
-    from driftcal.drift.estimators import ESTIMATORS
+    from driftcal.drift.estimators import ESTIMATOR_NAMES
     from driftcal.report.table import FORMATS
     from driftcal.shifts import SHIFTS, SUITES
 
@@ -29,7 +29,7 @@ def _lists() -> dict[str, str]:
         "methods": CALIBRATORS,
         "tuning_shifts": [name for name, shift in SHIFTS.items() if shift.levels is None],
         "suites": SUITES,
-        "estimators": ESTIMATORS,
+        "estimators": ESTIMATOR_NAMES,
         "formats": FORMATS,
     }
     return {key: ", ".join(names) for key, names in registries.items()}

@@ -65,6 +65,7 @@ _COLUMNS = {
     "overconfidence": "overconfidence",
     "level": "nearest level",
     "low_confidence": "low confidence",
+    "accepted": "accepted",
 }
 
 
@@ -77,19 +78,23 @@ def _cells(window: WindowReport) -> dict[str, str]:
         "accuracy": "–",
         "overconfidence": "–",
         "level": window.nearest_level or "–",
+        "accepted": "–" if window.accepted_share is None else f"{window.accepted_share:.1%}",
     }
     if window.accuracy is not None and window.accuracy_interval is not None:
         low, high = window.accuracy_interval
         cells["accuracy"] = f"{window.accuracy:.3f} ({low:.2f}–{high:.2f})"
         cells["overconfidence"] = f"{window.overconfidence:+.3f}"
+    if window.accepted_accuracy is not None:
+        cells["accepted"] += f", accuracy {window.accepted_accuracy:.3f}"
     return cells
 
 
 def _line(window: WindowReport) -> str:
     cells = _cells(window)
+    accepted = "" if window.accepted_share is None else f", accepted {cells['accepted']}"
     return (
         f"{cells['begin']}: {cells['state']}, {cells['n_samples']} samples, accuracy {cells['accuracy']}, "
-        f"overconfidence {cells['overconfidence']}, {cells['level']}, low confidence {cells['low_confidence']}"
+        f"overconfidence {cells['overconfidence']}, {cells['level']}, low confidence {cells['low_confidence']}{accepted}"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -114,9 +114,15 @@ ESTIMATORS: dict[str, Callable[[DriftReference, Float64], float]] = {
 OLD_ESTIMATORS = {"ladder": "level-matching", "middle": "atc-level-mean"}
 
 
-def check_estimator(name: str) -> str:
-    """The name of one of the `ESTIMATORS`; names of version 0.1 are accepted."""
+#: The regression of a fitted windowed calibrator, see `accuracy_regression`. It reads other statistics of a window.
+WINDOW_TS = "window-ts"
+#: What a monitor can use.
+ESTIMATOR_NAMES = (WINDOW_TS, *ESTIMATORS)
+
+
+def check_estimator(name: str, names: Collection[str] = tuple(ESTIMATORS)) -> str:
+    """The name of one of the estimators; names of version 0.1 are accepted."""
     current = OLD_ESTIMATORS.get(name, name)
-    if current not in ESTIMATORS:
-        raise UnknownName.of("estimator", name, ESTIMATORS)
+    if current not in names:
+        raise UnknownName.of("estimator", name, names)
     return current

@@ -43,6 +43,10 @@ FEATURES = (
 _LARGEST, _LARGEST_ODDS = 745.0, 30.0
 #: Two samples say little about the class mix: the clean mix counts as this many pairs.
 _PRIOR_PAIRS = 10.0
+#: Powers of two that bound the columns which exceed 1: margin, log margin, height, squared height.
+_BOUNDS = {_MARGIN: 2.0**10, _LOG_MARGIN: 2.0**3, _HEIGHT: 2.0**10, _SQUARED_HEIGHT: 2.0**20}
+#: The only statistic that can be negative, by its column.
+SIGNED = _LOG_MARGIN
 #: The widths of the soft thresholds, in log-odds and in the logarithm of the entropy.
 _SOFT_CONFIDENCE, _SOFT_ENTROPY = 0.5, 0.5
 #: Added before a logarithm, so that ties and constant windows have one.
@@ -87,6 +91,18 @@ class WindowStatistics:
         return (*_SCALARS, *confidences, *(f"probability of class {c}" for c in range(len(self.class_shares))))
 
     @property
+    def bounds(self) -> Float64:
+        """(k,): powers of two that no absolute value of a column exceeds."""
+        bounds = np.ones(self.n_statistics)
+        bounds[list(_BOUNDS)] = list(_BOUNDS.values())
+        return bounds
+
+    @property
+    def confidence_columns(self) -> slice:
+        """The columns with the confidence at each of the `temperatures`."""
+        return slice(_CONFIDENCES, _PROBS)
+
+    @property
     def temperatures(self) -> Float64:
         """(32,): the temperatures at which the confidence is summed, rising."""
         return self.temperature * 2.0 ** ((np.arange(N_TEMPERATURES) - _CLEAN_T) / T_PER_OCTAVE)
@@ -125,6 +141,11 @@ class WindowStatistics:
     def confidences(self, sums: Float64) -> Float64:
         """(..., 32): the mean confidence of windows at each of the `temperatures`."""
         return sums[..., _CONFIDENCES:_PROBS] / sums[..., :1]
+
+    def confidence_at(self, confidences: Float64, temperature: float) -> float:
+        """The mean confidence at any temperature, interpolated between the means (32,) at the `temperatures`."""
+        position = T_PER_OCTAVE * math.log2(temperature / self.temperature) + _CLEAN_T
+        return float(np.interp(position, np.arange(N_TEMPERATURES), confidences))
 
     def consistent_temperature(self, sums: Float64, accuracy: Float64) -> Float64:
         """(...): the temperatures at which the mean confidence is `accuracy`, interpolated; Clarté et al. 2023."""

@@ -14,8 +14,8 @@ import numpy as np
 from driftcal._version import __version__
 from driftcal.errors import ArtefactError, DriftcalError
 from driftcal.io.checked_tensors import FileKind
-from driftcal.monitor.checkpoint_types import check_state
 from driftcal.monitor.pending_samples import PendingSample, PendingSamples
+from driftcal.monitor.window_sums import SumLayout, are_possible
 from driftcal.types import Array
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def load(kind: type[M], path: str | os.PathLike[str], calibrator: Any, **options
 
 
 def _fill(monitor: Monitor, metadata: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    check_state(metadata, arrays)
+    _check_state(metadata, arrays, monitor.layout)
     windows, sums, pending = arrays["windows"], arrays["sums"], arrays["pending"]
     if sums.shape != (len(windows), len(monitor.older_sums)) or pending.shape != (len(metadata["ids"]) + 1, 3):
         raise ValueError(f"its tables have shapes {sums.shape} and {pending.shape}")
@@ -96,3 +96,25 @@ def _fill(monitor: Monitor, metadata: Mapping[str, Any], arrays: Mapping[str, Ar
 
 def _renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return {names.get(key, key): value for key, value in values.items()}
+
+
+def _check_state(metadata: Mapping[str, Any], arrays: Mapping[str, Array], layout: SumLayout) -> None:
+    """Raise ValueError for values that a monitor does not write: the author of a file can compute its digest."""
+    for name in ("windows", "sums", "pending"):
+        if arrays[name].dtype != np.int64:
+            raise ValueError(f"{name} must hold whole numbers of 64 bits")
+    if arrays["sums"].ndim != 2 or arrays["sums"].shape[1] != layout.n_sums:
+        raise ValueError(f"sums must have {layout.n_sums} columns")
+    if not are_possible(arrays["sums"], layout):
+        raise ValueError("sums must be those of windows; some of them contradict each other")
+    if len(arrays["windows"]) < 1 or len(set(arrays["windows"][1:].tolist())) != len(arrays["windows"]) - 1:
+        raise ValueError("windows must hold different numbers")
+    first_window, timed, rejected, ids = (metadata.get(key) for key in ("first_window", "timed", "rejected", "ids"))
+    if not (first_window is None or type(first_window) is int):
+        raise ValueError("first_window must be a whole number")
+    if not (timed is None or isinstance(timed, bool)):
+        raise ValueError("timed must be true or false")
+    if not isinstance(rejected, dict) or any(type(count) is not int or count < 0 for count in rejected.values()):
+        raise ValueError("rejected must hold counts")
+    if not isinstance(ids, list) or not all(isinstance(name, str) for name in ids) or len(set(ids)) != len(ids):
+        raise ValueError("ids must be different texts")

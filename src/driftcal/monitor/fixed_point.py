@@ -10,11 +10,11 @@ from driftcal.types import Array, Float64
 UNIT = 2.0**32
 
 
-def to_fixed_point(values: Float64) -> Array:
-    """The nearest multiples of 2⁻³².
+def to_fixed_point(values: Float64, units: Float64 | float = UNIT) -> Array:
+    """The nearest multiples of 2⁻³², or of 1 / `units`.
 
     >>> to_fixed_point(np.array([0.5, 1.0]))
     array([2147483648, 4294967296])
     """
-    multiples: Array = np.rint(values * UNIT).astype(np.int64)
+    multiples: Array = np.rint(values * units).astype(np.int64)
     return multiples

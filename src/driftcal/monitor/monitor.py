@@ -12,27 +12,25 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from driftcal.calibrators import Calibrator
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.core.display import Displayed, plot
-from driftcal.core.kernels import SMALL, part_of
 from driftcal.core.labels import NO_CLASS, ClassLookup, is_missing
-from driftcal.core.numerics import softmax
-from driftcal.drift.estimators import CALIBRATED_CONFIDENCE, CONFIDENCE, DRIFT_STATISTICS
+from driftcal.drift.estimators import CALIBRATED_CONFIDENCE
 from driftcal.drift.reference import DriftReference
 from driftcal.errors import InputError
 from driftcal.monitor.clock import window_indices
 from driftcal.monitor.fixed_point import to_fixed_point
-from driftcal.monitor.identity import identity_of
 from driftcal.monitor.label_metrics import LabelMetrics
 from driftcal.monitor.monitor_settings import MonitorSettings
+from driftcal.monitor.monitored_calibrator import CalibratorSource, open_calibrator
 from driftcal.monitor.pending_samples import PendingSample, PendingSamples
 from driftcal.monitor.reading.stream_batch import LateLabel, StreamBatch
 from driftcal.monitor.sequential_test import log_evidence
-from driftcal.monitor.serving.open_calibrator import CalibratorSource, open_calibrator
 from driftcal.monitor.summary import Summary, summarise
 from driftcal.monitor.usable_samples import check_samples, one_per_sample
 from driftcal.monitor.window_report import WindowReport, report_window
-from driftcal.monitor.window_sums import N_SAMPLES, WindowSums, n_sums, sums_of_labels, sums_of_samples
+from driftcal.monitor.window_sums import N_SAMPLES, WindowSums, sums_of_labels, sums_of_samples
 from driftcal.types import AnyArray, Array
 
 if TYPE_CHECKING:
@@ -55,8 +53,8 @@ class Monitor(Displayed):
     class_names : names that labels may use; by default those of the calibrator.
     score_type : what `update` receives, "logits" or the "probabilities" of the uncalibrated model.
     window_size : length of a window in seconds, or in samples if samples have no times.
-    estimator : accuracy estimator; by default the one with the smallest error on the validation samples.
-    false_alarm_rate : largest share of clean windows with a state other than ok.
+    estimator : accuracy estimator; by default "window-ts", the regression of the windowed form, if there is one.
+    false_alarm_rate : largest share of clean windows with an alarm, that is a state other than ok and cannot tell.
     alpha : largest probability that the calibration is ever rejected although it holds.
     tolerance : largest calibration gap with which the calibration holds.
     low_confidence : a confidence below this is low.
@@ -85,14 +83,15 @@ class Monitor(Displayed):
         class_names: Sequence[Any] | None = None,
         **settings: Any,
     ) -> None:
-        opened = open_calibrator(calibrator, drift_reference, class_names)
-        self.calibrator, self.drift_reference = opened.calibrator, opened.drift_reference
-        self.class_names = opened.class_names
+        self.monitored = open_calibrator(calibrator, drift_reference, class_names)
         self.settings = MonitorSettings.of(settings)
+        self.monitored.check_has(self.settings.estimator)
+        #: Which sums a window has.
+        self.layout = self.monitored.layout
         #: window -> its sums, see `window_sums`
         self.sums: dict[int, Array] = {}
         #: Sums of the windows that are no longer kept separately.
-        self.older_sums: Array = np.zeros(n_sums(self.n_classes), np.int64)
+        self.older_sums: Array = np.zeros(self.layout.n_sums, np.int64)
         self.first_window: int | None = None
         #: Whether samples have times; None before the first sample.
         self.timed: bool | None = None
@@ -106,6 +105,21 @@ class Monitor(Displayed):
         kind = type(self.calibrator).__name__
         lines = [f"Monitor({kind}, {self.n_classes} classes, window_size={self.settings.window_size:g})"]
         return "\n".join([*lines, *self.summary().lines()])
+
+    @property
+    def calibrator(self) -> Calibrator:
+        """The calibrator whose confidence is monitored."""
+        return self.monitored.calibrator
+
+    @property
+    def drift_reference(self) -> DriftReference | None:
+        """What clean and perturbed samples look like."""
+        return self.monitored.drift_reference
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        return self.monitored.class_names
 
     @property
     def n_classes(self) -> int:
@@ -192,7 +206,7 @@ class Monitor(Displayed):
                 "monitors must both have samples with times, or both without, to be merged; only one has. "
                 "Pass `times` to both or to none."
             )
-        merged = self._empty_copy()
+        merged = Monitor(self.monitored, **dataclasses.asdict(self.settings))
         merged.timed = next(iter(timed), None)
         merged.older_sums = self.older_sums + other.older_sums
         for monitor in (self, other):
@@ -208,14 +222,14 @@ class Monitor(Displayed):
     @property
     def identity(self) -> str:
         """A fingerprint of calibrator and drift reference. A saved monitor can be loaded with these only."""
-        return identity_of(self.calibrator, self.drift_reference)
+        return self.monitored.identity
 
     def window(self, index: int) -> WindowReport:
         """The report of one window that is kept separately. It is computed anew only if the window has changed."""
         sums = self.sums[index]
         reported, report = self._reports.get(index, (None, None))
         if report is None or reported is not sums:  # sums are replaced, never changed
-            report = report_window(index, WindowSums(sums), self.drift_reference, self.settings)
+            report = report_window(index, WindowSums(sums, self.layout), self.monitored, self.settings)
             self._reports[index] = (sums, report)
         return report
 
@@ -233,11 +247,11 @@ class Monitor(Displayed):
         indices = sorted(self.sums)
         evidence = log_evidence(
             indices,
-            [WindowSums(self.sums[index]).log_bets for index in indices],
-            WindowSums(self.older_sums).log_bets,
+            [WindowSums(self.sums[index], self.layout).log_bets for index in indices],
+            WindowSums(self.older_sums, self.layout).log_bets,
             self.first_window or 0,
         )
-        total = WindowSums(self.older_sums + sum(self.sums.values(), np.zeros_like(self.older_sums)))
+        total = WindowSums(sum(self.sums.values(), self.older_sums), self.layout)
         return summarise(
             self.windows(),
             n_samples=total.n_samples,
@@ -245,7 +259,8 @@ class Monitor(Displayed):
             labelled=LabelMetrics.of(total),
             log_evidence=evidence,
             alpha=self.settings.alpha,
-            windowed=isinstance(self.calibrator, WindowedCalibrator),
+            is_windowed=isinstance(self.calibrator, WindowedCalibrator),
+            has_windowed=self.monitored.windowed is not None,
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -274,24 +289,15 @@ class Monitor(Displayed):
 
         return load(cls, path, calibrator, drift_reference=drift_reference, class_names=class_names)
 
-    def _empty_copy(self) -> Monitor:
-        settings = dataclasses.asdict(self.settings)
-        return Monitor(self.calibrator, drift_reference=self.drift_reference, class_names=self.class_names, **settings)
-
     def _add_samples(
         self, logits: Array, windows: Array, positions: Array, labels: list[Any] | None, ids: list[Any] | None
     ) -> list[tuple[int, Any, PendingSample]]:
         """Add the samples at these positions of a batch; return those that have an id and wait for their label."""
-        with part_of(SMALL + 1):  # the numbers must not depend on the size of a batch
-            calibrated = self.calibrator.predict_proba(logits)
-        predicted = calibrated.argmax(axis=1)
-        statistics = self._drift_statistics(logits, calibrated)
-        confidence = to_fixed_point(statistics[:, CALIBRATED_CONFIDENCE])
+        samples = self.monitored.measure(logits)
+        predicted, confidence = samples.predicted, to_fixed_point(samples.statistics[:, CALIBRATED_CONFIDENCE])
         for window in np.unique(windows):
-            in_window = windows == window
-            sums = sums_of_samples(
-                statistics[in_window], predicted[in_window], self.n_classes, low_confidence=self.settings.low_confidence
-            )
+            part = samples.part(windows == window)
+            sums = sums_of_samples(part, self.layout, low_confidence=self.settings.low_confidence)
             self._add_sums(int(window), sums)
         columns = np.full(len(positions), NO_CLASS)
         if labels is not None:
@@ -322,20 +328,12 @@ class Monitor(Displayed):
             self._add_label_sums(*flat.reshape(len(matched), -1).T)
         return len(matched)
 
-    def _drift_statistics(self, logits: Array, calibrated: Array) -> Array:
-        if self.drift_reference is not None:
-            return self.drift_reference.statistics(logits, calibrated)
-        statistics = np.zeros((len(logits), len(DRIFT_STATISTICS)))
-        statistics[:, CALIBRATED_CONFIDENCE] = calibrated.max(axis=1)
-        statistics[:, CONFIDENCE] = softmax(np.asarray(logits, np.float64)).max(axis=1)
-        return np.clip(statistics, 0, 1)
-
     def _add_label_sums(self, windows: Array, confidence: Array, predicted: Array, columns: Array) -> None:
         correct = predicted == columns
         for window in np.unique(windows):
             in_window = windows == window
             sums = sums_of_labels(
-                confidence[in_window], correct[in_window], self.n_classes, tolerance=self.settings.tolerance
+                confidence[in_window], correct[in_window], self.layout, tolerance=self.settings.tolerance
             )
             self._add_sums(int(window), sums)
 

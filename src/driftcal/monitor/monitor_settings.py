@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.drift.estimators import check_estimator
+from driftcal.drift.estimators import ESTIMATOR_NAMES, check_estimator
 from driftcal.errors import InputError, UnknownName
 from driftcal.monitor.usable_samples import SCORE_TYPES
 
@@ -42,7 +42,7 @@ class MonitorSettings:
         if self.score_type not in SCORE_TYPES:
             raise UnknownName.of("score_type", self.score_type, SCORE_TYPES)
         if self.estimator is not None:
-            object.__setattr__(self, "estimator", check_estimator(self.estimator))
+            object.__setattr__(self, "estimator", check_estimator(self.estimator, ESTIMATOR_NAMES))
         for name, rule in _RULES.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, rule.kind) or not rule.is_allowed(value):

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
 
-from driftcal.drift.estimators import (
-    ABOVE_THRESHOLD,
-    CALIBRATED_CONFIDENCE,
-    CONFIDENCE,
-    ESTIMATORS,
-    NEGATIVE_ENTROPY,
-)
-from driftcal.drift.reference import DriftReference
+from driftcal.drift.estimators import CALIBRATED_CONFIDENCE
 from driftcal.monitor.alarm_rule import UNKNOWN, window_state
 from driftcal.monitor.label_metrics import LabelMetrics
 from driftcal.monitor.monitor_settings import MonitorSettings
+from driftcal.monitor.monitored_calibrator import MonitoredCalibrator
+from driftcal.monitor.window_estimate import estimate_window
 from driftcal.monitor.window_sums import WindowSums
-
-_Z_95 = float(norm.isf(0.025))
 
 
 @dataclass(frozen=True)
 class WindowReport:
-    """One window of samples. Without a drift reference, the fields that need it are None.
+    """One window of samples. Fields whose source the calibrator does not have are None.
 
     Parameters
     ----------
@@ -35,12 +26,15 @@ class WindowReport:
     begin, end : its first and last moment: times, or sample numbers.
     n_samples : samples in the window.
     state, reason : see `alarm_rule`.
-    confidence : mean calibrated confidence.
+    confidence : mean confidence of the per-sample calibrator, which exports contain.
     low_confidence_share : share of predictions with low confidence.
     class_shares : share of each class among the predictions.
     accuracy, accuracy_interval : accuracy estimated without labels, and its interval.
     estimator, estimates : the estimator of `accuracy`, and the accuracy by each estimator.
+    extrapolates : whether the window is unlike all shifts that the estimator was fitted on.
     overconfidence : `confidence` minus the estimated accuracy, the calibration gap.
+    windowed_confidence : mean confidence of the windowed form, if the calibrator has one, with this window as its window.
+    accepted_share, accepted_accuracy : share of predictions above the calibrator's threshold, and their estimated accuracy.
     level, nearest_level : position between the perturbation levels, 0 is clean; the nearest level as text.
     class_distance : total variation distance between `class_shares` and those of the clean validation samples.
     labelled : accuracy and ECE of the labelled samples; None without labels.
@@ -59,7 +53,11 @@ class WindowReport:
     accuracy_interval: tuple[float, float] | None = None
     estimator: str | None = None
     estimates: dict[str, float] = field(default_factory=dict, repr=False)
+    extrapolates: bool = False
     overconfidence: float | None = None
+    windowed_confidence: float | None = None
+    accepted_share: float | None = None
+    accepted_accuracy: float | None = None
     level: float | None = None
     nearest_level: str | None = None
     class_distance: float | None = None
@@ -71,12 +69,12 @@ class WindowReport:
 
 
 def report_window(
-    window: int, sums: WindowSums, reference: DriftReference | None, settings: MonitorSettings
+    window: int, sums: WindowSums, monitored: MonitoredCalibrator, settings: MonitorSettings
 ) -> WindowReport:
     """The report of a window from its sums."""
-    means = sums.means
+    reference, means = monitored.drift_reference, sums.means
     confidence = float(means[CALIBRATED_CONFIDENCE])
-    label_free: dict[str, Any] = {
+    report: dict[str, Any] = {
         "window": window,
         "begin": window * settings.window_size,
         "end": (window + 1) * settings.window_size,
@@ -85,52 +83,31 @@ def report_window(
         "low_confidence_share": sums.low_confidence_share,
         "class_shares": tuple(sums.class_shares.tolist()),
         "labelled": LabelMetrics.of(sums),
+        "accepted_share": None if sums.n_accepted is None else sums.n_accepted / sums.n_samples,
+        "state": UNKNOWN,
+        "reason": "the calibrator has no drift reference: tune again with this version",
     }
-    if reference is None:
-        reason = "the calibrator has no drift reference: tune again with this version"
-        return WindowReport(**label_free, state=UNKNOWN, reason=reason)
-    estimator = settings.estimator or reference.estimator
-    estimates = {name: reference.estimate(name, means) for name in ESTIMATORS}
-    state, reason = window_state(
-        reference, sums, estimates, estimator=estimator, false_alarm_rate=settings.false_alarm_rate
-    )
-    level = reference.level_position(means)
-    nearest = round(level)
-    return WindowReport(
-        **label_free,
-        state=state,
-        reason=reason,
-        accuracy=estimates[estimator],
-        accuracy_interval=_accuracy_interval(reference, sums, estimates, estimator),
-        estimator=estimator,
-        estimates=estimates,
-        overconfidence=confidence - estimates[estimator],
-        level=level,
-        nearest_level=f"level {nearest + 1} of {reference.n_levels}" + ("" if nearest else " (clean)"),
-        class_distance=float(np.abs(sums.class_shares - reference.class_shares).sum() / 2),
-    )
-
-
-def _accuracy_interval(
-    reference: DriftReference, sums: WindowSums, estimates: dict[str, float], estimator: str
-) -> tuple[float, float]:
-    """The range of the estimates under two extreme assumptions (ATC, level matching), widened by sampling errors."""
-    errors = {
-        "confidence": float(sums.standard_errors[CALIBRATED_CONFIDENCE]),
-        "doc": float(sums.standard_errors[CONFIDENCE]),
-        "atc": float(sums.standard_errors[ABOVE_THRESHOLD]),
-        "level-matching": float(sums.standard_errors[NEGATIVE_ENTROPY]) * reference.accuracy_gradient(sums.means),
-    }
-    errors["atc-level-mean"] = (errors["atc"] + errors["level-matching"]) / 2
-    # the accuracy of a window varies around its expected value
-    window_error = math.sqrt(estimates[estimator] * (1 - estimates[estimator]) / sums.n_samples)
-    # each estimator starts from the clean accuracy, which has the sampling error of the validation samples
-    clean = reference.accuracies[0]
-    clean_error = math.sqrt(clean * (1 - clean) / reference.n_samples)
-    margins = {
-        name: _Z_95 * math.hypot(errors[name], window_error, clean_error)
-        for name in ("atc", "level-matching", estimator)
-    }
-    low = min(estimates[name] - margin for name, margin in margins.items())
-    high = max(estimates[name] + margin for name, margin in margins.items())
-    return max(0.0, low), min(1.0, high)
+    estimate = estimate_window(monitored, sums, settings.estimator)
+    if estimate is not None:
+        report |= {
+            "accuracy": estimate.accuracy,
+            "accuracy_interval": estimate.interval,
+            "estimator": estimate.estimator,
+            "estimates": estimate.by_estimator,
+            "extrapolates": estimate.extrapolates,
+            "overconfidence": confidence - estimate.accuracy,
+            "windowed_confidence": estimate.windowed_confidence,
+            "accepted_accuracy": estimate.accepted_accuracy,
+        }
+    if reference is not None and estimate is not None:
+        state, reason = window_state(reference, sums, estimate, false_alarm_rate=settings.false_alarm_rate)
+        level = reference.level_position(means)
+        nearest = round(level)
+        report |= {
+            "state": state,
+            "reason": reason,
+            "level": level,
+            "nearest_level": f"level {nearest + 1} of {reference.n_levels}" + ("" if nearest else " (clean)"),
+            "class_distance": float(np.abs(sums.class_shares - reference.class_shares).sum() / 2),
+        }
+    return WindowReport(**report)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from driftcal.drift.estimators import CALIBRATED_CONFIDENCE, DRIFT_STATISTICS
+from driftcal.drift.window_statistics import N_TEMPERATURES, SIGNED, WindowStatistics
 from driftcal.metrics.bins import bin_edges, bin_indices
 from driftcal.monitor.fixed_point import UNIT, to_fixed_point
 from driftcal.monitor.sequential_test import N_BETS, log_bets
@@ -21,8 +22,8 @@ N_BINS = 15
 #: Samples that a window may hold.
 _MAX_SAMPLES = 1 << 31
 
-# The index of each sum: the counts of samples and of low confidences, the drift statistics and their squares, then all
-# sums that need labels, then the counts of the predicted classes.
+# The index of each sum: the counts of samples and of low confidences, the drift statistics and their squares, all sums
+# that need labels, the counts of the predicted classes; then those that only some calibrators need, see `SumLayout`.
 #: The index of the number of samples.
 N_SAMPLES = 0
 _N_LOW_CONFIDENCE = 1
@@ -36,25 +37,90 @@ _BETS = slice(_BIN_CORRECT.stop, _BIN_CORRECT.stop + N_BETS)
 _CLASSES = _BETS.stop
 
 
-def n_sums(n_classes: int) -> int:
-    """The number of sums of a window."""
-    return _CLASSES + n_classes
+@dataclass(frozen=True, eq=False)
+class SumLayout:
+    """Which sums a window has.
+
+    Parameters
+    ----------
+    n_classes : number of classes.
+    statistics : statistics of a windowed calibrator that estimates the accuracy; None without one.
+    threshold : the confidence from which on predictions are accepted; None without a threshold.
+    """
+
+    n_classes: int
+    statistics: WindowStatistics | None = None
+    threshold: float | None = None
+
+    @property
+    def classes(self) -> slice:
+        """The counts of the predicted classes."""
+        return slice(_CLASSES, _CLASSES + self.n_classes)
+
+    @property
+    def window_statistics(self) -> slice:
+        """The statistics of the windowed calibrator without the count, which is `N_SAMPLES`."""
+        start = self.classes.stop
+        return slice(start, start if self.statistics is None else start + self.statistics.n_statistics - 1)
+
+    @property
+    def accepted(self) -> slice:
+        """The count and the confidence of accepted predictions, and their confidence at each temperature."""
+        start = self.window_statistics.stop
+        if self.threshold is None:
+            return slice(start, start)
+        return slice(start, start + 2 + (0 if self.statistics is None else N_TEMPERATURES))
+
+    @property
+    def n_sums(self) -> int:
+        """The number of sums of a window."""
+        return int(self.accepted.stop)
+
+    @property
+    def units(self) -> Float64:
+        """Steps from 0 to 1 of each window statistic: a statistic with larger values has larger steps, so sums fit into 64 bits."""
+        return np.zeros(0) if self.statistics is None else UNIT / self.statistics.bounds[1:]
 
 
-def sums_of_samples(statistics: Float64, predicted: Labels, n_classes: int, *, low_confidence: float) -> Array:
-    """The sums of unlabelled samples, from their drift statistics and predicted classes."""
-    sums = np.zeros(n_sums(n_classes), np.int64)
+@dataclass(frozen=True, eq=False)
+class MeasuredSamples:
+    """What the sums need of samples: drift statistics (n, 4), predicted classes, window statistics (n, k)."""
+
+    statistics: Float64
+    predicted: Labels
+    window_statistics: Float64 | None = None
+
+    def part(self, chosen: Array) -> MeasuredSamples:
+        """Some of the samples."""
+        window_statistics = None if self.window_statistics is None else self.window_statistics[chosen]
+        return MeasuredSamples(self.statistics[chosen], self.predicted[chosen], window_statistics)
+
+
+def sums_of_samples(samples: MeasuredSamples, layout: SumLayout, *, low_confidence: float) -> Array:
+    """The sums of unlabelled samples."""
+    sums = np.zeros(layout.n_sums, np.int64)
+    statistics, windowed = samples.statistics, layout.statistics
+    confidence = statistics[:, CALIBRATED_CONFIDENCE]
     sums[N_SAMPLES] = len(statistics)
-    sums[_N_LOW_CONFIDENCE] = int((statistics[:, CALIBRATED_CONFIDENCE] < low_confidence).sum())
+    sums[_N_LOW_CONFIDENCE] = int((confidence < low_confidence).sum())
     sums[_STATISTICS] = to_fixed_point(statistics).sum(axis=0)
     sums[_SQUARES] = to_fixed_point(statistics**2).sum(axis=0)
-    sums[_CLASSES:] = np.bincount(predicted, minlength=n_classes)
+    sums[layout.classes] = np.bincount(samples.predicted, minlength=layout.n_classes)
+    if windowed is not None and samples.window_statistics is not None:
+        sums[layout.window_statistics] = to_fixed_point(samples.window_statistics[:, 1:], layout.units).sum(axis=0)
+    if layout.threshold is not None:
+        accepted = confidence >= layout.threshold
+        values = [np.array([accepted.sum(), to_fixed_point(confidence[accepted]).sum()])]
+        if windowed is not None and samples.window_statistics is not None:
+            confidences = samples.window_statistics[accepted, windowed.confidence_columns]
+            values.append(to_fixed_point(confidences).sum(axis=0))
+        sums[layout.accepted] = np.concatenate(values)
     return sums
 
 
-def sums_of_labels(confidence: Array, correct: Array, n_classes: int, *, tolerance: float) -> Array:
+def sums_of_labels(confidence: Array, correct: Array, layout: SumLayout, *, tolerance: float) -> Array:
     """The sums of labelled samples, from their fixed-point confidence and whether each prediction is correct."""
-    sums = np.zeros(n_sums(n_classes), np.int64)
+    sums = np.zeros(layout.n_sums, np.int64)
     is_correct, probability = correct.astype(np.int64), confidence / UNIT
     bins = bin_indices(probability, bin_edges(N_BINS))
     sums[_LABELLED], sums[_CORRECT] = len(is_correct), is_correct.sum()
@@ -79,6 +145,7 @@ class WindowSums:
     """The sums of one window, or of several together, by name."""
 
     values: Array
+    layout: SumLayout
 
     @property
     def n_samples(self) -> int:
@@ -106,8 +173,32 @@ class WindowSums:
     @property
     def class_shares(self) -> Float64:
         """The share of each class among the predictions."""
-        shares: Float64 = self.values[_CLASSES:] / self.n_samples
+        shares: Float64 = self.class_counts / self.n_samples
         return shares
+
+    @property
+    def class_counts(self) -> Array:
+        """The number of predictions of each class."""
+        counts: Array = self.values[self.layout.classes]
+        return counts
+
+    @property
+    def window_statistics(self) -> Float64:
+        """(k,): the sums of the windowed calibrator's statistics, the count first."""
+        sums = self.values[self.layout.window_statistics] / self.layout.units
+        return np.concatenate([[float(self.n_samples)], sums])
+
+    @property
+    def n_accepted(self) -> int | None:
+        """Accepted predictions; None without a threshold."""
+        return None if self.layout.threshold is None else int(self.values[self.layout.accepted.start])
+
+    @property
+    def accepted_confidences(self) -> Float64:
+        """The mean confidence of accepted predictions; then, with a windowed calibrator, that at each temperature."""
+        sums = self.values[self.layout.accepted]
+        confidences: Float64 = sums[1:] / UNIT / sums[0]
+        return confidences
 
     @property
     def n_labelled(self) -> int:
@@ -131,18 +222,25 @@ class WindowSums:
         return bets
 
 
-def are_possible(sums: Array) -> bool:
+def are_possible(sums: Array, layout: SumLayout) -> bool:
     """Whether rows of sums can be those of windows: no negative count, and no part larger than the whole."""
-    counts = np.delete(sums, np.r_[_BETS], axis=1)
     samples, labelled, correct = sums[:, N_SAMPLES], sums[:, _LABELLED], sums[:, _CORRECT]
     in_bins, correct_in_bins = sums[:, _BIN_COUNT], sums[:, _BIN_CORRECT]
+    statistics, accepted = sums[:, layout.window_statistics], sums[:, layout.accepted]
+    signed = (
+        [] if layout.statistics is None else [layout.window_statistics.start + SIGNED - 1]
+    )  # no column of the count
+    counts = np.delete(sums, [*range(_BETS.start, _BETS.stop), *signed], axis=1)
     return bool(
         (counts >= 0).all()
         and (samples <= _MAX_SAMPLES).all()
         and (sums[:, _N_LOW_CONFIDENCE] <= samples).all()
         and (sums[:, _STATISTICS] <= samples[:, None] * UNIT).all()
         and (sums[:, _SQUARES] <= samples[:, None] * UNIT).all()
-        and (sums[:, _CLASSES:] <= samples[:, None]).all()
+        and (sums[:, layout.classes] <= samples[:, None]).all()
+        and (np.abs(statistics.astype(np.float64)) <= samples[:, None] * UNIT).all()
+        and (accepted[:, :1] <= samples[:, None]).all()
+        and (accepted[:, 1:] <= accepted[:, :1] * UNIT).all()
         and (labelled <= samples).all()
         and (correct <= labelled).all()
         and (in_bins <= labelled[:, None]).all()

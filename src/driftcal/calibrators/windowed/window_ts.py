@@ -153,11 +153,11 @@ class WindowedTemperatureScaling(WindowedCalibrator):
     @property
     def statistic_names(self) -> tuple[str, ...]:
         """The names of the columns of `window_statistics`."""
-        return self._statistics.names
+        return self.statistics.names
 
     def window_statistics(self, logits: Logits) -> Float64:
         """(n, k): statistics of each sample; only their sums over a window matter."""
-        return self._statistics.of_samples(logits)
+        return self.statistics.of_samples(logits)
 
     def calibrator_at(self, sums: Float64) -> LogitCalibrator:
         """Temperature scaling with the temperature of a window with these sums."""
@@ -173,7 +173,7 @@ class WindowedTemperatureScaling(WindowedCalibrator):
 
     def temperature_at(self, sums: Float64) -> Float64:
         """(...): the temperatures of windows with these sums (..., k)."""
-        statistics, n = self._statistics, sums[..., 0]
+        statistics, n = self.statistics, sums[..., 0]
         accuracy = self._fitted_regression.accuracy(statistics.features(sums))
         log_window = np.log(statistics.consistent_temperature(sums, accuracy))
         log_clean = np.log(self.temperature_)
@@ -192,10 +192,10 @@ class WindowedTemperatureScaling(WindowedCalibrator):
     def windowed_map(self) -> WindowedMap:
         """The regression and its statistics, for the export."""
         temperature = RegressedTemperature(
-            self._statistics, self._fitted_regression, self.follows_, HALF_SIZE, HALF_EXCESS
+            self.statistics, self._fitted_regression, self.follows_, HALF_SIZE, HALF_EXCESS
         )
         return WindowedMap(
-            temperature, self.temperature_, self.min_window, self._statistics.n_statistics, self.n_features_in_
+            temperature, self.temperature_, self.min_window, self.statistics.n_statistics, self.n_features_in_
         )
 
     def estimate_accuracy(self, window: AnyArray) -> AccuracyEstimate:
@@ -206,7 +206,7 @@ class WindowedTemperatureScaling(WindowedCalibrator):
     def accuracy_at(self, sums: Float64) -> AccuracyEstimate:
         """As `estimate_accuracy`, from the sums of a window."""
         regression = self._fitted_regression
-        accuracy = regression.accuracy(self._statistics.features(sums))
+        accuracy = regression.accuracy(self.statistics.features(sums))
         half_width = float(regression.half_width(accuracy, sums[..., 0]))
         value = float(accuracy)
         return AccuracyEstimate(
@@ -214,10 +214,11 @@ class WindowedTemperatureScaling(WindowedCalibrator):
         )
 
     def _excess(self, sums: Float64) -> Float64:
-        return self._fitted_regression.excess(self._statistics.features(sums), sums[..., 0])
+        return self._fitted_regression.excess(self.statistics.features(sums), sums[..., 0])
 
     @property
-    def _statistics(self) -> WindowStatistics:
+    def statistics(self) -> WindowStatistics:
+        """The statistics of samples, relative to the clean samples of the fit."""
         return WindowStatistics(self.temperature_, self.odds_threshold_, self.entropy_threshold_, self.class_shares_)
 
     @property

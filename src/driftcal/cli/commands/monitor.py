@@ -49,12 +49,10 @@ def monitor(
         str | None,
         typer.Option(
             help="Accuracy estimator: {estimators}.",
-            show_default="the best on the validation samples, chosen by tune",
+            show_default="window-ts if tune has fitted it, otherwise the best on the validation samples",
         ),
     ] = None,
-    false_alarm_rate: Annotated[
-        float, typer.Option(help="Largest share of clean windows with a state other than ok.")
-    ] = 0.001,
+    false_alarm_rate: Annotated[float, typer.Option(help="Largest share of clean windows with an alarm.")] = 0.001,
     low_confidence: Annotated[float, typer.Option(help="A confidence below this is low.")] = 0.5,
     state: Annotated[
         Path | None,
