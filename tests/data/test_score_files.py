@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from driftcal.data.score_files import read_scores
-from driftcal.errors import DataError, UnknownName
+from driftcal.errors import DataError, LabelsError, UnknownName
 
 LOGITS = np.random.default_rng(0).normal(size=(6, 3))
 Y = np.array([0, 1, 2, 2, 1, 0])
@@ -78,3 +78,29 @@ def test_unknown_columns_and_files(tmp_path):
     (tmp_path / "bad.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match="parquet"):
         read_scores(tmp_path / "bad.parquet")
+
+
+def test_hostile_labels_are_refused(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    rows = [
+        [1.0, 2.0, "q" * 5000],
+        *([[1.0, 2.0, "c"]] * 3),
+    ]  # as an array of text, each label would be as wide as the longest
+    with pytest.raises(LabelsError, match="at most 1,000 characters; sample 0 has 5,000"):
+        read_scores(csv_file(tmp_path / "a.csv", ["ant", "bee", "y"], rows))
+    times = pyarrow.array([1, 2], pyarrow.timestamp("s", "Nowhere"))
+    pyarrow.parquet.write_table(pyarrow.table({"ant": [1.0, 2.0], "y": times}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="must hold numbers and labels"):
+        read_scores(tmp_path / "a.parquet")
+
+
+def test_columns_of_codes_and_words_are_text(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    words = [pyarrow.array(part).dictionary_encode() for part in (["x", "y"], ["z", "y"])]
+    table = pyarrow.table({"ant": [1.0, 2.0, 3.0, 4.0], "y": pyarrow.chunked_array(words)})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    assert read_scores(tmp_path / "a.parquet").labels.tolist() == ["x", "y", "z", "y"]

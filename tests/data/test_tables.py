@@ -2,11 +2,13 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import driftcal
 from driftcal import open_source
-from driftcal.errors import DataError, InputError, LabelsError, UnknownName
+from driftcal.errors import DataError, DriftcalError, InputError, LabelsError, UnknownName
 from tests.helpers.tables import FRAME, THREE
 
 LABELLED = FRAME.assign(label=THREE)
@@ -93,3 +95,44 @@ def test_a_model_that_takes_a_matrix_gets_one():
     np.testing.assert_array_equal(model.logits(numbers), model.logits(numbers.to_numpy(np.float32)))
     with pytest.raises(InputError, match="must be numbers for a callable model; 'shop' is not"):
         model.logits(FRAME[["amount", "shop"]])
+
+
+def test_lines_with_more_fields_than_the_header_do_not_move_columns(tmp_path):
+    (tmp_path / "a.csv").write_text("age,y\n70,31,0\n71,42,1\n")  # pandas alone would read 31 as the age
+    with pytest.raises(DataError, match="must be a CSV file with a header"):
+        open_source(tmp_path / "a.csv")
+
+
+HOSTILE_PARQUET = {
+    "notes for pandas": pa.table({"a": [1.0], "y": [0]}).replace_schema_metadata({b"pandas": b"[]"}),
+    "nested notes": pa.table({"a": [1.0], "y": [0]}).replace_schema_metadata({b"pandas": b"[" * 100_000}),
+    "index that is no column": pa.table({"a": [1.0], "y": [0]}).replace_schema_metadata(
+        {b"pandas": b'{"index_columns": ["b"], "columns": [], "column_indexes": []}'}
+    ),
+    "lists": pa.table({"a": [[1.0]], "y": [0]}),
+    "dictionaries": pa.table({"a": [{"b": 1}], "y": [0]}),
+    "lists as labels": pa.table({"a": [1.0], "y": [[0]]}),
+    "bytes as labels": pa.table({"a": [1.0], "y": [b"\xff"]}),
+    "unknown time zone": pa.table({"a": pa.array([1], pa.timestamp("s", "Nowhere")), "y": [0]}),
+    "names twice": pa.table([[1.0], [2.0], [0]], names=["a", "a", "y"]),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_PARQUET)
+def test_hostile_parquet_files_give_an_error_of_ours(tmp_path, name):
+    pq.write_table(HOSTILE_PARQUET[name], tmp_path / "a.parquet")
+    with pytest.raises(DriftcalError):
+        open_source(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("values", [pa.array(np.zeros(20_000)), pa.array(["x" * 100] * 20_000)], ids=["zeros", "text"])
+def test_a_parquet_file_that_unpacks_to_far_more_than_its_size_is_refused(tmp_path, monkeypatch, values):
+    monkeypatch.setenv("DRIFTCAL_MAX_ARRAY_BYTES", "100000")
+    monkeypatch.setenv("DRIFTCAL_MAX_ARRAY_RATIO", "10")
+    schema = pa.schema([("a", values.type), ("y", pa.int8())])
+    with pq.ParquetWriter(tmp_path / "a.parquet", schema) as file:
+        file.write_table(pa.table({"a": values, "y": pa.array(np.zeros(len(values), np.int8))}))
+    with pytest.raises(DataError, match="must unpack to at most 0 MB"):
+        open_source(tmp_path / "a.parquet")
+    monkeypatch.setenv("DRIFTCAL_MAX_ARRAY_BYTES", "100000000")
+    assert len(open_source(tmp_path / "a.parquet")) == len(values)

@@ -43,6 +43,9 @@ NO_CLASS = -1
 #: Text with more digits is no number: Python refuses to convert it, and no class has such a name.
 _MAX_DIGITS = 4000
 
+#: Text with more characters is no label. An array of text has the width of its longest one for every sample.
+_MAX_CHARACTERS = 1000
+
 #: Largest number of classes that labels alone may imply: a larger label is an identifier or a date.
 MOST_CLASSES = 1_000_000
 
@@ -300,10 +303,21 @@ def _from_objects(array: Array) -> Array:
             f"y must hold class names or numbers, one kind for all samples; it holds {' and '.join(sorted(kinds))}. "
             "Convert one into the other, and drop samples without a label."
         )
-    labels = np.array(values, str) if kinds == {"text"} else as_array(values, "y", LabelsError)
+    labels = text_labels(values) if kinds == {"text"} else as_array(values, "y", LabelsError)
     if labels.ndim != 1:
         raise LabelsError(f"y must hold one label per sample; sample 0 has {values[0]!r}. Choose one of them.")
     return labels
+
+
+def text_labels(values: Sequence[str]) -> Array:
+    """Labels of text as an array."""
+    longest = max(range(len(values)), key=lambda i: len(values[i]), default=0)
+    if len(values) and len(values[longest]) > _MAX_CHARACTERS:
+        raise LabelsError(
+            f"labels must have at most {_MAX_CHARACTERS:,} characters; sample {longest} has {len(values[longest]):,}, beginning with "
+            f"{values[longest][:20]!r}. Is it another column?"
+        )
+    return np.array(values, str)
 
 
 def _read_columns(labels: Array, n_classes: int | None, argument: str) -> Labels:

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.core.labels import text_labels
 from driftcal.errors import DataError, UnknownName, need
 from driftcal.io.npz import LABEL_NAMES, LOGIT_NAMES, open_arrays
+from driftcal.io.parquet import read_parquet
 from driftcal.io.paths import AnyPath, as_path
 from driftcal.types import Array, Float64
 
@@ -89,10 +91,10 @@ def _of_table(
             f"{str(file)!r} must hold a label per sample; sample {missing} of column {label_name!r} has none."
         )
     if len(score_names) == 1:
-        return ScoreFile(scores[:, 0], np.array(texts))
+        return ScoreFile(scores[:, 0], text_labels(texts))
     if set(texts) <= set(score_names):
-        return ScoreFile(scores, np.array(texts), tuple(score_names))
-    return ScoreFile(scores, np.array(texts))
+        return ScoreFile(scores, text_labels(texts), tuple(score_names))
+    return ScoreFile(scores, text_labels(texts))
 
 
 def _numbers(file: Path, name: str, column: Array) -> Float64:
@@ -145,10 +147,23 @@ def _is_number(text: str) -> bool:
 
 def _read_parquet(file: Path) -> tuple[list[str], dict[str, Array]]:
     """The columns of a .parquet file."""
-    parquet = need("pyarrow.parquet", "parquet")
+    table = read_parquet(file)
     try:
-        table = parquet.read_table(file)
-    except Exception as error:  # pyarrow has many classes of errors
-        raise DataError(f"{str(file)!r} must be a .parquet file; {type(error).__name__}: {error}.") from error
-    names = [str(name) for name in table.column_names]
-    return names, {name: np.array(table.column(k).to_pylist(), object) for k, name in enumerate(names)}
+        return list(table.column_names), {name: _values(table.column(name)) for name in table.column_names}
+    except Exception as error:  # pyarrow has many classes of errors, for instance for unknown time zones
+        raise DataError(
+            f"{str(file)!r} must hold numbers and labels; {type(error).__name__}: {error}. {_WAY_OUT}"
+        ) from error
+
+
+def _values(column: Any) -> Array:
+    """The values of a column of a table; numbers without making an object of each."""
+    types = need("pyarrow.types", "parquet")
+    if types.is_integer(column.type) or types.is_floating(column.type):
+        numbers: Array = column.to_numpy()
+        return numbers
+    if types.is_dictionary(column.type):
+        codes = column.unify_dictionaries().combine_chunks()
+        words = np.array([*codes.dictionary.to_pylist(), None], object)
+        return words[codes.indices.fill_null(len(words) - 1).to_numpy()]  # a word that repeats is one object
+    return np.array([*column.to_pylist(), None], object)[:-1]  # never a matrix

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from driftcal.core.validation import NUMBER_KINDS, as_array
 from driftcal.data.source import Source
 from driftcal.errors import DataError, InputError, LabelsError, UnknownName, need
 from driftcal.io.fingerprint import fingerprint, sha256_array
+from driftcal.io.parquet import read_parquet
 from driftcal.io.paths import AnyPath, as_path
 from driftcal.types import AnyArray
 
@@ -99,9 +101,11 @@ def csv(
     """
     pandas, file = need("pandas", "pandas"), as_path(path)
     try:
-        with file.open("rb") as stream:
-            frame = pandas.read_csv(stream, sep=separator)
-    except (OSError, ValueError) as error:  # a parser error of pandas is a ValueError
+        with file.open("rb") as stream, warnings.catch_warnings():
+            # lines with more fields than the header: without index_col the first column would be an index, and the others move
+            warnings.simplefilter("error", pandas.errors.ParserWarning)
+            frame = pandas.read_csv(stream, sep=separator, index_col=False)
+    except (OSError, ValueError, pandas.errors.ParserWarning) as error:  # a parser error of pandas is a ValueError
         raise DataError(f"{str(file)!r} must be a CSV file with a header; reading failed: {error}.") from error
     return _of_file(frame, file.name, label, class_names, drop)
 
@@ -122,13 +126,16 @@ def parquet(
     drop
         Columns that are no features, such as an identifier.
     """
-    pandas, file = need("pandas", "parquet"), as_path(path)
-    need("pyarrow", "parquet")
+    need("pandas", "parquet")
+    file = as_path(path)
+    table = read_parquet(file)
     try:
-        with file.open("rb") as stream:
-            frame = pandas.read_parquet(stream, engine="pyarrow")
-    except (OSError, ValueError) as error:  # errors of pyarrow are ValueErrors
-        raise DataError(f"{str(file)!r} must be a Parquet file; reading failed: {error}.") from error
+        frame = table.to_pandas()
+    except Exception as error:  # the file's notes for pandas (index, time zones, dtypes) may say anything
+        raise DataError(
+            f"{str(file)!r} must be a Parquet file that pandas can read; reading failed: {type(error).__name__}: {error}. "
+            "Write it again."
+        ) from error
     return _of_file(frame, file.name, label, class_names, drop)
 
 

@@ -53,10 +53,10 @@ class Limit:
 #: Pixels of one image. The largest photographs of ImageNet have 24 million. One image takes up to 20 bytes per pixel.
 IMAGE_PIXELS = Limit("DRIFTCAL_MAX_IMAGE_PIXELS", 1 << 26, "pixels", "one image, and what it is scaled to")
 #: Bytes that any .npz file may unpack to.
-ARRAY_BYTES = Limit("DRIFTCAL_MAX_ARRAY_BYTES", 1 << 30, "bytes", "what any .npz file may unpack to")
+ARRAY_BYTES = Limit("DRIFTCAL_MAX_ARRAY_BYTES", 1 << 30, "bytes", "what any .npz or Parquet file may unpack to")
 #: How many times its size a larger .npz file may unpack to. Images with much black compress about 20 times.
 ARRAY_RATIO = Limit(
-    "DRIFTCAL_MAX_ARRAY_RATIO", 100, "times", "what a larger .npz file may unpack to, per byte of the file"
+    "DRIFTCAL_MAX_ARRAY_RATIO", 100, "times", "what a larger .npz or Parquet file may unpack to, per byte of the file"
 )
 #: Bytes that any model file may unpack to.
 MODEL_BYTES = Limit("DRIFTCAL_MAX_MODEL_BYTES", 1 << 28, "bytes", "what any .pt2 or .keras file may unpack to")
