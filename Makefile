@@ -63,14 +63,15 @@ campaign: $(VENV)/.dev  ## 43,000 fits on 1,711 problems, 1,115 exports and 60,0
 # The lowest declared versions, on every Python that is here: PYTHONS="python3.11 python3.12". Python 3.11 is the lowest.
 PYTHONS ?= python3.11
 MINIMUM_TESTS := tests/calibrators/test_golden.py tests/calibrators/test_weights.py tests/calibrators/test_defects.py \
-  tests/calibrators/nonparametric tests/calibrators/windowed tests/core tests/metrics tests/export/test_onnx.py tests/io
+  tests/calibrators/nonparametric tests/calibrators/windowed tests/core tests/metrics tests/export/test_onnx.py tests/io \
+  tests/data/test_tables.py tests/data/test_score_files.py
 
 minimum:  ## a part of the tests on the lowest versions that pyproject.toml declares
 	set -e; for python in $(PYTHONS); do \
 	  $$python -m venv --clear $(VENV)-minimum; \
 	  $(VENV)-minimum/bin/python -m pip install --quiet --no-compile --upgrade "pip>=25.1"; \
 	  $$python tools/minimum.py >$(VENV)-minimum/minimum.txt; \
-	  $(VENV)-minimum/bin/python -m pip install --quiet --no-compile -r $(VENV)-minimum/minimum.txt pytest pytest-xdist hypothesis mpmath; \
+	  $(VENV)-minimum/bin/python -m pip install --quiet --no-compile -r $(VENV)-minimum/minimum.txt pytest pytest-xdist hypothesis mpmath safetensors; \
 	  $(VENV)-minimum/bin/python -m pip install --quiet --no-compile --no-deps --editable .; \
 	  $(VENV)-minimum/bin/python -m pytest -q -n 2 $(MINIMUM_TESTS); \
 	done
