@@ -94,6 +94,18 @@ def is_tuned_on_shift(info: CalibratorInfo) -> bool:
     return info.tuned_on not in (NOTHING, CLEAN_SAMPLES)
 
 
+def method_numbers(infos: Sequence[CalibratorInfo]) -> dict[str, int]:
+    """The number of each method, for its colour and marker: temperature scaling, windowed methods, then the others.
+
+    With more methods than colours the first ones share none, and these are shown beside each other most often.
+    """
+    forms = {info.method: info.form for info in infos if not is_uncalibrated(info)}
+    scaling = find_temperature_scaling(infos)
+    first = None if scaling is None else scaling.method
+    ordered = sorted(forms, key=lambda method: (method != first, forms[method] != WINDOWED))
+    return {method: number for number, method in enumerate(ordered)}
+
+
 def form_text(info: CalibratorInfo) -> str:
     """The form of a calibrator as text: "per-sample", or "windowed (100)" with the size of its window."""
     if info.form != WINDOWED:

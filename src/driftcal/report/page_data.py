@@ -12,12 +12,12 @@ from driftcal.pipeline.evaluating.results import METRICS, CalibratorInfo, Result
 from driftcal.report.comparison import (
     ComparisonLine,
     compare_by_group,
-    compare_calibrators,
     featured_line,
     form_text,
     is_tuned_on_shift,
     is_uncalibrated,
     main_lines,
+    method_numbers,
 )
 from driftcal.report.shift_names import shift_title, shift_title_and_name
 
@@ -41,7 +41,7 @@ def page_data(results: Results) -> dict[str, Any]:
         "metrics": list(METRICS),
         "bins": results.n_bins,
         "in_domain_only": results.in_domain_only,
-        "calibrators": _calibrators(results.calibrators, method_colours(results)),
+        "calibrators": _calibrators(results.calibrators),
         "shifts": [
             {
                 "name": s.name,
@@ -65,14 +65,13 @@ def page_data(results: Results) -> dict[str, Any]:
     }
 
 
-def method_colours(results: Results) -> dict[str, int]:
-    """The colour of each method, from 1. The calibrators that are shown first never share one."""
-    shown = [line.info for line in main_lines(compare_calibrators(results), results.metadata)]
-    methods = dict.fromkeys(info.method for info in [*shown, *results.calibrators] if not is_uncalibrated(info))
-    return {method: 1 + k % N_COLOURS for k, method in enumerate(methods)}
+def method_colours(infos: Sequence[CalibratorInfo]) -> dict[str, int]:
+    """The colour of each method in the page's styles, from 1."""
+    return {method: 1 + number % N_COLOURS for method, number in method_numbers(infos).items()}
 
 
-def _calibrators(infos: Sequence[CalibratorInfo], colours: Mapping[str, int]) -> list[dict[str, Any]]:
+def _calibrators(infos: Sequence[CalibratorInfo]) -> list[dict[str, Any]]:
+    colours = method_colours(infos)
     n_tuned_on_shift: dict[str, int] = defaultdict(int)
     entries = []
     for info in infos:

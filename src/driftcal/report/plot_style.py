@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from driftcal.pipeline.evaluating.results import CalibratorInfo, Results
-from driftcal.report.comparison import is_tuned_on_shift, is_uncalibrated
+from driftcal.report.comparison import is_tuned_on_shift, is_uncalibrated, method_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,8 +105,7 @@ def method_style(number: int | None, line: Any, *, filled: bool) -> dict[str, An
 
 def series_style(info: CalibratorInfo, results: Results) -> dict[str, Any]:
     """Colour and marker by method; solid and filled if tuned on perturbed data, dashed and hollow if not."""
-    methods = list(dict.fromkeys(i.method for i in results.calibrators if not is_uncalibrated(i)))
-    number = None if is_uncalibrated(info) else methods.index(info.method)
+    number = None if is_uncalibrated(info) else method_numbers(results.calibrators)[info.method]
     tuned = is_tuned_on_shift(info)
     return method_style(number, "-" if tuned else DASHED, filled=tuned)
 
