@@ -18,13 +18,18 @@ import numpy as np
 
 import driftcal
 from benchmarks.accuracy.accuracy_baselines import ESTIMATORS, CleanSamples
-from benchmarks.accuracy.study_data import StudyData
+from benchmarks.accuracy.study_data import NOT_IN_LIBRARY, StudyData
 from benchmarks.accuracy.windowed_methods import fit_on_simulated
 from benchmarks.measure import table_head, table_row
 from driftcal.calibrators import CALIBRATORS
+from driftcal.drift.estimators import ESTIMATORS as MONITOR_ESTIMATORS
+from driftcal.drift.estimators import WINDOW_TS
+from driftcal.drift.reference import DriftReference
 
 #: (accuracy, low, high) of a window; the ends are NaN if the estimator has no interval
 Estimate = Callable[[np.ndarray], tuple[float, float, float]]
+#: Windows of each condition of a family that is left out.
+N_LEFT_OUT = 10
 #: Windows with the clean images' class shares and with changed ones, per seed.
 N_CLEAN = 60
 
@@ -79,7 +84,13 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 500])
     parser.add_argument("--estimators", nargs="+", help="by default all")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument(
+        "--left-out", action="store_true", help="only the choice of the monitor's default, on simulated shifts"
+    )
     options = parser.parse_args()
+    if options.left_out:
+        print_left_out(options.folder, options.networks, max(options.sizes))
+        return
     print("# Label-free accuracy estimates on the logits of the study\n")
     print(
         f"`python -m benchmarks.accuracy.estimator_study FOLDER {' '.join(options.networks)}`\n\n"
@@ -91,6 +102,49 @@ def main() -> None:
         data = StudyData.load(options.folder / f"{network}.npz")
         for size in options.sizes:
             print_table(data, size, range(options.seeds), options.estimators)
+
+
+def left_out_errors(data: StudyData, size: int) -> dict[str, dict[str, float]]:
+    """Estimator of the monitor -> family of simulated shifts -> mean absolute error on windows of it.
+
+    `window-ts` is fitted without the family; the others are fitted on levels of Gaussian noise, so that family is not listed.
+    """
+    logits, labels, levels = data.levels("gaussian")
+    n = len(data.labels("val"))
+    calibrator = driftcal.make_calibrator("ts").fit(data.logits("val/clean"), data.labels("val"))
+    by_level = [logits[levels == level].astype(np.float64) for level in range(len(logits) // n)]
+    reference = DriftReference.of(by_level, labels[:n], calibrator, temperature=calibrator.temperature_)
+    names = [family for family in dict.fromkeys(data.families.values()) if family not in (*NOT_IN_LIBRARY, "gaussian")]
+    errors: dict[str, dict[str, float]] = {}
+    for family in names:
+        fitted_on, y, conditions, families = data.simulated(leave_out=(*NOT_IN_LIBRARY, family))
+        window_ts = driftcal.make_calibrator("window-ts").fit(fitted_on, y, levels=conditions, families=families)
+        rng, found = np.random.default_rng(0), []
+        shifts = [shift for shift, other in data.families.items() if other == family]
+        by_shift = data.conditions("val")
+        for condition in (z.astype(np.float64) for shift in shifts for z in by_shift[shift].values()):
+            for _ in range(N_LEFT_OUT):
+                chosen = rng.integers(n, size=size)
+                z, truth = condition[chosen], np.mean(condition[chosen].argmax(axis=1) == data.labels("val")[chosen])
+                means = reference.statistics(z, calibrator.predict_proba(z)).mean(axis=0)
+                estimates = {name: reference.estimate(name, means) for name in MONITOR_ESTIMATORS}
+                estimates[WINDOW_TS] = window_ts.estimate_accuracy(z).accuracy
+                found.append({name: abs(estimate - truth) for name, estimate in estimates.items()})
+        for name in found[0]:
+            errors.setdefault(name, {})[family] = float(np.mean([row[name] for row in found]))
+    return errors
+
+
+def print_left_out(folder: Path, networks: list[str], size: int) -> None:
+    """The choice of the monitor's default: the estimator with the smallest mean error on the families that are left out."""
+    print(f"\n## Simulated shifts, families left out, windows of {size}\n")
+    rows = {network: left_out_errors(StudyData.load(folder / f"{network}.npz"), size) for network in networks}
+    families = list(next(iter(next(iter(rows.values())).values())))
+    print(table_head(["network", "estimator", *families, "mean", "worst"]))
+    for network, errors in rows.items():
+        for name, by_family in sorted(errors.items(), key=lambda item: np.mean(list(item[1].values()))):
+            values = [*by_family.values(), np.mean(list(by_family.values())), max(by_family.values())]
+            print(table_row([network, name, *(f"{value:.3f}" for value in values)]))
 
 
 def print_table(data: StudyData, size: int, seeds: range, chosen: list[str] | None) -> None:

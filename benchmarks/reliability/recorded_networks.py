@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.accuracy.recorded_logits import RecordedLogits
+from benchmarks.accuracy.study_data import StudyData
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +18,14 @@ class Condition:
 
     logits: np.ndarray
     labels: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedShifts:
+    """Validation samples under every simulated shift: (condition, sample, class), the clean one first, and their families."""
+
+    logits: np.ndarray
+    families: list[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +39,8 @@ class RecordedNetwork:
     clean: Condition
     #: Suite -> its conditions.
     suites: dict[str, list[Condition]]
+    #: None if only levels of noise were recorded: then there is no windowed form.
+    simulated: SimulatedShifts | None = None
 
     @property
     def n_classes(self) -> int:
@@ -49,22 +60,28 @@ def recorded_networks(golden: Path, study: Path, names: Iterable[str]) -> Iterat
         "ResNet-20", recorded.levels, recorded.validation_labels, clean, {"affine": affine}
     )  # fmt: skip
     for name in names:
-        with np.load(study / f"{name}.npz") as stored:
-            yield _of_study(name, {key: stored[key] for key in stored.files})
+        yield _of_study(StudyData.load(study / f"{name}.npz"))
 
 
-def _of_study(name: str, arrays: dict[str, np.ndarray]) -> RecordedNetwork:
+def _of_study(data: StudyData) -> RecordedNetwork:
     """The network of a file of `benchmarks.accuracy.collect_study`."""
-    test_labels = arrays["test_labels"].astype(np.int64)
-    suites: dict[str, list[Condition]] = {}
-    for key, logits in arrays.items():
-        if key.startswith("test/") and key != "test/clean":
-            suites.setdefault(key.split("/")[1], []).append(Condition(logits.astype(np.float64), test_labels))
-    if "natural" in arrays:
-        natural = Condition(arrays["natural"].astype(np.float64), arrays["natural_labels"].astype(np.int64))
-        suites["natural"] = [natural]
-    clean = Condition(arrays["clean"].astype(np.float64), arrays["clean_labels"].astype(np.int64))
-    levels = [arrays[f"levels/gaussian/{k}"] for k in range(10)]
+    suites = {
+        suite: [
+            Condition(logits, data.labels("test"))
+            for by_level in data.conditions(f"test/{suite}").values()
+            for logits in by_level.values()
+        ]
+        for suite in ("affine", "corruptions", "simple")
+    }
+    suites["natural"] = [Condition(data.logits("natural"), data.labels("natural"))]
+    labels = data.labels("val")
+    levels = data.levels("gaussian")[0].reshape(-1, len(labels), data.logits("clean").shape[1])
+    logits, _, _, families = data.simulated()
     return RecordedNetwork(
-        name, np.array(levels, np.float64), arrays["val_labels"].astype(np.int64), clean, suites
-    )  # fmt: skip
+        data.network,
+        levels,
+        labels,
+        Condition(data.logits("clean"), data.labels("clean")),
+        suites,
+        SimulatedShifts(logits.reshape(-1, *levels.shape[1:]), families),
+    )

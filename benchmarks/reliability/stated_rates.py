@@ -1,9 +1,10 @@
 """Whether stated rates are the real rates: false alarms, intervals, the sequential test, and windows that are off while `ok`.
 
-    python -m benchmarks.reliability.stated_rates ../shared/golden STUDY resnet44 plain-cnn > benchmarks/reliability/stated_rates.md
+    python -m benchmarks.reliability.stated_rates ../shared/golden benchmarks/data resnet20 resnet44 plain-cnn \
+        > benchmarks/reliability/stated_rates.md
 
-`../shared/golden` holds recorded logits of a CIFAR-10 ResNet-20; STUDY is the folder that `benchmarks.accuracy.collect_study`
-wrote, one file per network. Whatever is fitted uses validation samples only. Half a minute per network.
+`../shared/golden` holds recorded logits of a CIFAR-10 ResNet-20 under levels of noise, `benchmarks/data` those of
+`benchmarks.accuracy.collect_study`, one file per network. Whatever is fitted uses validation samples only. A minute per network.
 """
 
 from __future__ import annotations
@@ -17,41 +18,67 @@ from pathlib import Path
 
 import numpy as np
 
+import driftcal
 from benchmarks.measure import table_head, table_row
 from benchmarks.reliability.recorded_networks import RecordedNetwork, recorded_networks
 from driftcal.calibrators.scaling.temperature import TemperatureScaling
-from driftcal.drift.estimators import NEGATIVE_ENTROPY
 from driftcal.drift.reference import DriftReference
 from driftcal.metrics import evaluate, expected_calibration_error
-from driftcal.monitor.alarm_rule import OK, clean_range
+from driftcal.monitor.alarm_rule import CLASS_MIX, OK, OUT, SHIFTED, UNKNOWN, window_state
 from driftcal.monitor.fixed_point import UNIT, to_fixed_point
 from driftcal.monitor.label_metrics import LabelMetrics
 from driftcal.monitor.monitor import Monitor
+from driftcal.monitor.monitored_calibrator import MonitoredCalibrator
 from driftcal.monitor.sequential_test import N_BETS, log_bets, log_evidence
-from driftcal.monitor.window_sums import WindowSums, sums_of_labels
+from driftcal.monitor.window_estimate import estimate_window
+from driftcal.monitor.window_sums import WindowSums, sums_of_labels, sums_of_samples
 
 #: An estimate that is further from the window's accuracy than this is off.
 OFF = 0.1
 #: Samples of a window, and of a set of labels.
 WINDOW_SIZES, N_LABELS = (100, 500), 300
-RATES, N_VALIDATION_SETS, N_VALIDATION, N_WINDOWS = (0.01, 0.001), 60, 1000, 5000
+RATES, N_VALIDATION_SETS, N_WINDOWS, N_MIXES = (0.01, 0.001), 8, 1000, 200
+#: States that are alarms.
+ALARMS = (CLASS_MIX, SHIFTED, OUT)
 ALPHA, TOLERANCE, N_RUNS, N_READINGS = 0.05, 0.02, 100, 20
 
 
 @dataclass(frozen=True)
 class Deployed:
-    """A network with temperature scaling and a drift reference, both of the validation half."""
+    """A network with temperature scaling, a drift reference and, where it was recorded, the windowed form.
+
+    All are fitted on the validation samples at these positions.
+    """
 
     network: RecordedNetwork
+    chosen: np.ndarray
+
+    @classmethod
+    def of_all(cls, network: RecordedNetwork) -> Deployed:
+        return cls(network, np.arange(len(network.validation_labels)))
 
     @cached_property
     def calibrator(self) -> TemperatureScaling:
-        return TemperatureScaling().fit(self.network.levels[0], self.network.validation_labels)
+        return TemperatureScaling().fit(
+            self.network.levels[0, self.chosen], self.network.validation_labels[self.chosen]
+        )
 
     @cached_property
-    def reference(self) -> DriftReference:
-        levels, labels = list(self.network.levels), self.network.validation_labels
-        return DriftReference.of(levels, labels, self.calibrator, temperature=self.calibrator.temperature_)
+    def monitored(self) -> MonitoredCalibrator:
+        network, labels = self.network, self.network.validation_labels[self.chosen]
+        levels = list(network.levels[:, self.chosen].astype(np.float64))
+        reference = DriftReference.of(levels, labels, self.calibrator, temperature=self.calibrator.temperature_)
+        names = tuple(map(str, range(network.n_classes)))
+        windowed = None
+        if network.simulated is not None:
+            logits = network.simulated.logits[:, self.chosen]
+            windowed = driftcal.make_calibrator("window-ts").fit(
+                logits.reshape(-1, network.n_classes),
+                np.tile(labels, len(logits)),
+                levels=np.repeat(np.arange(len(logits)), len(labels)),
+                families=network.simulated.families,
+            )
+        return MonitoredCalibrator(self.calibrator, reference, names, windowed)
 
     @cached_property
     def probabilities(self) -> np.ndarray:
@@ -69,24 +96,37 @@ class Deployed:
         return self.probabilities.argmax(axis=1) == self.labels
 
 
-def false_alarms(network: RecordedNetwork, window_size: int) -> dict[float, tuple[float, int]]:
-    """By rate: the mean share of clean windows outside the range of clean windows, and how many validation sets exceed the rate.
+@dataclass(frozen=True)
+class FalseAlarms:
+    """The mean share of clean windows with an alarm, that of `cannot tell`, and the validation sets with more alarms than stated."""
 
-    Validation sets and windows are draws of all clean samples.
-    """
-    logits, labels = network.clean.logits, network.clean.labels
-    windows = np.random.default_rng(8).integers(len(labels), size=(N_WINDOWS, window_size))
-    shares: dict[float, list[float]] = {rate: [] for rate in RATES}
+    alarms: float
+    cannot_tell: float
+    exceeding: int
+
+
+def false_alarms(network: RecordedNetwork, window_size: int) -> dict[float, FalseAlarms]:
+    """By stated rate: states of clean windows, over several validation sets: halves of the validation samples."""
+    logits = network.clean.logits.astype(np.float64)
+    windows = np.random.default_rng(8).integers(len(logits), size=(N_WINDOWS, window_size))
+    shares: dict[float, list[tuple[float, float]]] = {rate: [] for rate in RATES}
+    n_validation = len(network.validation_labels)
     for draw in range(N_VALIDATION_SETS):
-        drawn = np.random.default_rng([8, draw]).integers(len(labels), size=N_VALIDATION)
-        calibrator = TemperatureScaling().fit(logits[drawn], labels[drawn])
-        reference = DriftReference.of([logits[drawn]], labels[drawn], calibrator, temperature=calibrator.temperature_)
-        values = reference.statistics(logits, calibrator.predict_proba(logits))[:, NEGATIVE_ENTROPY]
-        means = values[windows].mean(axis=1)
-        for rate in RATES:
-            low, high = clean_range(reference, window_size, rate)
-            shares[rate].append(float(np.mean((means < low) | (means > high))))
-    return {rate: (float(np.mean(found)), sum(share > rate for share in found)) for rate, found in shares.items()}
+        chosen = np.sort(np.random.default_rng([8, draw]).permutation(n_validation)[: n_validation // 2])
+        monitored = Deployed(network, chosen).monitored
+        samples, layout = monitored.measure(logits), monitored.layout
+        found: dict[float, list[str]] = {rate: [] for rate in RATES}
+        for window in windows:
+            sums = WindowSums(sums_of_samples(samples.part(window), layout, low_confidence=0.5), layout)
+            estimate = estimate_window(monitored, sums, None)
+            for rate in RATES:
+                found[rate].append(window_state(monitored.drift_reference, sums, estimate, false_alarm_rate=rate)[0])
+        for rate, states in found.items():
+            shares[rate].append((np.mean([state in ALARMS for state in states]), np.mean(np.array(states) == UNKNOWN)))
+    return {
+        rate: FalseAlarms(*np.mean(rows, axis=0).tolist(), sum(alarms > rate for alarms, _ in rows))
+        for rate, rows in shares.items()
+    }
 
 
 def label_intervals(deployed: Deployed) -> tuple[float, float]:
@@ -98,9 +138,9 @@ def label_intervals(deployed: Deployed) -> tuple[float, float]:
     for _ in range(300):
         drawn = rng.integers(len(deployed.correct), size=N_LABELS)
         sums = sums_of_labels(
-            confidence[drawn], deployed.correct[drawn], deployed.network.n_classes, tolerance=TOLERANCE
+            confidence[drawn], deployed.correct[drawn], deployed.monitored.layout, tolerance=TOLERANCE
         )
-        metrics = LabelMetrics.of(WindowSums(sums))
+        metrics = LabelMetrics.of(WindowSums(sums, deployed.monitored.layout))
         assert metrics is not None
         (low, high), (ece_low, ece_high) = metrics.accuracy_interval, metrics.ece_interval
         covered.append((low <= accuracy <= high, ece_low <= ece <= ece_high))
@@ -153,18 +193,48 @@ def power(deployed: Deployed) -> tuple[float, float]:
     return rejections(p, labels)
 
 
-def windows_of(deployed: Deployed, suite: str, window_size: int) -> Iterator[tuple[str, float, bool, float]]:
-    """(state, estimated accuracy, whether the interval holds the true accuracy, true accuracy) of every window of a suite."""
-    for condition in deployed.network.suites[suite]:
-        monitor = Monitor(deployed.calibrator, drift_reference=deployed.reference, window_size=window_size)
-        order = np.random.default_rng(12).permutation(len(condition.labels))
-        monitor.update(condition.logits[order])
-        correct = (condition.logits.argmax(axis=1) == condition.labels)[order]
-        for window in monitor.windows():
-            part = correct[int(window.begin) : int(window.end)]
-            if len(part) == window_size:
-                low, high = window.accuracy_interval
-                yield window.state, window.accuracy, low <= part.mean() <= high, float(part.mean())
+@dataclass(frozen=True)
+class Window:
+    """A window's state, estimated accuracy with its interval, and true accuracy."""
+
+    state: str
+    estimate: float
+    low: float
+    high: float
+    accuracy: float
+
+
+def windows_of(deployed: Deployed, logits: np.ndarray, labels: np.ndarray, window_size: int) -> Iterator[Window]:
+    """Every full window of samples in this order."""
+    monitor = Monitor(deployed.monitored, window_size=window_size)
+    monitor.update(logits.astype(np.float64))
+    correct = logits.argmax(axis=1) == labels
+    for window in monitor.windows():
+        part = correct[int(window.begin) : int(window.end)]
+        if len(part) == window_size:
+            yield Window(window.state, window.accuracy, *window.accuracy_interval, float(part.mean()))
+
+
+def windows_by_suite(deployed: Deployed, window_size: int) -> dict[str, list[Window]]:
+    """Suite -> windows: clean ones, clean ones under changed class shares, and those of the shifts."""
+    rng, clean = np.random.default_rng(12), deployed.network.clean
+    found: dict[str, list[Window]] = {}
+    for name, concentration in (("clean", None), ("Dirichlet(1)", 1.0), ("Dirichlet(0.3)", 0.3)):
+        drawn = []
+        for _ in range(N_MIXES):
+            shares = (
+                None if concentration is None else rng.dirichlet(np.full(deployed.network.n_classes, concentration))
+            )
+            weights = None if shares is None else shares[clean.labels] / shares[clean.labels].sum()
+            drawn.append(rng.choice(len(clean.labels), window_size, p=weights))
+        positions = np.concatenate(drawn)
+        found[name] = list(windows_of(deployed, clean.logits[positions], clean.labels[positions], window_size))
+    for suite, conditions in deployed.network.suites.items():
+        found[suite] = []
+        for condition in conditions:
+            order = np.random.default_rng(12).permutation(len(condition.labels))
+            found[suite] += windows_of(deployed, condition.logits[order], condition.labels[order], window_size)
+    return {suite: windows for suite, windows in found.items() if windows}
 
 
 def print_rates(networks: list[Deployed]) -> None:
@@ -176,10 +246,12 @@ def print_rates(networks: list[Deployed]) -> None:
         alarms = [false_alarms(deployed.network, size) for deployed in networks]
         for rate in RATES:
             title = f"false alarms, windows of {size}"
-            cells = [f"{100 * alarm[rate][0]:.3f} %" for alarm in alarms]
+            cells = [f"{100 * alarm[rate].alarms:.3f} %" for alarm in alarms]
             print(table_row([title, f"at most {100 * rate:g} %", *cells]))
-            title = f"validation sets of {N_VALIDATION:,} with more"
-            print(table_row([title, "at most 1 %", *(f"{alarm[rate][1]} of {N_VALIDATION_SETS}" for alarm in alarms)]))
+            cells = [f"{alarm[rate].exceeding} of {N_VALIDATION_SETS}" for alarm in alarms]
+            print(table_row(["validation sets with more", "at most 1 %", *cells]))
+        cells = [f"{100 * alarm[RATES[-1]].cannot_tell:.3f} %" for alarm in alarms]
+        print(table_row([f"`cannot tell`, windows of {size}", "–", *cells]))
     coverages = [label_intervals(deployed) for deployed in networks]
     for i, name in enumerate(("accuracy", "ECE")):
         cells = [f"{100 * coverage[i]:.1f} %" for coverage in coverages]
@@ -197,42 +269,38 @@ def print_rates(networks: list[Deployed]) -> None:
     cells = [f"{100 * share:.1f} % (median {n:.0f} labels)" for share, n in powers]
     print(table_row([f"it rejects, over-confident by {OFF} or more", "–", *cells]))
     print(
-        f"\nFalse alarms: {N_VALIDATION_SETS} validation sets and {N_WINDOWS:,} windows, drawn from all clean samples. "
+        f"\nFalse alarms: {N_VALIDATION_SETS} validation sets, each half of the validation samples; {N_WINDOWS:,} windows of clean "
+        "samples for each. An alarm is any state but `ok` and `cannot tell`. "
         f"Sequential test: {N_RUNS} runs of {100 * N_READINGS:,} labels, alpha {ALPHA}.\n"
     )
 
 
 def print_windows(networks: list[Deployed]) -> None:
-    """Windows under shift whose estimate is off while the state is `ok`."""
-    print(f"## Windows that are off by more than {OFF} while the state is `ok`\n")
-    head = [
-        "network",
-        "suite",
-        "window",
-        "windows",
-        "`ok`",
-        "`ok` and off",
-        "of `ok` windows",
-        "mean abs. error",
-        "interval covers",
-    ]
-    print(table_head(head))
+    """States of windows, and windows whose estimate is off while the state is `ok`."""
+    print("## States, and windows that are off while the state is `ok`\n")
+    states = (OK, CLASS_MIX, SHIFTED, OUT, UNKNOWN)
+    print(
+        table_head(
+            ["network", "suite", "window", "windows", *states, f"off by more than {OFF}", "`ok` and off", "of `ok` windows",
+             "mean abs. error", "interval covers", "median half-width"]
+        )
+    )  # fmt: skip
     for deployed in networks:
-        for suite in deployed.network.suites:
-            for size in WINDOW_SIZES:
-                windows = list(windows_of(deployed, suite, size))
-                if not windows:  # fewer samples than a window
-                    continue
-                states, estimates, covered, accuracies = map(np.array, zip(*windows, strict=True))
-                error = np.abs(estimates - accuracies)
-                ok = states == OK
-                off = ok & (error > OFF)
-                cells = [deployed.network.name, suite, size, f"{len(error):,}", f"{100 * ok.mean():.1f} %"]
-                cells += [f"{100 * off.mean():.2f} %", f"{100 * off.sum() / max(1, ok.sum()):.2f} %"]
-                print(table_row([*cells, f"{error.mean():.3f}", f"{100 * covered.mean():.1f} %"]))
+        for size in WINDOW_SIZES:
+            for suite, windows in windows_by_suite(deployed, size).items():
+                error = np.array([abs(window.estimate - window.accuracy) for window in windows])
+                covered = [window.low <= window.accuracy <= window.high for window in windows]
+                width = np.median([window.high - window.low for window in windows]) / 2
+                ok, off = np.array([window.state == OK for window in windows]), error > OFF
+                shares = [np.mean([window.state == state for window in windows]) for state in states]
+                cells = [f"{100 * share:.1f} %" for share in (*shares, off.mean(), (ok & off).mean())]
+                cells += [f"{100 * (ok & off).sum() / max(1, ok.sum()):.1f} %", f"{error.mean():.3f}"]
+                cells += [f"{100 * np.mean(covered):.1f} %", f"{width:.3f}"]
+                print(table_row([deployed.network.name, suite, size, f"{len(windows):,}", *cells]), flush=True)
     print(
         "\nTrue accuracy is that of the window's own samples: in a window of 100 it varies by ±0.06 although nothing has changed. "
-        "The natural shift also changes the class mix."
+        "The natural shift also changes the class mix. Dirichlet: clean windows under class shares drawn from that distribution. "
+        "A network whose conditions have fewer samples than a window has no row."
     )
 
 
@@ -243,15 +311,18 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", help="names of networks of the study")
     arguments = parser.parse_args()
     networks = [
-        Deployed(network) for network in recorded_networks(arguments.golden, arguments.study, arguments.networks)
+        Deployed.of_all(network) for network in recorded_networks(arguments.golden, arguments.study, arguments.networks)
     ]
     print("# Stated rates and measured rates\n")
     print(
-        "`python -m benchmarks.reliability.stated_rates ../shared/golden STUDY resnet44 plain-cnn > benchmarks/reliability/stated_rates.md`\n"
+        "`python -m benchmarks.reliability.stated_rates ../shared/golden benchmarks/data resnet20 resnet44 plain-cnn > "
+        "benchmarks/reliability/stated_rates.md`\n"
     )
-    estimators = ", ".join(f"{deployed.network.name}: `{deployed.reference.estimator}`" for deployed in networks)
+    estimators = ", ".join(
+        f"{deployed.network.name}: `{deployed.monitored.default_estimator}`" for deployed in networks
+    )
     print(
-        f"Temperature scaling of each network's clean validation half; accuracy estimators chosen by `tune`: {estimators}.\n"
+        f"Temperature scaling of each network's clean validation half; default estimators of the monitor: {estimators}.\n"
     )
     print_rates(networks)
     print_windows(networks)
