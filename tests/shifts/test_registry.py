@@ -37,7 +37,7 @@ def test_suites_list_shifts_and_levels() -> None:
     sizes = {name: (len(suite.shifts), len(suite)) for name, suite in SUITES.items()}
     assert sizes == {
         "affine": (9, 90), "imagenet-c": (19, 114), "cifar10-c": (19, 114), "h-tuning": (4, 24), "all": (28, 204),
-        "tabular": (7, 42), "text": (6, 36),
+        "tabular": (7, 42), "text": (6, 36), "series": (6, 36),
     }  # fmt: skip
     suite = driftcal.get_suite("imagenet-c")
     assert list(suite)[:2] == [(suite.shifts[0], 0), (suite.shifts[0], 1)]

@@ -12,6 +12,7 @@ from driftcal.core.labels import columns_and_names
 from driftcal.core.tables import is_frame
 from driftcal.core.texts import as_texts, digest_of_texts, is_text
 from driftcal.core.validation import NUMBER_KINDS, as_array, column_names
+from driftcal.data.layout import Layout, arranged, check_series
 from driftcal.data.source import Source
 from driftcal.data.tables import from_frame
 from driftcal.errors import ImagesError, LabelsError
@@ -28,6 +29,7 @@ def from_arrays(
     class_names: Sequence[str] | None = None,
     categorical: Sequence[int | str] = (),
     groups: AnyArray | None = None,
+    layout: Layout | None = None,
     name: str = "arrays",
 ) -> Source:
     """A source from images or features with one label each.
@@ -37,7 +39,7 @@ def from_arrays(
     x
         Images (n, H, W) or (n, H, W, C), uint8 or floats in [0, 1]; or features (n, F), an array or a data frame. A data
         frame keeps its dtypes and categories. Missing features are NaN. Or texts: a list of ``str``. Or a dictionary of
-        arrays, each with one entry per sample.
+        arrays, each with one entry per sample. Or time series and spectra (n, length, channels).
     y
         Labels: integers from 0 (-1: no class is correct), or names among `class_names`.
     class_names
@@ -47,6 +49,9 @@ def from_arrays(
         The columns of features that hold categories: numbers, or names in a data frame.
     groups
         One group (camera, site, …) per sample.
+    layout
+        The axes of an array that may be images or series: "NHW" (grey images), "NLC" (series: length, channels), "NCL"
+        (series, channels first), or "NHWC" and "NCHW". None: by the shape, if it can only be one of them.
     name
         The name of the data in results.
 
@@ -58,14 +63,14 @@ def from_arrays(
         return from_frame(x, y, class_names=class_names, categorical=categorical, groups=groups, name=name)
     if is_array_dict(x):
         return _from_dictionary(as_array_dict(x), y, class_names, groups, name)
-    inputs = as_texts(x) if is_text(x) else _as_inputs(as_array(x, "x", ImagesError))
+    inputs = as_texts(x) if is_text(x) else _as_inputs(as_array(x, "x", ImagesError), layout)
     labels, names = _labels_of(y, class_names, len(inputs))
 
     def read(indices: Indices) -> Array:
         selected = inputs[indices]
         if inputs.dtype == object:  # texts
             return selected
-        if inputs.dtype == np.uint8:
+        if inputs.dtype == np.uint8 and inputs.ndim == 4:
             return np.divide(selected, np.float32(255), dtype=np.float32)
         keeps_float64 = inputs.dtype == np.float64 and inputs.ndim == 2
         return np.ascontiguousarray(selected, np.float64 if keeps_float64 else np.float32)
@@ -100,14 +105,15 @@ def _labels_of(y: AnyArray, class_names: Sequence[str] | None, n_samples: int) -
     return labels, names
 
 
-def _as_inputs(x: Array) -> Array:
-    """`x` as images (n, H, W, C) or features (n, F), checked."""
+def _as_inputs(x: Array, layout: Layout | None) -> Array:
+    """`x` as images (n, H, W, C), series (n, L, C) or features (n, F), checked."""
     if x.ndim not in (2, 3, 4) or x.dtype.kind not in NUMBER_KINDS:
         way_out = " Are inputs and labels swapped?" if x.ndim == 1 else ""
         if x.dtype.kind in "OSTU":  # objects, bytes and both kinds of text
             way_out = " Pass a table with text as a pandas data frame, which keeps a dtype per column."
         raise ImagesError(
-            f"x must be images (n, H, W) or (n, H, W, C), or features (n, F); it is {x.dtype} of shape {x.shape}.{way_out}"
+            f"x must be images (n, H, W) or (n, H, W, C), series (n, length, channels), or features (n, F); it is {x.dtype} of shape "
+            f"{x.shape}.{way_out}"
         )
     if len(x) == 0:
         raise ImagesError("x must have at least one sample; it has none.")
@@ -119,8 +125,10 @@ def _as_inputs(x: Array) -> Array:
             )
         # uint8 features are counts, not pixels: they are not divided by 255
         return x if x.dtype.kind == "f" else x.astype(np.float32)
+    x = arranged(x, layout)
     if x.ndim == 3:
-        x = x[..., None]
+        check_series(x)
+        return x
     if x.shape[-1] not in (1, 3):
         hint = ""
         if x.shape[1] in (1, 3):
@@ -141,6 +149,7 @@ def npz(
     y: str | None = None,
     group: str | None = None,
     class_names: Sequence[str] | None = None,
+    layout: Layout | None = None,
 ) -> Source:
     """A ``.npz`` file with inputs ("x"), labels ("y") and, optionally, "class_names" and "groups".
 
@@ -152,6 +161,8 @@ def npz(
         The names of the arrays, if they have other names.
     class_names
         All classes in the order of the model's outputs. Labels that are text need them, here or in the file.
+    layout
+        The axes of inputs that may be images or series, as in :func:`from_arrays`.
     """
     file = open_arrays(path)
     inputs = file.find([x] if x else INPUT_NAMES, "inputs", "Name the array with x=NAME.")
@@ -159,7 +170,7 @@ def npz(
     groups = file.find([group], "groups", "Name the array with group=NAME.") if group else file.get("groups")
     stored_names = file.get("class_names")
     names = class_names if stored_names is None else [str(name) for name in stored_names]
-    source = from_arrays(inputs, labels, class_names=names, groups=groups, name=file.path.name)
+    source = from_arrays(inputs, labels, class_names=names, groups=groups, layout=layout, name=file.path.name)
     return source if class_names is None else source.with_classes(class_names)
 
 

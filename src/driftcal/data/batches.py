@@ -13,6 +13,7 @@ from driftcal.core.array_dicts import ArrayDict, as_array_dict, is_array_dict
 from driftcal.core.images import check_pixels
 from driftcal.core.labels import columns_and_names
 from driftcal.core.validation import NUMBER_KINDS, as_array
+from driftcal.data.layout import Layout, arranged, check_series
 from driftcal.data.source import Source
 from driftcal.errors import DataError, ImagesError, InputError, LabelsError
 from driftcal.io.fingerprint import fingerprint
@@ -40,12 +41,15 @@ class BatchFormat:
     mean, std
         The normalisation that the data set applied to images. It is undone, because shifts act on images in [0, 1]; give
         the same numbers to the model as `preprocessing`.
+    layout
+        The axes of batches that may be images or series, as in `from_arrays`.
     """
 
     inputs: str | int | Sequence[str] | None = None
     label: str | int | None = None
     mean: Sequence[float] = ()
     std: Sequence[float] = ()
+    layout: Layout | None = None
 
     def split(self, batch: Any) -> tuple[Any, Any]:
         """The inputs and the labels of a batch, or of a sample."""
@@ -91,8 +95,11 @@ class BatchFormat:
             )
         if x.ndim == 2:
             return x if x.dtype in (np.float32, np.float64) else x.astype(np.float32)
-        if x.ndim == 3:
-            x = x[..., None]
+        if x.ndim == 3 or self.layout is not None:
+            x = arranged(x, self.layout)
+            if x.ndim == 3:
+                check_series(x, first)
+                return np.ascontiguousarray(x, np.float32)
         elif x.shape[1] in (1, 3) and (is_tensor or x.shape[3] not in (1, 3)):  # torch puts channels first
             x = np.moveaxis(x, 1, 3)
         if x.dtype == np.uint8:

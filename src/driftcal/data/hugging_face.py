@@ -9,6 +9,7 @@ import numpy as np
 
 from driftcal.data.arrays import from_arrays
 from driftcal.data.batches import LABEL_KEYS, BatchFormat, indexed_source, streamed_source
+from driftcal.data.layout import Layout
 from driftcal.data.source import Source
 from driftcal.data.tables import from_frame, with_categories
 from driftcal.data.torch_data import stacked
@@ -34,6 +35,7 @@ def from_hugging_face(
     categorical: Sequence[int | str] = (),
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
+    layout: Layout | None = None,
     name: str | None = None,
 ) -> Source:
     """A source from a `datasets.Dataset`: a column of images or features, or a table of single values.
@@ -53,6 +55,8 @@ def from_hugging_face(
         Columns of a table that hold categories, besides those of text or truth values.
     mean, std
         The normalisation that the data set applies to images, which is undone.
+    layout
+        The axes of inputs that may be images or series, as in :func:`from_arrays`.
     name
         The name of the data in results.
     """
@@ -65,7 +69,7 @@ def from_hugging_face(
     features: Mapping[str, Any] = data.features or {}
     is_transformed = kind == "Dataset" and data.format["type"] == "custom"  # its samples have other columns
     if is_transformed or not features:
-        batch_format = BatchFormat(inputs, label, mean, std)
+        batch_format = BatchFormat(inputs, label, mean, std, layout)
         names = class_names or _stored_names(features, label)
         if kind == "IterableDataset":
             return streamed_source(title, lambda: _samples(data, batch_format), batch_format, names)
@@ -77,7 +81,7 @@ def from_hugging_face(
     column = _input_column(features, inputs, label)
     if column is None:
         return _table(data, kind, features, label, names, categorical, title)
-    batch_format = BatchFormat(column, label, mean, std)
+    batch_format = BatchFormat(column, label, mean, std, layout)
     if kind == "IterableDataset":
         return streamed_source(title, lambda: _samples(data, batch_format), batch_format, names)
     plain = data.with_format(None).select_columns([*([column] if isinstance(column, str) else column), label])

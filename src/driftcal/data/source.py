@@ -19,6 +19,7 @@ from driftcal.io.fingerprint import fingerprint
 from driftcal.types import Array, Indices, Inputs, Labels
 
 #: Indices in the whole data set -> inputs: float32 images (n, H, W, C) in [0, 1]; features (n, F), float32 or float64;
+#: series (n, length, channels);
 #: a pandas data frame; texts (n,); or a dictionary of arrays.
 Read = Callable[[Indices], Inputs]
 
@@ -130,10 +131,10 @@ class Source:
 
     @property
     def kind(self) -> str:
-        """``images``, ``features``, ``text`` or ``dictionaries``."""
+        """``images``, ``features``, ``series``, ``text`` or ``dictionaries``."""
         if not self.input_shape:
             return "dictionaries" if isinstance(self.read(self.indices[:1]), ArrayDict) else "text"
-        return "images" if len(self.input_shape) == 3 else "features"
+        return {3: "images", 2: "series"}.get(len(self.input_shape), "features")
 
     @cached_property
     def fingerprint(self) -> str:

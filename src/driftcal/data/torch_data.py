@@ -10,6 +10,7 @@ import numpy as np
 
 from driftcal.core.validation import as_array
 from driftcal.data.batches import BatchFormat, indexed_source, streamed_source
+from driftcal.data.layout import Layout
 from driftcal.data.source import Source
 from driftcal.errors import DataError
 
@@ -36,6 +37,7 @@ def from_torch(
     class_names: Sequence[str] | None = None,
     mean: Sequence[float] = (),
     std: Sequence[float] = (),
+    layout: Layout | None = None,
     name: str | None = None,
 ) -> Source:
     """A source from a torch `DataLoader` or `Dataset`.
@@ -54,12 +56,15 @@ def from_torch(
         All classes in the order of the model's outputs; by default the data set's `classes`.
     mean, std
         The normalisation that the data set applies to images, which is undone.
+    layout
+        The axes of batches that may be images or series: "NCL" for series (channels, length), as torch's convolutions take
+        them, "NLC", or "NHW" for grey images.
     name
         The name of the data in results.
     """
     kind = torch_kind(data)
     dataset = data.dataset if kind == "DataLoader" else data
-    batch_format = BatchFormat(inputs, label, mean, std)
+    batch_format = BatchFormat(inputs, label, mean, std, layout)
     label_text = name or type(dataset).__name__
     own_names = class_names if class_names is not None else _classes(dataset)
     if torch_kind(dataset) == "IterableDataset" or not hasattr(dataset, "__getitem__"):

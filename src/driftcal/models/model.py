@@ -213,7 +213,7 @@ class Model:
         return self
 
     def logits(self, inputs: AnyArray) -> Logits:
-        """float32 (n, C) for float32 images (n, H, W, C) in [0, 1], or features (n, F)."""
+        """float32 (n, C) for float32 images (n, H, W, C) in [0, 1], series (n, length, channels), or features (n, F)."""
         self.check_columns(inputs)
         samples = self._as_inputs(inputs)
         if self._n_classes is None or self._batch_size is None or self._input_shape != _sample_shape(samples):
@@ -446,10 +446,10 @@ def _as_array(inputs: AnyArray) -> Array:
         raise ImagesError(
             "images must be float32 in [0, 1]; they are uint8. Divide by 255, or read them through a source."
         )
-    if samples.ndim not in (2, 4) or samples.dtype.kind not in REAL_KINDS:
+    if samples.ndim not in (2, 3, 4) or samples.dtype.kind not in REAL_KINDS:
         raise ImagesError(
-            f"inputs must be images (n, H, W, C), features (n, F) or a data frame; they are {samples.dtype} of shape "
-            f"{samples.shape}."
+            f"inputs must be images (n, H, W, C), series (n, length, channels), features (n, F) or a data frame; they are "
+            f"{samples.dtype} of shape {samples.shape}."
         )
     return samples
 

@@ -12,6 +12,8 @@ from driftcal.errors import ImagesError, InputError, UnknownName
 from driftcal.types import Array
 
 LAYOUTS = ("NCHW", "NHWC", "flat")
+#: The same for series.
+_OF_SERIES = {"NCL": "NCHW", "NLC": "NHWC"}
 CHANNELS = ("RGB", "BGR")
 
 
@@ -19,14 +21,14 @@ CHANNELS = ("RGB", "BGR")
 class Preprocessing:
     """The steps from float32 (n, H, W, C) in [0, 1] to the model's input: size, channels, scale, mean and std, layout.
 
-    Feature matrices (n, F) take scale, mean and std only.
+    Feature matrices (n, F) take scale, mean and std only, series (n, length, channels) these and the layout.
 
     Parameters
     ----------
     mean, std
         Subtracted and divided by, per channel, in the model's order of channels and after scaling. () for none.
     layout
-        "NCHW", "NHWC", or "flat" (one vector per image).
+        "NCHW", "NHWC", or "flat" (one vector per image). "NCL" and "NLC" say the same of series.
     size
         (height, width) to scale to, bilinear, smoothed when shrinking. None: images keep their size.
     channels
@@ -48,6 +50,7 @@ class Preprocessing:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "layout", _OF_SERIES.get(self.layout, self.layout))
         if self.layout not in LAYOUTS:
             raise UnknownName.of("layout", self.layout, LAYOUTS)
         if self.channels not in CHANNELS:
@@ -76,8 +79,14 @@ class Preprocessing:
     def __call__(self, inputs: Array, dtype: Any = np.float32) -> Array:
         """The model's input for a batch."""
         x: Array = np.asarray(inputs, dtype)
-        if x.ndim not in (2, 4):
-            raise ImagesError(f"inputs must be images (n, H, W, C) or features (n, F); their shape is {x.shape}.")
+        if x.ndim not in (2, 3, 4):
+            raise ImagesError(
+                f"inputs must be images (n, H, W, C), series (n, length, channels) or features (n, F); their shape is {x.shape}."
+            )
+        if x.ndim == 3 and (self.size is not None or self.channels != "RGB"):
+            raise ImagesError(
+                f"size and channels are for images; the inputs are series of shape {x.shape}. Leave both out."
+            )
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) > 1 and len(values) != x.shape[-1]:
                 raise ImagesError(f"{name} has {len(values)} values but inputs have {x.shape[-1]} channels.")
@@ -92,8 +101,8 @@ class Preprocessing:
             x = x - np.array(self.mean, np.float32)
         if self.std and any(value != 1 for value in self.std):
             x = x / np.array(self.std, np.float32)
-        if x.ndim == 4 and self.layout == "NCHW":
-            x = x.transpose(0, 3, 1, 2)
+        if x.ndim > 2 and self.layout == "NCHW":
+            x = np.moveaxis(x, -1, 1)
         elif self.layout == "flat":
             x = x.reshape(len(x), -1)
         return np.ascontiguousarray(x)

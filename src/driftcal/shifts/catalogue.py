@@ -8,6 +8,7 @@ from driftcal.shifts.affine import Affine
 from driftcal.shifts.corruptions.corruption import Corruption
 from driftcal.shifts.gaussian import Gaussian
 from driftcal.shifts.mixture import Mixture
+from driftcal.shifts.series.series_shift import SeriesNoise, SeriesShift
 from driftcal.shifts.shift import Shift
 from driftcal.shifts.simulated.image_changes import ImageChange
 from driftcal.shifts.suites import SUITES
@@ -93,6 +94,20 @@ DESCRIPTIONS: dict[str, str] = {
     "text_order": "20 % to 100 % of the words change places",
     "text_repeated": "20 % to 100 % of the words are doubled",
     "text_beginning_cut": "the first 20 % to 90 % of the words are cut off",
+    "series_noise": "white noise on time series, in units learnt by .fit(x_val): their tuning shift",
+    "series_coloured_noise": "noise whose values follow their predecessors, 0.1 to 1.2 standard deviations",
+    "series_spikes": "1 % to 25 % of the values move by five standard deviations",
+    "series_dropout": "a value is held over 10 % to 70 % of the series",
+    "series_drift": "a rising or falling baseline, 0.25 to 2.5 standard deviations",
+    "series_scaling": "the amplitude is multiplied or divided by 1.2 to 4.5",
+    "series_stretch": "time runs faster or slower by 1.08 to 2.2",
+    "series_offset": "the series moves by 0.2 to 2 standard deviations (simulated, for fitting, like those that follow)",
+    "series_hum": "a sine of 0.2 to 2 standard deviations is added",
+    "series_smooth": "the mean over 6 % to 60 % of the series",
+    "series_rounded": "values are rounded to 0.3 to 2.5 standard deviations",
+    "series_clipped": "values are clipped at 1.3 to 0.12 standard deviations",
+    "series_warped": "values are raised to a power, 0.85 to 0.15",
+    "series_delay": "the series begins earlier or later by 5 % to 45 % of its length",
 }
 
 
@@ -108,6 +123,8 @@ _FAMILIES: dict[type, str] = {
     FeatureDrift: "tabular",
     WordNoise: "text",
     TextShift: "text",
+    SeriesNoise: "series",
+    SeriesShift: "series",
 }
 
 

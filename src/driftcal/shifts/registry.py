@@ -12,6 +12,8 @@ from driftcal.shifts.corruptions.corruption import CORRUPTIONS, Corruption
 from driftcal.shifts.custom import Custom
 from driftcal.shifts.gaussian import Gaussian
 from driftcal.shifts.mixture import Mixture
+from driftcal.shifts.series.changes import SERIES_SHIFTS, SIMULATED_SERIES
+from driftcal.shifts.series.series_shift import SeriesNoise, SeriesShift
 from driftcal.shifts.shift import Shift
 from driftcal.shifts.simulated.image_changes import IMAGE_CHANGES, ImageChange
 from driftcal.shifts.suites import H_TUNING
@@ -32,6 +34,8 @@ SHIFTS: dict[str, Shift] = {
     **{name: FeatureDrift(name) for name in (*DRIFTS, *SIMULATED_DRIFTS)},
     "text_noise": WordNoise(),
     **{name: TextShift(name) for name in (*TEXT_SHIFTS, *SIMULATED_TEXT)},
+    "series_noise": SeriesNoise(),
+    **{name: SeriesShift(name=name) for name in (*SERIES_SHIFTS, *SIMULATED_SERIES)},
 }
 
 _BUILT_IN = frozenset(SHIFTS)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from driftcal.errors import InputError, UnknownName
 from driftcal.shifts.affine import AFFINE, Affine
 from driftcal.shifts.corruptions.corruption import CORRUPTIONS, Corruption
+from driftcal.shifts.series.changes import SERIES_SHIFTS
+from driftcal.shifts.series.series_shift import SeriesShift
 from driftcal.shifts.shift import Shift
 from driftcal.shifts.tabular.drifts import DRIFTS, FeatureDrift
 from driftcal.shifts.text.text_shift import TEXT_SHIFTS, TextShift
@@ -34,12 +36,14 @@ class Suite:
     shifts: tuple[Shift, ...]
 
     def fit(self, features: AnyArray, *, categorical: Sequence[int | str] = ()) -> Suite:
-        """The same suite with its tabular drifts in the units of these features."""
-        fitted = tuple(
-            shift.fit(features, categorical=categorical) if isinstance(shift, FeatureDrift) else shift
-            for shift in self.shifts
-        )
-        return replace(self, shifts=fitted)
+        """The same suite with its tabular drifts, or its shifts of series, in the units of these inputs."""
+
+        def in_units(shift: Shift) -> Shift:
+            if isinstance(shift, FeatureDrift):
+                return shift.fit(features, categorical=categorical)
+            return shift.fit(features) if isinstance(shift, SeriesShift) else shift
+
+        return replace(self, shifts=tuple(map(in_units, self.shifts)))
 
     def __iter__(self) -> Iterator[tuple[Shift, int]]:
         """Every (shift, level)."""
@@ -79,12 +83,14 @@ SUITES: dict[str, Suite] = {
         ),
         Suite("tabular", "seven drifts of feature tables", tuple(map(FeatureDrift, DRIFTS))),
         Suite("text", "six shifts of text", tuple(map(TextShift, TEXT_SHIFTS))),
+        Suite("series", "six shifts of time series", tuple(SeriesShift(name=name) for name in SERIES_SHIFTS)),
     )
 }
 
 
 def get_suite(name: str | Suite) -> Suite:
-    """The suite called `name`: ``affine``, ``imagenet-c``, ``cifar10-c``, ``h-tuning``, ``all``, ``tabular`` or ``text``.
+    """The suite called `name`: ``affine``, ``imagenet-c``, ``cifar10-c``, ``h-tuning``, ``all``, ``tabular``, ``text`` or
+    ``series``.
 
     >>> suite = get_suite("affine")
     >>> len(suite.shifts), len(suite)

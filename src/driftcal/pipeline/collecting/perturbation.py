@@ -16,12 +16,13 @@ from driftcal.pipeline.collecting.simulated import SimulatedLogits, simulate
 from driftcal.shifts import TabularNoise, get_shift
 from driftcal.shifts.custom import Custom
 from driftcal.shifts.levels.find_levels import find_levels
+from driftcal.shifts.series.series_shift import FittedOnChannels
 from driftcal.shifts.shift import Shift
 from driftcal.shifts.tabular.drifts import FeatureDrift
 from driftcal.types import Indices, Logits
 
 #: Kind of inputs -> the noise that tuning uses if it is not Gaussian.
-NOISE = {"features": "tabular_noise", "text": "text_noise"}
+NOISE = {"features": "tabular_noise", "text": "text_noise", "series": "series_noise"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +130,8 @@ def tuning_shift(shift: str | Shift | None, source: Source) -> Shift | None:
         raise _no_noise(source, chosen)
     if isinstance(chosen, TabularNoise) and chosen.scale is None:
         return chosen.fit(source.inputs(), categorical=source.categorical)
+    if isinstance(chosen, FittedOnChannels) and chosen.scale is None:
+        return chosen.fit(source.inputs())
     return chosen
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,19 @@ from driftcal.types import AnyArray, Inputs
 
 
 def labelled_source(
-    X: Any, y: AnyArray = None, *, class_names: Sequence[str] = (), categorical: Sequence[int] = (), **options: Any
+    X: Any,
+    y: AnyArray = None,
+    *,
+    class_names: Sequence[str] = (),
+    categorical: Sequence[int] = (),
+    tuned_on: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> Source:
     """The labelled samples of arrays, a loader, a data set, a path, a name or a source.
 
     `class_names` are the classes in the order of the outputs; labels that are text need them. `categorical` are the
-    columns of features that hold categories, unless the data declare them. `options` are those of the data's format.
+    columns of features that hold categories, unless the data declare them. `tuned_on` is the description of the data that a
+    model was tuned on: an array with three axes holds series if these did. `options` are those of the data's format.
     """
     names = list(class_names) or None
     holds_labels = is_data_set(X) and not is_frame(X)
@@ -34,7 +41,11 @@ def labelled_source(
             f"y must be left out: the {type(X).__name__} holds the labels. Pass y with an array of inputs only."
         )
     if y is not None:
-        source = open_source((X, y), class_names=names)
+        shape = _recorded_shape(tuned_on)
+        if shape and np.ndim(X) == 3 and not is_frame(X):
+            _check_channels(np.shape(X), shape)
+            options["layout"] = "NLC" if len(shape) == 2 else "NHW"
+        source = open_source((X, y), class_names=names, **options)
     elif (hasattr(X, "shape") and not holds_labels) or isinstance(X, list) or is_array_dict(X):
         raise LabelsError(
             "y must hold one label per input; it is missing. Pass y after X, or a source or a path that holds labels as well."
@@ -78,13 +89,34 @@ def check_classes(model: Model, source: Source) -> None:
         )
 
 
-def as_inputs(X: AnyArray) -> Inputs:
-    """Inputs as a model takes them: uint8 images as numbers in [0, 1], grey images with a channel axis, frames as they are."""
+def as_inputs(X: AnyArray, tuned_on: Mapping[str, Any] | None = None) -> Inputs:
+    """Inputs as a model takes them: uint8 images as numbers in [0, 1], grey images with a channel axis, frames as they are.
+
+    `tuned_on` is the description of the data that the model was tuned on: if these were series, so is an array with three axes.
+    """
     if is_array_dict(X):
         return as_array_dict(X, "inputs")
     if is_frame(X) or is_text(X):
         return as_texts(X) if is_text(X) else X
     array = np.asarray(X)
+    shape = _recorded_shape(tuned_on)
+    if array.ndim == 3 and len(shape) == 2:
+        _check_channels(array.shape, shape)
+        return array
     if array.dtype == np.uint8 and array.ndim >= 3:
         array = array / np.float32(255)
     return array[..., None] if array.ndim == 3 else array
+
+
+def _recorded_shape(tuned_on: Mapping[str, Any] | None) -> list[int]:
+    """The shape of one input of the data that a model was tuned on; [] if it is unknown."""
+    return list((tuned_on or {}).get("input_shape", ()))
+
+
+def _check_channels(shape: tuple[int, ...], recorded: list[int]) -> None:
+    """Refuse series with other channels: a classifier of flat vectors would not notice that axes are exchanged."""
+    if len(recorded) == 2 and shape[-1] != recorded[-1]:
+        way_out = " Move the axis: x.transpose(0, 2, 1)." if shape[1] == recorded[-1] else ""
+        raise InputError(
+            f"series must be (n, length, channels) with {recorded[-1]} channels, as those of the tuning; their shape is {shape}.{way_out}"
+        )

@@ -58,8 +58,8 @@ def evaluate(
     X, y
         Labelled test data, as `tune` takes them.
     suite
-        The shifts to test under. None: "affine" for images, "tabular" for features, "text" for texts; dictionaries of
-        arrays are evaluated in domain only. Recorded scores (:func:`driftcal.fit`) cannot be shifted: leave it out.
+        The shifts to test under. None: "affine" for images, "tabular" for features, "text" for texts, "series" for time
+        series; dictionaries of arrays are evaluated in domain only. Recorded scores (:func:`driftcal.fit`) cannot be shifted: leave it out.
     candidates
         What to compare (:func:`driftcal.compare_methods` makes such a list). None: the model and its baselines.
     window_size
@@ -142,7 +142,7 @@ class _NoShift:
 
 
 #: Kind of inputs -> the suite that fits them.
-_SUITE_FOR = {"images": "affine", "features": "tabular", "text": "text"}
+_SUITE_FOR = {"images": "affine", "features": "tabular", "text": "text", "series": "series"}
 _IN_DOMAIN = Suite(IN_DOMAIN, "the data as they are", (_NoShift(),))
 
 
@@ -156,7 +156,7 @@ def _in_domain_suite(suite: str | Suite | None) -> Suite:
 
 
 def suite_for(suite: str | Suite | None, source: Source) -> Suite:
-    """The suite for this kind of inputs: affine shifts for images, drifts in the units of the data for features, text shifts.
+    """The suite for this kind of inputs: affine shifts for images, drifts in the units of the data for features and series.
 
     Dictionaries of arrays have no shifts but those that the user registers.
     """
@@ -178,7 +178,9 @@ def suite_for(suite: str | Suite | None, source: Source) -> Suite:
         raise InputError(
             f"every shift of a suite must have levels; {without_levels[0]!r} takes any number. Register one with levels=range(6)."
         )
-    return chosen.fit(source.inputs(), categorical=source.categorical) if source.kind == "features" else chosen
+    return (
+        chosen.fit(source.inputs(), categorical=source.categorical) if source.kind in ("features", "series") else chosen
+    )
 
 
 def evaluate_candidates(

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from driftcal.errors import InputError
 from driftcal.shifts.gaussian import Gaussian
+from driftcal.shifts.series.changes import SIMULATED_SERIES
+from driftcal.shifts.series.series_shift import SeriesNoise, SeriesShift
 from driftcal.shifts.shift import Shift
 from driftcal.shifts.simulated.image_changes import IMAGE_CHANGES, ImageChange
 from driftcal.shifts.tabular.drifts import SIMULATED_DRIFTS, FeatureDrift
@@ -39,9 +41,10 @@ class SimulatedCondition:
 def simulated_conditions(
     kind: str = "images", features: AnyArray | None = None, *, categorical: Sequence[int | str] = ()
 ) -> list[SimulatedCondition]:
-    """Separate simulated shifts of ``images``, ``features`` or ``text``, each at several levels, without the clean condition.
+    """Separate simulated shifts of ``images``, ``features``, ``text`` or ``series``, each at several levels, without the clean one.
 
-    With `features`, shifts of feature tables are fitted on them; without, fit them before use: ``condition.shift.fit(x)``.
+    With `features`, shifts of feature tables and of series are fitted on them; without, fit them before use:
+    ``condition.shift.fit(x)``.
 
     >>> conditions = simulated_conditions()
     >>> len(conditions), conditions[9].name, conditions[9].family
@@ -55,9 +58,11 @@ def simulated_conditions(
         noise = [SimulatedCondition("noise", WordNoise(), level) for level in _WORD_NOISE]
         texts = [(family, TextShift(name)) for name, (family, *_) in SIMULATED_TEXT.items()]
         return noise + [SimulatedCondition(family, s, level) for family, s in texts for level in s.levels[1:]]
+    if kind == "series":
+        return _of_series(features)
     if kind != "features":
         raise InputError(
-            f"kind must be 'images', 'features' or 'text'; got {kind!r}. For other inputs register shifts of your own."
+            f"kind must be 'images', 'features', 'text' or 'series'; got {kind!r}. For other inputs register shifts of your own."
         )
     tabular_noise, drifts = TabularNoise(), [FeatureDrift(name) for name in SIMULATED_DRIFTS]
     if features is not None:
@@ -69,4 +74,13 @@ def simulated_conditions(
         SimulatedCondition(SIMULATED_DRIFTS[drift.name][0], drift, level)
         for drift in drifts
         for level in drift.levels[1:]
+    ]
+
+
+def _of_series(series: AnyArray | None) -> list[SimulatedCondition]:
+    """The simulated shifts of time series; the scales of their channels are learnt once."""
+    noise = SeriesNoise() if series is None else SeriesNoise().fit(series)
+    changes = [SeriesShift(noise.centre, noise.scale, name) for name in SIMULATED_SERIES]
+    return [SimulatedCondition("noise", noise, variance) for variance in _FEATURE_NOISE] + [
+        SimulatedCondition(shift.family, shift, level) for shift in changes for level in shift.levels[1:]
     ]
