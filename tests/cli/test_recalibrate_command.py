@@ -158,3 +158,34 @@ def test_bad_files_are_one_line(files, run):
     assert run("recalibrate", "cal.safetensors", "new.npz", "-o", "new.npz").code == 1
     assert run("recalibrate", "cal.safetensors", "new.npz", "--weight", "2").code == 1
     assert [name for name in names(files) if name.endswith("safetensors")] == ["cal.safetensors"]
+
+
+def test_the_stream_of_a_monitor_is_labelled_data(files, run):
+    """Labels in the line, or later under the id; the result is that of the same samples in a .npz file."""
+    logits, y = labelled("again.npz", 300, 3, 2)
+    lines, late = [], []
+    for i, (scores, label) in enumerate(zip(logits.tolist(), y.tolist(), strict=True)):
+        if i % 3:
+            lines.append({"logits": scores, "label": label})
+        else:
+            lines.append({"logits": scores, "id": i})
+            late.append({"id": i, "label": label})
+    garbage = ["no JSON", json.dumps({"logits": [1, 2, 3, 4]}), json.dumps({"id": "unknown", "label": 1})]
+    text = "\n".join([*map(json.dumps, lines), *map(json.dumps, late), *garbage])
+    (files / "stream.jsonl").write_text(text, encoding="utf-8")
+    ran = run("recalibrate", "cal.safetensors", "stream.jsonl", "--weight", "1", "-o", "a.safetensors")
+    assert ran.code == 0, ran.err
+    assert "300 labelled samples; left out: 1 samples without a label" in ran.err
+    assert run("recalibrate", "cal.safetensors", "again.npz", "--weight", "1", "-o", "b.safetensors").code == 0
+    assert load("a.safetensors").temperature_ == pytest.approx(load("b.safetensors").temperature_, rel=1e-6)
+    probabilities = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
+    rows = [{"probabilities": p, "label": label} for p, label in zip(probabilities.tolist(), y.tolist(), strict=True)]
+    (files / "probabilities.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    assert (
+        run("recalibrate", "cal.safetensors", "probabilities.jsonl", "--weight", "1", "-o", "c.safetensors").code == 0
+    )
+    assert load("c.safetensors").temperature_ == pytest.approx(load("a.safetensors").temperature_, rel=1e-5)
+    (files / "unlabelled.jsonl").write_text('{"logits": [1, 2, 3, 4]}\n', encoding="utf-8")
+    ran = run("recalibrate", "cal.safetensors", "unlabelled.jsonl")
+    assert ran.code
+    assert "none of its 1 samples has one" in ran.err

@@ -17,7 +17,8 @@ def recalibrate(
     data: Annotated[
         str,
         typer.Argument(
-            help="New labelled samples: a .npz file with logits and y, or inputs with --model.", metavar="DATA"
+            help="New labelled samples: a .npz file with logits and y, JSON lines as of a monitor, or inputs with --model.",
+            metavar="DATA",
         ),
     ],
     output: Annotated[
@@ -65,16 +66,24 @@ def recalibrate(
     Logits and labels from production:
       driftcal recalibrate cal.safetensors new_labelled.npz
     \b
+    The stream of a monitor, with a label in the line or later under the id:
+      driftcal recalibrate cal.safetensors predictions.jsonl
+    \b
     Inputs and labels, and the old validation data:
       driftcal recalibrate cal.safetensors new.npz --model model.onnx \\
         --with val.npz --weight auto
     """
     from driftcal.cli.tables import change_table
-    from driftcal.pipeline.collecting.labelled_logits import collect_labelled, read_labelled
+    from driftcal.monitor.reading.labelled_stream import JSON_LINES, read_labelled_stream
+    from driftcal.pipeline.collecting.labelled_logits import LabelledFile, collect_labelled, read_labelled
     from driftcal.pipeline.recalibrate import next_name, recalibrate_file
     from driftcal.pipeline.recalibrate import recalibrate as refit
 
     def read_logits(path: str) -> Any:
+        if model is None and path.endswith(JSON_LINES):
+            stream = read_labelled_stream(path)
+            console.message(f"{path}: {stream}.")
+            return LabelledFile(stream.logits, stream.labels)
         if model is None:
             return read_labelled(path)
         return collect_labelled(path, calibrator, model, force=force, **model_options)
