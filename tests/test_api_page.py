@@ -28,5 +28,5 @@ def pages(navigation):
 
 def test_the_site_lists_every_page_once():
     listed = list(pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
-    from_the_root = ["changelog.md", "contributing.md", "security.md"]  # tools/root_pages.py
+    from_the_root = ["changelog.md", "contributing.md", "security.md"]  # tools/site_pages.py
     assert sorted(listed) == sorted([*(path.name for path in (ROOT / "docs").glob("*.md")), *from_the_root])

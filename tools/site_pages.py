@@ -1,4 +1,4 @@
-"""Pages of the site that lie in the root of the repository: contributing, changes, security. Used by mkdocs.yml."""
+"""What mkdocs does to pages: three lie in the root of the repository, and marks of tests leave code blocks. Used by mkdocs.yml."""
 
 import re
 from pathlib import Path
@@ -17,3 +17,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=re.sub(r"\]\(docs/", "](", text)))
     return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Drop "no-run needs-network" after "python", which tests read (tests/test_docs.py) and Markdown does not know."""
+    return re.sub(r"^```python no-run.*$", "```python", markdown, flags=re.MULTILINE)
