@@ -1,4 +1,4 @@
-"""Docstrings as the site's Markdown: examples and literal blocks become code, roles become names. Used by mkdocs.yml."""
+"""Docstrings as the site's Markdown: sections become lists, examples and literal blocks code, roles names. Used by mkdocs.yml."""
 
 import re
 
@@ -6,6 +6,31 @@ import griffe
 
 _ROLE = re.compile(r":(?:func|class|meth|mod|data|attr):`~?([^`]+)`")
 _LITERAL = re.compile(r"::\n\n((?:(?: {4}.*)?\n)+(?: {4}.*)?)")
+#: A heading, its line of hyphens, and all lines up to the next empty one.
+_SECTION = re.compile(r"^(Parameters|Returns|Yields|Raises|Attributes)\n-{3,}\n((?:.+\n?)+)", re.MULTILINE)
+#: "name", or "name : text", and the indented lines below it.
+_ENTRY = re.compile(r"^(\S[^\n:]*?)(?: : ([^\n]+))?((?:\n +\S[^\n]*)*)$", re.MULTILINE)
+
+
+def section(match: re.Match[str]) -> str:
+    """A numpydoc section as a list.
+
+    >>> print(_SECTION.sub(section, '''Parameters
+    ... ----------
+    ... X, y
+    ...     Inputs, and
+    ...     a label of each.
+    ... '''))
+    **Parameters**
+    <BLANKLINE>
+    - **X, y**: Inputs, and a label of each.
+    <BLANKLINE>
+    """
+    entries = [
+        f"- **{name}**: {' '.join([first or '', *more.split()]).strip()}"
+        for name, first, more in _ENTRY.findall(match[2])
+    ]
+    return "\n".join([f"**{match[1]}**", "", *entries, ""])
 
 
 def to_markdown(text: str) -> str:
@@ -14,6 +39,7 @@ def to_markdown(text: str) -> str:
     text = _LITERAL.sub(
         lambda m: "\n\n```text\n" + re.sub(r"^ {4}", "", m[1].strip("\n"), flags=re.MULTILINE) + "\n```\n", text
     )
+    text = _SECTION.sub(section, text)
     lines: list[str] = []
     inside = False
     for line in text.split("\n"):
