@@ -13,22 +13,18 @@ import argparse
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-import driftcal
 from benchmarks.measure import table_head, table_row
+from benchmarks.reliability.deployed_network import Deployed
 from benchmarks.reliability.recorded_networks import RecordedNetwork, recorded_networks
-from driftcal.calibrators.scaling.temperature import TemperatureScaling
-from driftcal.drift.reference import DriftReference
 from driftcal.metrics import evaluate, expected_calibration_error
 from driftcal.monitor.alarm_rule import CLASS_MIX, OK, OUT, SHIFTED, UNKNOWN, window_state
 from driftcal.monitor.fixed_point import UNIT, to_fixed_point
 from driftcal.monitor.label_metrics import LabelMetrics
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.monitored_calibrator import MonitoredCalibrator
 from driftcal.monitor.sequential_test import N_BETS, log_bets, log_evidence
 from driftcal.monitor.window_estimate import estimate_window
 from driftcal.monitor.window_sums import WindowSums, sums_of_labels, sums_of_samples
@@ -41,59 +37,6 @@ RATES, N_VALIDATION_SETS, N_WINDOWS, N_MIXES = (0.01, 0.001), 8, 1000, 200
 #: States that are alarms.
 ALARMS = (CLASS_MIX, SHIFTED, OUT)
 ALPHA, TOLERANCE, N_RUNS, N_READINGS = 0.05, 0.02, 100, 20
-
-
-@dataclass(frozen=True)
-class Deployed:
-    """A network with temperature scaling, a drift reference and, where it was recorded, the windowed form.
-
-    All are fitted on the validation samples at these positions.
-    """
-
-    network: RecordedNetwork
-    chosen: np.ndarray
-
-    @classmethod
-    def of_all(cls, network: RecordedNetwork) -> Deployed:
-        return cls(network, np.arange(len(network.validation_labels)))
-
-    @cached_property
-    def calibrator(self) -> TemperatureScaling:
-        return TemperatureScaling().fit(
-            self.network.levels[0, self.chosen], self.network.validation_labels[self.chosen]
-        )
-
-    @cached_property
-    def monitored(self) -> MonitoredCalibrator:
-        network, labels = self.network, self.network.validation_labels[self.chosen]
-        levels = list(network.levels[:, self.chosen].astype(np.float64))
-        reference = DriftReference.of(levels, labels, self.calibrator, temperature=self.calibrator.temperature_)
-        names = tuple(map(str, range(network.n_classes)))
-        windowed = None
-        if network.simulated is not None:
-            logits = network.simulated.logits[:, self.chosen]
-            windowed = driftcal.make_calibrator("window-ts").fit(
-                logits.reshape(-1, network.n_classes),
-                np.tile(labels, len(logits)),
-                levels=np.repeat(np.arange(len(logits)), len(labels)),
-                families=network.simulated.families,
-            )
-        return MonitoredCalibrator(self.calibrator, reference, names, windowed)
-
-    @cached_property
-    def probabilities(self) -> np.ndarray:
-        """Calibrated probabilities of all clean samples."""
-        return self.calibrator.predict_proba(self.network.clean.logits)
-
-    @cached_property
-    def labels(self) -> np.ndarray:
-        """Labels of all clean samples."""
-        return self.network.clean.labels
-
-    @cached_property
-    def correct(self) -> np.ndarray:
-        """Whether each clean sample is predicted correctly."""
-        return self.probabilities.argmax(axis=1) == self.labels
 
 
 @dataclass(frozen=True)
