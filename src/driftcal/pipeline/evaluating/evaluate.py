@@ -81,6 +81,18 @@ def evaluate(
     -------
     Results
         One row per candidate, shift and level.
+
+    >>> import driftcal
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = make_classification(1500, n_informative=4, n_redundant=10, n_classes=3, random_state=0)
+    >>> model = GaussianNB().fit(X[:500], y[:500])
+    >>> calibrated = driftcal.tune(model, X[500:1000], y[500:1000], method="ts", shift=None)
+    >>> results = driftcal.evaluate(calibrated, X[1000:], y[1000:], n_resamples=0)
+    >>> for line in results.summary():
+    ...     print(f"{line.calibrator:4} ECE {line.in_domain_ece:.2f} in domain, {line.mean_ece:.2f} under shift")
+    base ECE 0.18 in domain, 0.24 under shift
+    ts   ECE 0.06 in domain, 0.10 under shift
     """
     if not isinstance(calibrated, CalibratedModel):
         raise InputError(
