@@ -3,8 +3,9 @@
     python -m benchmarks.accuracy.thresholds ../shared/golden/cifar10_resnet20.npz benchmarks/data/resnet20.npz
 
 The files hold recorded logits: those of `recorded_logits`, or of `collect_study`. First table: 200 random splits of all clean
-samples into validation and held-out samples; the threshold is chosen on the former. Second table: one threshold, chosen on the
-validation half, under every shift; the windowed calibrator uses the same threshold with its own confidence.
+samples into validation and held-out samples; the threshold is chosen on the former. Second table: the most coverage that any rule
+with this bound can keep on average, see `most_coverage`. Third table: one threshold, chosen on the validation half, under every
+shift; the windowed calibrator uses the same threshold with its own confidence. ``--only splits`` and ``--only limit`` leave out the rest.
 """
 
 from __future__ import annotations
@@ -76,6 +77,53 @@ def best_coverage(confidence: np.ndarray, correct: np.ndarray, accuracy: float) 
     return float((reached[-1] + 1) / len(ordered)) if len(reached) else 0.0
 
 
+def most_coverage(errors: np.ndarray, n: int, accuracy: float, delta: float = 0.05, n_draws: int = 2000) -> float:
+    """An upper bound of the mean coverage of any rule that certifies this accuracy with probability 1 - delta from n samples.
+
+    `errors` is the error rate of the network by rank of the confidence, the highest confidence first. For each coverage c there
+    is a network that resembles this one, whose errors are as many times more frequent as makes its accuracy at c equal the target, and
+    whose errors do not become rarer further down. On that network the rule may reach c with probability delta only. So reaching c is a test
+    between the two networks, and its power is at most that of the likelihood ratio (Neyman & Pearson 1933). The mean coverage is
+    the integral of the powers.
+    """
+    rng = np.random.default_rng(0)
+    ranks = (np.arange(n) + 0.5) / n
+    rate = np.clip(np.interp(ranks, (np.arange(len(errors)) + 0.5) / len(errors), errors), 1e-4, 0.99)
+    here = rng.random((n_draws, n)) < rate
+    powers = []
+    for m in np.unique(np.linspace(1, n, 41).round().astype(int))[1:]:
+        mean = rate[:m].mean()
+        if mean >= 1 - accuracy:  # the network itself does not reach the target there
+            powers.append(delta)
+            continue
+        other = np.clip(rate * (1 - accuracy) / mean, 1e-4, 0.99)
+        other[m:] = np.maximum(rate[m:], other[m - 1])
+        weights = np.log(other / rate) - np.log1p(-other) + np.log1p(-rate)  # of an error
+        there = rng.random((n_draws, n)) < other
+        ratios, ratios_there = here @ weights, there @ weights
+        limit = np.quantile(ratios_there, delta)
+        below, at = (ratios_there < limit).mean(), (ratios_there == limit).mean()
+        powers.append((ratios < limit).mean() + (delta - below) / max(at, 1e-9) * (ratios == limit).mean())
+    return float(np.minimum.accumulate(powers).mean())
+
+
+def limits(recorded: Recorded) -> list[list[str | float | int]]:
+    """Rows of the second table."""
+    from sklearn.isotonic import IsotonicRegression
+
+    p = driftcal.make_calibrator("ts").fit(recorded.clean, recorded.labels).predict_proba(recorded.clean)
+    confidence, correct = p.max(axis=1), p.argmax(axis=1) == recorded.labels
+    ranked = correct[np.argsort(-confidence, kind="stable")]
+    errors = IsotonicRegression(y_min=0, y_max=1).fit_transform(np.arange(len(ranked)), (~ranked).astype(float))
+    rows: list[list[str | float | int]] = []
+    for n_validation in (1000, 2500):
+        for accuracy in (0.95, 0.97, 0.99):
+            best = best_coverage(confidence, correct, accuracy)
+            most = most_coverage(errors, n_validation, accuracy)
+            rows.append([recorded.name, n_validation, accuracy, f"{best:.3f}", f"{most:.3f}", f"{most / best:.3f}"])
+    return rows
+
+
 def splits(recorded: Recorded, method: str, n_validation: int, accuracy: float) -> list[str | float | int]:
     """A row of the first table."""
     held, ratios, kept, accuracies, none = [], [], [], [], 0
@@ -100,7 +148,7 @@ def splits(recorded: Recorded, method: str, n_validation: int, accuracy: float) 
 
 
 def under_shift(recorded: Recorded, accuracy: float) -> list[list[str | float]]:
-    """Rows of the second table: coverage and accuracy per kind of shift, per sample and windowed."""
+    """Rows of the third table: coverage and accuracy per kind of shift, per sample and windowed."""
     n_levels, n = recorded.levels.shape[:2]
     calibrated = driftcal.fit(
         recorded.levels.reshape(n_levels * n, -1),
@@ -147,9 +195,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--methods", default="ts,irm")
+    parser.add_argument("--only", choices=("splits", "limit"))
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", SuspiciousInputWarning)
     files = [Recorded.load(path) for path in arguments.files]
+    if arguments.only != "limit":
+        print_splits(files, arguments.methods.split(","))
+    if arguments.only != "splits":
+        titles = [
+            "logits",
+            "validation samples",
+            "target",
+            "best coverage with hindsight",
+            "most that a rule keeps",
+            "÷",
+        ]
+        print(f"\n{table_head(titles)}")
+        for recorded in files:
+            for row in limits(recorded):
+                print(table_row(row), flush=True)
+    if arguments.only is None:
+        print_under_shift(files)
+
+
+def print_splits(files: list[Recorded], methods: list[str]) -> None:
     print(
         table_head(
             ["logits", "calibrator", "validation samples", "target accuracy", "share of splits where it holds", "mean accuracy", "mean coverage",
@@ -157,12 +226,15 @@ def main() -> None:
         )
     )  # fmt: skip
     for recorded in files:
-        for method in arguments.methods.split(","):
+        for method in methods:
             for n_validation in (1000, 2500):
                 if 2 * n_validation > len(recorded.labels) + 500:
                     continue
                 for accuracy in (0.95, 0.97, 0.99):
                     print(table_row(splits(recorded, method, n_validation, accuracy)), flush=True)
+
+
+def print_under_shift(files: list[Recorded]) -> None:
     print()
     print(
         table_head(

@@ -1,5 +1,7 @@
 """Thresholds: the bound holds as often as it says, equal confidences stay together, files are checked."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -79,9 +81,23 @@ def test_a_cost_is_chows_rule_where_confidence_is_calibrated():
 
 def test_what_cannot_be_certified_is_an_error_that_says_why():
     confidence, _ = predictions(200, 0)
-    with pytest.raises(NoThreshold, match="collect more samples"):
-        choose_threshold(CoverageCurve.of(confidence, confidence > 0.55), accuracy=0.999)
+    curve = CoverageCurve.of(confidence, confidence > 0.55)
+    with pytest.raises(NoThreshold, match="at least 3100 accepted samples without an error") as refused:
+        choose_threshold(curve, accuracy=0.999)
+    offered = re.search(r"They certify ([\d.]+), with a coverage of (\d+)%.*Ask for accuracy=\1", str(refused.value))
+    assert choose_threshold(curve, accuracy=float(offered[1])).coverage == pytest.approx(
+        float(offered[2]) / 100, abs=0.01
+    )
+    with pytest.raises(NoThreshold):
+        choose_threshold(curve, accuracy=float(offered[1]) + 0.005)
+    with pytest.raises(NoThreshold, match=r"certify no accuracy at all\. Pass more labelled samples"):
+        choose_threshold(CoverageCurve.of([0.9, 0.8], [False, False]), accuracy=0.9)
     assert fewest_samples(0.999, 0.05) > 200
+
+
+def test_a_percentage_is_explained():
+    with pytest.raises(InputError, match=r"Write 0\.95 for 95 %"):
+        choose_threshold(CoverageCurve.of([0.9, 0.8], [True, False]), accuracy=95)
 
 
 @pytest.mark.parametrize("wrong", [{}, {"accuracy": 0.9, "cost": 0.1}, {"accuracy": 95}, {"coverage": 0.5, "delta": 0}])

@@ -36,6 +36,8 @@ N_TESTS = 75
 FIRST_SHARE = 0.9
 #: The first sequence begins where its first test passes with this probability, if confidences are calibrated.
 POWER = 0.99
+#: Steps of the accuracy that is offered where another one cannot be certified.
+_STEP = 0.005
 
 
 @dataclass(frozen=True)
@@ -135,9 +137,12 @@ def choose_threshold(
     ((criterion, target),) = given.items()
     for name, value in ((criterion, target), ("delta", delta)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-            raise InputError(f"{name} must be a share between 0 and 1; it is {value!r}. The default of delta is 0.05.")
+            raise InputError(f"{name} must be a share between 0 and 1; it is {value!r}. {_way_out(name, value)}")
     if criterion == "accuracy":
-        index = _certified(curve, target, delta)
+        certified = _certified(curve, target, delta)
+        if certified is None:
+            raise _not_certified(curve, target, delta)
+        index = certified
     elif criterion == "coverage":
         index = int(np.searchsorted(curve.kept, target * curve.n_samples - 1e-9))
     else:
@@ -183,8 +188,8 @@ def fewest_samples(accuracy: float, delta: float) -> int:
     return math.ceil(math.log(delta) / math.log(accuracy))
 
 
-def _certified(curve: CoverageCurve, accuracy: float, delta: float) -> int:
-    """The index of the lowest threshold whose accuracy is certified."""
+def _certified(curve: CoverageCurve, accuracy: float, delta: float) -> int | None:
+    """The index of the lowest threshold whose accuracy is certified; None if there is none."""
     fewest = fewest_samples(accuracy, FIRST_SHARE * delta)
     first = _first_start(curve, accuracy, FIRST_SHARE * delta)
     index = _walk(curve, first, accuracy, FIRST_SHARE * delta)
@@ -194,15 +199,30 @@ def _certified(curve: CoverageCurve, accuracy: float, delta: float) -> int:
             starts.append(first)
         walks = [_walk(curve, start, accuracy, (1 - FIRST_SHARE) * delta / len(starts)) for start in starts]
         index = max((walk for walk in walks if walk is not None), default=None)
-    if index is None:
-        best = max(range(len(curve.kept)), key=lambda k: lower_bound(int(curve.correct[k]), int(curve.kept[k]), delta))
-        bound = lower_bound(int(curve.correct[best]), int(curve.kept[best]), delta)
-        raise NoThreshold(
-            f"accuracy must be one that these {curve.n_samples} validation samples can certify; no threshold reaches {accuracy:g} with "
-            f"probability {1 - delta:g} (the best bound is {bound:.3f}; {fewest} correct predictions in a row would be needed at least). "
-            "Lower the accuracy, raise delta, or collect more samples."
-        )
     return index
+
+
+def _not_certified(curve: CoverageCurve, accuracy: float, delta: float) -> NoThreshold:
+    """The error for an accuracy that no threshold reaches: what was asked, what is possible, and the way out."""
+    asked = f"accuracy must be one that these {curve.n_samples} validation samples can certify; {accuracy:g} with probability {1 - delta:g} is not"
+    fewest = fewest_samples(accuracy, FIRST_SHARE * delta)
+    why = f" (it takes at least {fewest} accepted samples without an error)" if fewest > curve.n_samples / 2 else ""
+    lower = np.round(np.arange(math.ceil(accuracy / _STEP) - 1, 0, -1) * _STEP, 3)
+    found = ((target, index) for target in lower.tolist() if (index := _certified(curve, target, delta)) is not None)
+    target, index = next(found, (0.0, None))
+    if index is None:
+        possible, instead = "They certify no accuracy at all", "Pass more labelled samples"
+    else:
+        coverage = curve.kept[index] / curve.n_samples
+        possible = f"They certify {target:g}, with a coverage of {coverage:.0%}"
+        instead = f"Ask for accuracy={target:g}, raise delta, or pass more labelled samples"
+    return NoThreshold(f"{asked}{why}. {possible}. {instead}: threshold(X, y, accuracy={accuracy:g}).")
+
+
+def _way_out(name: str, value: Any) -> str:
+    if isinstance(value, int | float) and 1 < value < 100:
+        return f"Write {value / 100:g} for {value:g} %."
+    return "The default of delta is 0.05." if name == "delta" else "Pass, say, accuracy=0.95."
 
 
 def _first_start(curve: CoverageCurve, accuracy: float, delta: float) -> int:
