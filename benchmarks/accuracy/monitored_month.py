@@ -1,27 +1,41 @@
 """A month of traffic with known data drift: how soon a monitor raises an alarm, and how many alarms are false.
 
-    python -m benchmarks.accuracy.monitored_month ../shared/golden --page month.html > benchmarks/accuracy/monitored_month.md
+    python -m benchmarks.accuracy.monitored_month ../shared/golden benchmarks/data/resnet20.npz --page month.html \
+        > benchmarks/accuracy/monitored_month.md
 
 Samples are drawn with replacement from recorded logits of 5,000 CIFAR-10 test images (ResNet-20), 500 an hour: ten clean
 days, ten days in which a rotation grows slowly, two days of strong zoom that starts suddenly, eight clean days. The monitor
-is fitted on ten levels of Gaussian noise over 5,000 other images.
+is fitted on ten levels of Gaussian noise over 5,000 other images, its `window-ts` on simulated shifts of the first 600 of them.
 """
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 import driftcal
 from benchmarks.accuracy.recorded_logits import RecordedLogits
+from benchmarks.accuracy.study_data import StudyData
+from benchmarks.accuracy.windowed_methods import fit_on_simulated
 from benchmarks.measure import table_head, table_row
 from driftcal.calibrators.scaling.temperature import TemperatureScaling
 from driftcal.drift.reference import DriftReference
-from driftcal.monitor.alarm_rule import clean_range, detectable_drop
+from driftcal.monitor.alarm_rule import (
+    LABELS,
+    N_TESTS,
+    OK,
+    STATES,
+    UNKNOWN,
+    clean_range,
+    detectable_drop,
+    largest_clean_distance,
+)
 from driftcal.monitor.monitor import Monitor
+from driftcal.monitor.monitored_calibrator import MonitoredCalibrator
 from driftcal.report.timeline import write_timeline
 
 PER_HOUR, HOURS = 500, 720
@@ -52,18 +66,35 @@ def draw_hour(hour: int, rng: np.random.Generator, n_images: int) -> tuple[np.nd
 
 @dataclass(frozen=True, eq=False)
 class Traffic:
-    """Recorded samples by (condition, image): logits, normalised negative entropy, correctness; and their labels."""
+    """Recorded samples by (condition, image): logits, normalised negative entropy, predictions; and their labels."""
 
     logits: np.ndarray
     negative_entropy: np.ndarray
-    correct: np.ndarray
+    predicted: np.ndarray
     labels: np.ndarray
-    clean_low: float
-    clean_high: float
+    reference: DriftReference
+
+    @cached_property
+    def correct(self) -> np.ndarray:
+        """Whether each prediction is correct."""
+        return self.predicted == self.labels
+
+    @cached_property
+    def clean_range(self) -> tuple[float, float]:
+        """Where the mean normalised negative entropy of clean windows lies."""
+        return clean_range(self.reference, PER_HOUR, FALSE_ALARM_RATE / N_TESTS)
+
+    @cached_property
+    def largest_distance(self) -> float:
+        """How far the class mix of clean windows is from that of the validation samples at most."""
+        return largest_clean_distance(self.reference, PER_HOUR, FALSE_ALARM_RATE / N_TESTS)
 
     def is_alarm(self, drawn: tuple[np.ndarray, np.ndarray]) -> bool:
         """Whether the monitor's rule raises an alarm on a window of these samples."""
-        return not self.clean_low <= self.negative_entropy[drawn].mean() <= self.clean_high
+        low, high = self.clean_range
+        shares = np.bincount(self.predicted[drawn], minlength=len(self.reference.class_shares)) / PER_HOUR
+        distance = np.linalg.norm(shares - self.reference.class_shares)
+        return not low <= self.negative_entropy[drawn].mean() <= high or bool(distance > self.largest_distance)
 
     def accuracy_at(self, hour: int) -> float:
         """The expected accuracy while the rotation grows."""
@@ -83,12 +114,11 @@ class Delays:
 
 def count_false_alarms(traffic: Traffic) -> np.ndarray:
     """False alarms in each of many clean months."""
-    clean = traffic.negative_entropy[0]
+    n_images, clean = len(traffic.labels), np.zeros(PER_HOUR, np.int64)
     counts = []
     for month in range(CLEAN_MONTHS):
-        drawn = np.random.default_rng([1, month]).integers(len(clean), size=(HOURS, PER_HOUR))
-        means = clean[drawn].mean(axis=1)
-        counts.append(int(((means < traffic.clean_low) | (means > traffic.clean_high)).sum()))
+        images = np.random.default_rng([1, month]).integers(n_images, size=(HOURS, PER_HOUR))
+        counts.append(sum(traffic.is_alarm((clean, drawn)) for drawn in images))
     return np.array(counts)
 
 
@@ -113,6 +143,7 @@ def measure_delays(traffic: Traffic, clean_mean: float, detectable: float) -> De
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("study", type=Path)
     parser.add_argument("--page", type=Path, help="write the timeline of one month to this file")
     arguments = parser.parse_args()
     recorded = RecordedLogits.load(arguments.folder)
@@ -128,12 +159,14 @@ def main() -> None:
     traffic = Traffic(
         logits,
         np.stack([reference.statistics(z, calibrator.predict_proba(z))[:, 2] for z in logits]),
-        np.stack([z.argmax(axis=1) == recorded.test_labels for z in logits]),
+        logits.argmax(axis=2),
         recorded.test_labels,
-        *clean_range(reference, PER_HOUR, FALSE_ALARM_RATE),
+        reference,
     )
 
-    monitor = Monitor(calibrator, drift_reference=reference, class_names=CLASS_NAMES, window_size=3600)
+    window_ts = fit_on_simulated("window-ts", StudyData.load(arguments.study))
+    monitored = MonitoredCalibrator(calibrator, reference, tuple(CLASS_NAMES), window_ts)
+    monitor = Monitor(monitored, window_size=3600)
     rng = np.random.default_rng(0)
     alarms, accuracy, rejected_at = [], [], None
     for hour in range(HOURS):
@@ -146,7 +179,10 @@ def main() -> None:
         if rejected_at is None and hour % 6 == 0 and monitor.summary().calibration == "rejected":
             rejected_at = hour
     windows = monitor.windows()
-    assert [w.state != "ok" for w in windows] == alarms, "the quick simulations must follow the monitor's rule"
+    for window, alarm in zip(windows, alarms, strict=True):
+        assert window.state in (LABELS, UNKNOWN) or alarm == (window.state != OK), (
+            "simulations must follow the monitor's rule"
+        )
     if arguments.page is not None:
         write_timeline(monitor, arguments.page, title="A simulated month: CIFAR-10, ResNet-20")
 
@@ -155,10 +191,11 @@ def main() -> None:
     delays = measure_delays(traffic, reference.means[0][2], detectable)
     print("# A simulated month\n")
     print(
-        "`python -m benchmarks.accuracy.monitored_month ../shared/golden --page month.html > benchmarks/accuracy/monitored_month.md`\n"
+        "`python -m benchmarks.accuracy.monitored_month ../shared/golden benchmarks/data/resnet20.npz --page month.html > "
+        "benchmarks/accuracy/monitored_month.md`\n"
     )
     print(
-        f"CIFAR-10 ResNet-20, {PER_HOUR} samples an hour for 30 days, TS tuned on clean samples, estimator `{reference.estimator}`, "
+        f"CIFAR-10 ResNet-20, {PER_HOUR} samples an hour for 30 days, TS tuned on clean samples, estimator `{monitored.default_estimator}`, "
         f"false_alarm_rate = {FALSE_ALARM_RATE:g}.\n"
     )
     print(table_head(["", "stated", "measured"]))
@@ -177,15 +214,14 @@ def main() -> None:
     ):  # fmt: skip
         print(table_row(cells))
     print("\nOne month (seed 0) through `Monitor`, window by window:\n")
-    states = ("ok", "drifting", "out of distribution", "cannot tell")
-    print(table_head(["", "hours", *states, "true accuracy", "estimated", "mean abs. error"]))
+    print(table_head(["", "hours", *STATES, "true accuracy", "estimated", "mean abs. error"]))
     phases = {
         "clean": (0, SLOW_START), "slow drift": (SLOW_START, SUDDEN_START), "sudden": (SUDDEN_START, RECOVERY),
         "clean again": (RECOVERY, HOURS),
     }  # fmt: skip
     for name, (start, stop) in phases.items():
         estimated, true = np.array([w.accuracy for w in windows[start:stop]]), np.array(accuracy[start:stop])
-        counts = [sum(w.state == state for w in windows[start:stop]) for state in states]
+        counts = [sum(w.state == state for w in windows[start:stop]) for state in STATES]
         means = (true.mean(), estimated.mean(), np.abs(estimated - true).mean())
         print(table_row([name, stop - start, *counts, *(f"{mean:.3f}" for mean in means)]))
     summary = monitor.summary()

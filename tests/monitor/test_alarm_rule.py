@@ -1,9 +1,13 @@
 """The state of a window follows from the perturbation levels."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 import driftcal
+from driftcal.monitor.alarm_rule import largest_clean_distance
 from driftcal.monitor.monitor import Monitor
 
 
@@ -103,3 +107,25 @@ def test_the_interval_accounts_for_few_validation_samples(scenario):
         low, high = monitor.windows()[0].accuracy_interval
         covered.append(low <= (logits.argmax(axis=1) == true).mean() <= high)
     assert np.mean(covered) > 0.9  # 0.65 with the sampling error of the window alone
+
+
+def test_the_class_mix_is_compared_without_a_windowed_form_too(scenario):
+    logits, y = scenario.sample(5000)
+    monitor = scenario.monitor(window_size=500)
+    monitor.update(logits[np.argsort(y, kind="stable")][:1000])
+    assert [window.state for window in monitor.windows()] == ["class mix changed"] * 2
+
+
+def test_the_distance_of_clean_windows_has_the_moments_of_their_covariance(scenario):
+    shares = np.array(scenario.drift_reference.class_shares)
+    covariance = np.diag(shares) - np.outer(shares, shares)
+    first, second, third = (np.trace(np.linalg.matrix_power(covariance, k)) for k in (1, 2, 3))
+    degrees = second**3 / third**2
+
+    def quantile(rate):
+        return first + (chi2.isf(rate, degrees) - degrees) * np.sqrt(second / degrees)
+
+    expected = np.sqrt(quantile(0.01) / 200) + np.sqrt(quantile(0.01) / scenario.drift_reference.n_samples)
+    assert largest_clean_distance(scenario.drift_reference, 200, 0.01) == pytest.approx(expected)
+    one_class = replace(scenario.drift_reference, class_shares=(1.0, 0.0, 0.0))
+    assert largest_clean_distance(one_class, 200, 0.01) == np.inf

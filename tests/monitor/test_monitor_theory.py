@@ -7,7 +7,7 @@ import pytest
 
 from driftcal.drift.reference import DriftReference
 from driftcal.metrics.intervals import wilson_interval
-from driftcal.monitor.alarm_rule import clean_range
+from driftcal.monitor.alarm_rule import clean_range, largest_clean_distance
 from driftcal.monitor.fixed_point import UNIT, to_fixed_point
 from driftcal.monitor.sequential_test import N_BETS, log_bets, log_evidence
 
@@ -63,6 +63,24 @@ def test_clean_windows_leave_their_range_as_rarely_as_stated():
     assert np.mean(outside) <= rate
     assert sum(share > rate * 1.3 for share in outside) <= 1
     assert max(outside) > 0  # the range is finite
+
+
+@pytest.mark.parametrize(("n_classes", "n_samples"), [(2, 50), (3, 50), (10, 100)])
+def test_the_class_mix_of_clean_windows_is_as_far_as_stated(n_classes, n_samples):
+    rng, rate, outside = np.random.default_rng(4), 0.01, []
+    for _ in range(12):
+        shares = rng.dirichlet(np.full(n_classes, 2.0))
+        validation = rng.multinomial(1000, shares) / 1000
+        reference = DriftReference(
+            temperature=1.0, threshold=0.5, accuracies=(0.9, 0.5), n_samples=1000, means=((0.9,) * 4, (0.5,) * 4),
+            standard_deviation=0.1, skewness=0.0, class_shares=tuple(validation.tolist()), estimator="atc",
+        )  # fmt: skip
+        windows = rng.multinomial(n_samples, shares, size=4000) / n_samples
+        distance = np.linalg.norm(windows - validation, axis=1)
+        outside.append(np.mean(distance > largest_clean_distance(reference, n_samples, rate)))
+    assert np.mean(outside) <= rate
+    assert sum(share > rate * 1.3 for share in outside) <= 1
+    assert max(outside) > 0  # the distance is not far too large
 
 
 def test_wilson_intervals_cover():

@@ -89,12 +89,19 @@ class Summary:
         """The e-value against the calibration; infinite if a float cannot hold it."""
         return math.exp(self.log_evidence) if self.log_evidence < 700 else math.inf
 
+    @property
+    def objection(self) -> str:
+        """What the labels of all windows say against a state of `ok`; empty if they say nothing."""
+        if self.labels_disagree:
+            return "over all windows labels contradict the estimates"
+        return "over all windows labels reject the calibration" if self.calibration == REJECTED else ""
+
     def lines(self) -> list[str]:
         """The summary as text, at most five lines."""
         states = ", ".join(f"{count:,} {state}" for state, count in self.states.items() if count)
         newest = self.state
-        if self.state == OK and (self.labels_disagree or self.calibration == REJECTED):
-            newest = "ok without labels, but the labels say otherwise"
+        if self.state == OK and self.objection:
+            newest += f", but {self.objection}"
         if self.accuracy is not None and self.accuracy_interval is not None:
             low, high = self.accuracy_interval
             newest += f", estimated accuracy {self.accuracy:.3f} ({low:.3f} to {high:.3f})"

@@ -10,7 +10,7 @@ from pathlib import Path
 from driftcal.io.atomic import write_atomic
 from driftcal.monitor.alarm_rule import CLASS_MIX, LABELS, OK, OUT, SEVERITY, SHIFTED, UNKNOWN
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.summary import REJECTED, Summary
+from driftcal.monitor.summary import Summary
 from driftcal.monitor.window_report import WindowReport
 from driftcal.report.html import asset, policy
 from driftcal.report.table import Table, Value, escape_html, to_html
@@ -94,8 +94,8 @@ def _headline(summary: Summary) -> str:
         LABELS: "The labels of the newest window contradict its estimated accuracy.",
         UNKNOWN: "The state of the newest window is unknown.",
     }
-    if summary.state == OK and (summary.labels_disagree or summary.calibration == REJECTED):
-        sentences[OK] = "The newest window is like the validation data, but the labels say otherwise."
+    if summary.objection:
+        sentences[OK] = f"The newest window is like the validation data, but {summary.objection}."
     alarms = [state for state in reversed(SEVERITY) if state not in (OK, UNKNOWN)]
     counts = [f"{summary.states[state]:,} {state}" for state in alarms if summary.states[state]]
     others = f" Of {summary.n_windows:,} windows: {', '.join(counts)}." if counts else ""
