@@ -48,6 +48,8 @@ LIMITS = {
 }
 #: Experiments with a figure for every network; the page leaves out such figures of the others.
 PER_NETWORK = ("per-shift", "by-level", "teaser", "ood", "val-size", "examples", "beyond", "claims", "default")
+#: Data set -> experiments whose figures show its images, which its terms do not allow to pass on.
+UNPUBLISHED = {"imagenet": ("examples",)}
 #: Figure -> the table of its numbers and the drawn column, if the table has a row per calibrator.
 ROW_PER_CALIBRATOR = {"accuracy": ("accuracy-change", "under_shift")}
 #: Values of the column "numbers" whose rows are drawn; None for tables without it.
@@ -105,6 +107,8 @@ def publish(written: WrittenResult, *, add: bool = False, data: str = "cifar10")
         (NOTEBOOK / folder / f"{table.name}.csv").write_text(to_csv(table), encoding="utf-8")
         page = replace_section(page, table.name, to_markdown(table))
     figures = [f for f in result.figures if f.name == result.experiment or result.experiment in PER_NETWORK]
+    if result.experiment in UNPUBLISHED.get(data, ()):
+        figures = []
     for figure in figures:
         (NOTEBOOK / folder / f"{figure.name}.png").write_bytes(with_few_colours(figure_bytes(figure, ["png"])[0]))
     links = {f"({folder}/{figure.name}.png)": f"![{figure.title}]" for figure in figures}

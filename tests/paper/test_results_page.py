@@ -151,3 +151,13 @@ def test_a_page_that_does_not_exist_is_made(docs, tmp_path):
     assert (tmp_path / "results/imagenet/val3k/accuracy-change.csv").is_file()
     results_page.publish(WrittenResult(of_b()[0], []), data="imagenet")
     assert (tmp_path / "imagenet.md").read_text() == page, "a second run writes into the same sections"
+
+
+def test_images_of_imagenet_are_not_published(docs, tmp_path):
+    drawn = docs(*of_a(), add=False)[2]
+    examples = ExperimentResult("examples", "", [], [bars("examples-a", [A], {"TS": [0.1]})])
+    assert "table1" in drawn
+    for data, expected in (("cifar10", True), ("imagenet", False)):
+        results_page.publish(WrittenResult(examples, []), data=data)
+        folder = tmp_path / results_page.PAGES[data][1]
+        assert (folder / "examples-a.png").is_file() == expected
