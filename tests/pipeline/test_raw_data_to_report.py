@@ -106,3 +106,43 @@ def test_a_hugging_face_data_set(network, tmp_path):
     calibrated, _ = check_from_tuning_to_report(network, (validation,), (test,), few, tmp_path)
     assert calibrated.class_names == ("a", "b", "c")
     assert set(calibrated.predict(few)) <= {"a", "b", "c"}
+
+
+def test_a_transformers_image_classifier(tmp_path):
+    """A checkpoint folder as users have it: model and image processor by their Auto classes, images as uint8."""
+    import torch
+    import transformers
+    from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+    torch.manual_seed(0)
+    names = dict(enumerate(("ant", "bee", "cat")))
+    config = transformers.ViTConfig(
+        image_size=16, patch_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        num_labels=3, id2label=names, label2id={name: number for number, name in names.items()},
+    )  # fmt: skip
+    transformers.AutoModelForImageClassification.from_config(config).save_pretrained(tmp_path / "checkpoint")
+    side = {"height": 16, "width": 16}
+    ViTImageProcessorPil(size=side, image_mean=[0.5, 0.4, 0.3], image_std=[0.2] * 3).save_pretrained(
+        tmp_path / "checkpoint"
+    )
+    model = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "checkpoint")
+    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "checkpoint", backend="pil")
+
+    images = np.random.default_rng(0).integers(0, 256, (150, 16, 16, 3), dtype=np.uint8)
+    with torch.inference_mode():
+        expected = model(**processor(list(images), return_tensors="pt")).logits.numpy()
+    centred = 2 * (expected - expected.mean(axis=0)) / expected.std(axis=0)
+    classes = (centred + np.random.default_rng(1).gumbel(size=centred.shape)).argmax(axis=1)
+    labels = np.array(list(names.values()))[classes]
+    opened = driftcal.open_model(model, preprocessing=processor)
+    np.testing.assert_allclose(opened.logits(images[:20] / np.float32(255)), expected[:20], atol=1e-5)
+    validation, test = (images[:110], labels[:110]), (images[110:], labels[110:])
+    calibrated = driftcal.tune(opened, *validation, method="ts", n_levels=3)
+    assert calibrated.class_names == ("ant", "bee", "cat")
+    suite = driftcal.shifts.Suite("two", "two affine shifts", driftcal.get_suite("affine").shifts[:2])
+    results = driftcal.evaluate(calibrated, *test, n_resamples=0, suite=suite)
+    loaded = driftcal.CalibratedModel.load(
+        calibrated.save(tmp_path / "cal.safetensors"), model
+    )  # with the stored steps
+    np.testing.assert_array_equal(loaded.predict_proba(images[:5]), calibrated.predict_proba(images[:5]))
+    assert "turned left" in driftcal.write_report(results, tmp_path / "report.html").read_text(encoding="utf-8")

@@ -124,41 +124,11 @@ def test_a_transformers_text_classifier(classifier, tmp_path):
     calibrated = driftcal.tune(opened, *VAL, method="ts", n_levels=3)
     assert calibrated.metadata["accuracy"] > 0.8
     results = driftcal.evaluate(calibrated, TEST[0][:60], TEST[1][:60], n_resamples=0)
-    assert {row.shift for row in results.rows} >= {"text_ocr"}
+    page = driftcal.write_report(results, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "text_ocr" in page
     path = calibrated.save(tmp_path / "cal.safetensors")
     pipe = transformers.pipeline("text-classification", model=model, tokenizer=tokenizer)
     loaded = driftcal.CalibratedModel.load(path, pipe)  # the same model in a pipeline
     np.testing.assert_allclose(loaded.predict_proba(TEST[0]), calibrated.predict_proba(TEST[0]), atol=1e-6)
     with pytest.raises(InputError, match="Pass the tokenizer too"):
         driftcal.open_model(model).logits(["a text"])
-
-
-def test_a_transformers_image_classifier(tmp_path):
-    transformers = pytest.importorskip("transformers")
-    import torch
-
-    torch.manual_seed(0)
-    config = transformers.ViTConfig(
-        image_size=8,
-        patch_size=4,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        num_labels=3,
-    )
-    model = transformers.ViTForImageClassification(config)
-    processor = {
-        "do_resize": True, "size": {"height": 8, "width": 8}, "do_rescale": True, "rescale_factor": 1 / 255,
-        "do_normalize": True, "image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.2, 0.2],
-    }  # fmt: skip
-    opened = driftcal.open_model(model, preprocessing=processor)
-    assert opened.preprocessing.size == (8, 8)
-    images = np.random.default_rng(0).random((40, 8, 8, 3), np.float32)
-    pixels = torch.from_numpy((images - np.float32([0.5, 0.4, 0.3])) / np.float32(0.2)).permute(0, 3, 1, 2)
-    with torch.inference_mode():
-        expected = model.eval()(pixels).logits.numpy()
-    np.testing.assert_allclose(opened.logits(images), expected, atol=1e-5)
-    labels = expected.argmax(axis=1)
-    calibrated = driftcal.tune(opened, images, np.roll(labels, 1), method="ts", shift=None)
-    assert calibrated.save(tmp_path / "cal.safetensors").exists()

@@ -100,7 +100,7 @@ def get_suite(name: str | Suite) -> Suite:
         return name
     if not isinstance(name, str):
         raise InputError(
-            f"a suite must be a name or a Suite; got {name!r}. Make one: Suite('mine', 'what it is', (shift, ...))."
+            f"a suite must be a name or a Suite; got {name!r}. Make one: driftcal.shifts.Suite('mine', 'what it is', (shift, ...))."
         )
     if name not in SUITES:
         raise UnknownName.of("suite", name, SUITES)

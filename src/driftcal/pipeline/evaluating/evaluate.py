@@ -179,7 +179,7 @@ def suite_for(suite: str | Suite | None, source: Source) -> Suite:
     kind = next((kind for kind, name in _SUITE_FOR.items() if name == chosen.name), "images")
     if chosen.name in SUITES and kind != source.kind:
         way_out = (
-            "Make one of registered shifts: Suite('mine', 'what it is', (shift, ...))"
+            "Make one of registered shifts: driftcal.shifts.Suite('mine', 'what it is', (shift, ...))"
             if fits is None
             else f"Take {fits!r}"
         )
