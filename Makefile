@@ -60,7 +60,7 @@ campaign: $(VENV)/.dev  ## 43,000 fits on 1,711 problems, 1,115 exports and 60,0
 	$(BIN)/python -m tools.campaign
 	$(BIN)/python -m tools.metric_campaign
 
-# The lowest declared versions, on every Python that is here: PYTHONS="python3.11 python3.12". Python 3.11 is the lowest.
+# The lowest declared versions, on every Python that is here: PYTHONS="python3.11 python3.12 python3.13". Python 3.11 is the lowest.
 PYTHONS ?= python3.11
 MINIMUM_TESTS := tests/calibrators/test_golden.py tests/calibrators/test_weights.py tests/calibrators/test_defects.py \
   tests/calibrators/nonparametric tests/calibrators/windowed tests/core tests/metrics tests/export/test_onnx.py tests/io \

@@ -191,6 +191,7 @@ def check_exports(name: str, problem: Problem, tally: Tally) -> None:
     if calibrator is None:
         return
     if CALIBRATORS[name].needs_window:
+        check_windowed_export(name, calibrator, problem, tally)
         calibrator = calibrator.per_sample()  # type: ignore[attr-defined]
     tally.exports += 1
     p = calibrator.predict_proba(x)
@@ -204,6 +205,29 @@ def check_exports(name: str, problem: Problem, tally: Tally) -> None:
     for law, other in (("ONNX agrees", of_onnx), ("torch agrees", of_torch)):
         difference = np.abs(other - p).max()
         tally.check(law, bool(difference <= TOLERANCE), name, problem, difference)
+
+
+def check_windowed_export(name: str, calibrator: Any, problem: Problem, tally: Tally) -> None:
+    """The ONNX graph of a windowed form on windows of tuning samples, of far samples, and of too few samples."""
+    from driftcal.export import to_onnx
+    from driftcal.export.onnx.verification import open_session
+
+    tally.exports += 1
+    x = probes(problem)
+    for window in (x, x[:-N_FAR], x[-N_FAR:], x[-8:], x[-1:]):
+        live = calibrator.windowed(max(len(window), calibrator.min_window))
+        p = live.predict_proba(window)
+        try:
+            exported = to_onnx(calibrator, windowed=True, logits="float64")
+            session = open_session(exported.model.SerializeToString())
+            sums = np.zeros(session.get_inputs()[1].shape)
+            inputs = {"logits": window, "window_sums": sums, "sample_mask": np.ones(len(window), bool)}
+            of_onnx = session.run(["probabilities"], inputs)[0]
+        except Exception as error:
+            tally.check("windowed exports", False, name, problem, repr(error))
+            return
+        difference = np.abs(of_onnx - p).max()
+        tally.check("windowed ONNX agrees", bool(difference <= TOLERANCE), name, problem, difference)
 
 
 def problems(seed: int) -> Iterator[Problem]:
