@@ -13,6 +13,8 @@ import yaml
 from typer.testing import CliRunner
 
 from driftcal.cli import app
+from driftcal.decisions import Threshold
+from driftcal.monitor.monitor import Monitor
 from driftcal.monitor.serving.metrics_page import metrics_page
 from driftcal.monitor.serving.prometheus import MetricFamily
 from driftcal.monitor.serving.service import MonitorService
@@ -25,9 +27,10 @@ OF_SERVER = {"driftcal_http_responses_total", "driftcal_http_connections", "drif
 
 @pytest.fixture(scope="module")
 def served(scenario):
-    """The names of all metrics of a monitor with labels and rejected samples."""
+    """The names of all metrics of a monitor with a windowed form, a threshold, labels and rejected samples."""
     pytest.importorskip("prometheus_client")
-    monitor = scenario.monitor()
+    threshold = Threshold(0.8, "coverage", 0.8, 0.8, 0.9, 0.85, 0.05, 3000)
+    monitor = Monitor(scenario.windowed(threshold))
     logits, y = scenario.sample(600)
     monitor.update(logits, y=y)
     monitor.update([[1.0, float("nan"), 2.0]])

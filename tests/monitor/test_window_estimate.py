@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import driftcal
 from driftcal.decisions import CoverageCurve, choose_threshold
@@ -144,3 +146,26 @@ def test_files_of_calibrated_models_hold_windowed_form_and_threshold(tmp_path):
     assert found[0].accepted_share == pytest.approx(0.5, abs=0.05)
     assert found[2].accuracy == found[0].accuracy  # a windowed calibrator alone has no drift reference
     assert (found[2].state, found[2].accepted_share) == ("cannot tell", None)
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_a_hostile_file_is_refused_or_gives_finite_numbers(scenario, source, tmp_path_factory, data):
+    monitor = Monitor(source)
+    monitor.update(scenario.sample(60)[0])
+    values = st.one_of(
+        st.sampled_from([0, 1, -1, 60, 2**32, -(2**32), 60 * 2**32, 2**63 - 1]), st.integers(-(2**63), 2**63 - 1)
+    )
+    statistics, accepted = monitor.layout.window_statistics, monitor.layout.accepted
+    for _ in range(data.draw(st.integers(1, 6))):
+        monitor.sums[0][data.draw(st.integers(statistics.start, accepted.stop - 1))] = data.draw(values)
+    path = monitor.save(tmp_path_factory.mktemp("hostile") / "m.safetensors")
+    try:
+        loaded = Monitor.load(path, source)
+    except ArtefactError:
+        return
+    (window,) = loaded.windows()
+    assert 0 <= window.accuracy_interval[0] <= window.accuracy <= window.accuracy_interval[1] <= 1
+    assert 0 <= window.windowed_confidence <= 1
+    assert window.accepted_accuracy is None or 0 <= window.accepted_accuracy <= 1
+    assert loaded.summary().recommendation

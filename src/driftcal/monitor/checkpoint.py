@@ -67,7 +67,8 @@ def load(kind: type[M], path: str | os.PathLike[str], calibrator: Any, **options
         monitor = kind(calibrator, **options, **metadata["settings"])
         if metadata["identity"] != monitor.identity:
             raise ArtefactError(
-                f"{path} must belong to this calibrator; it was made with another one, or with another drift reference. "
+                f"{path} must belong to this calibrator; it was made with another one, or with another drift reference, "
+                "windowed form or threshold. "
                 "Pass the calibrator it was made with, or start a new monitor."
             )
         _fill(monitor, metadata, arrays)

@@ -92,7 +92,8 @@ def _accepted_accuracy(windowed: WindowedTemperatureScaling | None, sums: Window
     (expectation consistency). Otherwise: their mean confidence, changed by the factor from mean confidence to accuracy.
     """
     if windowed is None:
-        return min(1.0, float(sums.accepted_confidences[0]) * accuracy / float(sums.means[CALIBRATED_CONFIDENCE]))
+        confidence = max(float(sums.means[CALIBRATED_CONFIDENCE]), 1e-12)
+        return min(1.0, float(sums.accepted_confidences[0]) * accuracy / confidence)
     temperature = windowed.statistics.consistent_temperature(sums.window_statistics, np.asarray(accuracy))
     return windowed.statistics.confidence_at(sums.accepted_confidences[1:], float(temperature))
 
