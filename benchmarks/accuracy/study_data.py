@@ -15,6 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
+from driftcal.pipeline.collecting.perturbation import PerturbedLogits
+from driftcal.pipeline.collecting.simulated import SimulatedLogits, assign_samples
+from driftcal.shifts import simulated_conditions
+
+#: Passes over the validation images that Algorithm 1 takes, for ResNet-20 (level_search.md).
+N_PASSES = 14
 #: Families that are recorded but not among the library's simulated shifts.
 NOT_IN_LIBRARY = ("mixture",)
 #: shift -> level -> logits (images, classes)
@@ -75,6 +81,27 @@ class StudyData:
                 logits += by_level.values()
                 families += [self.families[shift]] * len(by_level)
         return *_stacked(logits, self.labels("val")), families
+
+    def for_tune(self, n_images: int | None = None, *, seed: int = 0) -> tuple[PerturbedLogits, np.ndarray]:
+        """What the default `tune` collects of the first validation images, and their labels.
+
+        These are the levels of Gaussian noise and, for as many passes, parts of the images under simulated shifts.
+        """
+        labels = self.labels("val")[:n_images]
+        names, level_of_noise = {}, 0
+        for condition in simulated_conditions():
+            level_of_noise += condition.family == "noise"
+            level = level_of_noise if condition.family == "noise" else condition.level
+            names[condition] = f"val/{condition.shift.name}/{level:g}"
+        parts = assign_samples(list(names), len(labels), N_PASSES, seed)
+        simulated = SimulatedLogits(
+            [condition.family for condition, _ in parts],
+            [part for _, part in parts],
+            [self.logits(names[condition])[part] for condition, part in parts],
+        )
+        levels = [self.logits(f"levels/gaussian/{k}")[: len(labels)] for k in range(10)]
+        record = {"shift": "gaussian", "passes": float(N_PASSES), "notes": []}
+        return PerturbedLogits(record, levels, simulated), labels
 
 
 def _stacked(logits: list[np.ndarray], labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -14,6 +14,8 @@ from benchmarks.accuracy.accuracy_baselines import ESTIMATORS, BiasCorrectedEM, 
 from benchmarks.accuracy.study_data import StudyData
 from driftcal.calibrators import CALIBRATORS, Calibrator
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
+from driftcal.pipeline.tuning.candidates import Selection
+from driftcal.pipeline.tuning.tune_calibrators import tune_calibrators
 
 #: The paper's five methods that are tuned on levels of noise.
 PAPER_P = ("ts-p", "ets-p", "ts-ir-p", "ir-p", "irm-p")
@@ -100,13 +102,12 @@ def expectation_consistent(name: str) -> Method:
 
 
 def default_per_sample() -> Method:
-    """The per-sample calibrator that ``method="auto"`` chooses on the levels of Gaussian noise."""
+    """The per-sample calibrator that ``method="auto"`` chooses from what `tune` collects."""
 
     def fit(data: StudyData, size: int, seed: int) -> Predictor:
-        logits, labels, levels = data.levels("gaussian")
-        calibrated = driftcal.fit(logits, labels, levels=levels)
-        print(f"{data.network}: {calibrated.explanation}", file=sys.stderr, flush=True)
-        return Fitted(calibrated.calibrator)
+        tuned = tune_calibrators(None, Selection(), *data.for_tune())
+        print(f"{data.network}: {tuned.explanation}", file=sys.stderr, flush=True)
+        return Fitted(tuned.calibrator)
 
     return Method("default", fit)
 

@@ -70,11 +70,11 @@ if TYPE_CHECKING:
     from driftcal.pipeline.evaluating.evaluate import evaluate as evaluate
     from driftcal.pipeline.evaluating.results import Results as Results
     from driftcal.pipeline.recalibrate import recalibrate as recalibrate
+    from driftcal.pipeline.tuning.candidates import Selection as Selection
     from driftcal.pipeline.tuning.drift_calibrated_classifier import (
         DriftCalibratedClassifier as DriftCalibratedClassifier,
     )
     from driftcal.pipeline.tuning.fit_scores import fit as fit
-    from driftcal.pipeline.tuning.select import Selection as Selection
     from driftcal.pipeline.tuning.tune import tune as tune
     from driftcal.pipeline.windowed_model import WindowedModel as WindowedModel
     from driftcal.report import write_report as write_report
@@ -124,7 +124,7 @@ _PUBLIC: dict[str, str] = {
     "Preprocessing": "driftcal.models",
     "Results": "driftcal.pipeline.evaluating.results",
     "Run": "driftcal.pipeline.collecting.run",
-    "Selection": "driftcal.pipeline.tuning.select",
+    "Selection": "driftcal.pipeline.tuning.candidates",
     "Source": "driftcal.data",
     "SplineCalibration": "driftcal.calibrators.nonparametric.spline",
     "StructuredVectorScaling": "driftcal.calibrators.scaling.vector",

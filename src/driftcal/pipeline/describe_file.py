@@ -12,6 +12,7 @@ from driftcal.calibrators import name_of
 from driftcal.calibrators.serialization import load_file
 from driftcal.decisions import Threshold
 from driftcal.errors import ArtefactError
+from driftcal.pipeline.collecting.simulated import SIMULATED_SHIFTS
 from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES, Results
 
 
@@ -83,7 +84,7 @@ def _calibrator_facts(description: Mapping[str, Any]) -> dict[str, Any]:
     temperature = description["temperature"]
     set_steps = ", ".join(f"{name} {value}" for name, value in steps.items() if value not in (None, [], 1.0, "RGB"))
     tuned_on = metadata.get("tuned_on")
-    if tuned_on != CLEAN_SAMPLES:  # files of version 0.1 lack it
+    if tuned_on not in (CLEAN_SAMPLES, SIMULATED_SHIFTS):  # files of version 0.1 lack it
         tuned_on = CLEAN_SAMPLES
         if perturbation is not None:
             tuned_on = f"{len(perturbation['levels'])} levels of {perturbation['shift']}"

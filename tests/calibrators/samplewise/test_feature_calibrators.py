@@ -13,7 +13,8 @@ from driftcal.errors import ArtefactError, InputError, NoFiniteOptimum, UnknownN
 from driftcal.metrics.additive_statistics import Statistics
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures
 from driftcal.pipeline.collecting.perturbation import PerturbedLogits
-from driftcal.pipeline.tuning.select import Variant, choose
+from driftcal.pipeline.tuning.candidates import Variant
+from driftcal.pipeline.tuning.select import choose
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if kind.needs_features)
 PARAMS = {"dac": {"k": 5}, "dac-pts": {"k": 5}}

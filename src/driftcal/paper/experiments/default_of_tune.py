@@ -12,7 +12,7 @@ from driftcal.paper.setups.setup import Setup
 from driftcal.paper.suite_results import evaluate_suite
 from driftcal.pipeline.collecting.perturbation import with_simulated_shifts
 from driftcal.pipeline.evaluating.candidate import Candidate
-from driftcal.pipeline.tuning.select import Selection
+from driftcal.pipeline.tuning.candidates import Selection
 from driftcal.pipeline.tuning.tune_calibrators import tune_calibrators
 from driftcal.report.table import Table, Value
 

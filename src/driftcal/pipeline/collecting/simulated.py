@@ -1,9 +1,9 @@
-"""Logits under many separate simulated shifts, each on a part of the validation images, for fitting windowed calibrators."""
+"""Logits under many separate simulated shifts, each on a part of the validation images, for fitting calibrators."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,9 @@ MIN_SAMPLES_PER_CONDITION = 100
 #: More samples than this per condition do not improve the regression.
 MAX_SAMPLES_PER_CONDITION = 500
 #: Kinds of inputs that have simulated shifts.
-KINDS = ("images", "features", "text")
+KINDS = ("images", "features", "text", "series")
+#: What a calibrator was tuned on, in files and tables, if it was fitted on simulated shifts and clean samples.
+SIMULATED_SHIFTS = "simulated shifts"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,13 +51,23 @@ class SimulatedLogits:
             "inputs": int(sum(len(indices) for indices in self.indices)),
         }
 
-    def selected(self, kept: Array, *, leave_out: str | None = None) -> SimulatedLogits:
-        """The kept samples (a mask over the validation set) of all families but one."""
-        numbers = [k for k, family in enumerate(self.families) if family != leave_out]
+    def selected(self, kept: Array, *, leave_out: Container[str] = ()) -> SimulatedLogits:
+        """The kept samples (a mask over the validation set), without the families `leave_out`."""
+        numbers = [k for k, family in enumerate(self.families) if family not in leave_out]
         return SimulatedLogits(
             [self.families[k] for k in numbers],
             [self.indices[k][kept[self.indices[k]]] for k in numbers],
             [self.logits[k][kept[self.indices[k]]] for k in numbers],
+        )
+
+    def thinned(self, n_samples: int) -> SimulatedLogits:
+        """About `n_samples` of these samples: every k-th one of each condition."""
+        step = -(-sum(map(len, self.indices)) // n_samples)
+        starts = [k % step for k in range(len(self.families))]
+        return SimulatedLogits(
+            self.families,
+            [part[start::step] for part, start in zip(self.indices, starts, strict=True)],
+            [part[start::step] for part, start in zip(self.logits, starts, strict=True)],
         )
 
     def stacked(self, labels: Labels) -> tuple[Logits, Labels, Array, list[str]]:
@@ -72,25 +84,39 @@ def simulate(collector: Collector, source: Source, n_passes: float) -> Simulated
     """
     if source.kind not in KINDS:
         return None
-    features = source.inputs() if source.kind == "features" else None
+    features = source.inputs() if source.kind in ("features", "series") else None
     conditions = simulated_conditions(source.kind, features, categorical=source.categorical)
-    n = len(source)
-    size = int(n_passes * n / len(conditions))
+    parts = assign_samples(conditions, len(source), n_passes, collector.random_state)
+    if not parts:
+        return None
+    return SimulatedLogits(
+        [condition.family for condition, _ in parts],
+        [part for _, part in parts],
+        [collector.part_logits(condition.shift, condition.level, part) for condition, part in parts],
+    )
+
+
+def assign_samples(
+    conditions: Sequence[SimulatedCondition], n_samples: int, n_passes: float, random_state: int
+) -> list[tuple[SimulatedCondition, Indices]]:
+    """The conditions that are simulated, each with its part of the samples; in total at most `n_passes` passes.
+
+    >>> from driftcal.shifts.simulated.conditions import simulated_conditions
+    >>> parts = assign_samples(simulated_conditions(), 600, 14, 0)
+    >>> len(parts), len(parts[0][1])
+    (47, 178)
+    """
+    size = int(n_passes * n_samples / len(conditions))
     if size < MIN_SAMPLES_PER_CONDITION:
         conditions = _every_second_level(conditions)
-        size = int(n_passes * n / len(conditions))
-    size = min(size, n, MAX_SAMPLES_PER_CONDITION)
+        size = int(n_passes * n_samples / len(conditions))
+    size = min(size, n_samples, MAX_SAMPLES_PER_CONDITION)
     if size < 1:
-        return None
-    order = np.random.default_rng(collector.random_state).permutation(n)
-    n_parts = max(1, math.floor(n / size))
+        return []
+    order = np.random.default_rng(random_state).permutation(n_samples)
+    n_parts = max(1, math.floor(n_samples / size))
     parts = [np.sort(order[k * size : (k + 1) * size]) for k in range(n_parts)]
-    indices = [parts[k % n_parts] for k in range(len(conditions))]
-    logits = [
-        collector.part_logits(condition.shift, condition.level, part)
-        for condition, part in zip(conditions, indices, strict=True)
-    ]
-    return SimulatedLogits([condition.family for condition in conditions], indices, logits)
+    return [(condition, parts[k % n_parts]) for k, condition in enumerate(conditions)]
 
 
 def _every_second_level(conditions: Sequence[SimulatedCondition]) -> list[SimulatedCondition]:

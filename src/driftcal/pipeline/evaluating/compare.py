@@ -13,6 +13,7 @@ from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.pipeline.collecting.collect import Collector
 from driftcal.pipeline.collecting.perturbation import PerturbedLogits, recorded_conditions
 from driftcal.pipeline.collecting.run import Run
+from driftcal.pipeline.collecting.simulated import SIMULATED_SHIFTS
 from driftcal.pipeline.evaluating.candidate import Candidate
 from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES
 from driftcal.pipeline.tuning.fit import fit_on_clean, fit_on_levels
@@ -87,7 +88,9 @@ def _fit_both(
         clean = fit_on_clean(unfitted, perturbed, source.labels)
         candidates.append(Candidate(method, method, clean.calibrator, CLEAN_SAMPLES, clean.warnings))
     if perturbed.record is not None:
-        weight = None if windowed else calibrated.metadata.get("clean_weight")
+        weight = calibrated.metadata.get("clean_weight")
+        if windowed or calibrated.tuned_on == SIMULATED_SHIFTS:  # that weight is not for levels
+            weight = None
         tuned = fit_on_levels(unfitted, perturbed, source.labels, clean_weight=weight)
         name, size = (method, window_size) if windowed else (f"{method}-p", None)
         shift = str(perturbed.record["shift"])

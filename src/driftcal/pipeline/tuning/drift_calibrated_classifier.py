@@ -22,7 +22,7 @@ from driftcal.models.sklearn import scores_classes
 from driftcal.models.votes import note_on_votes, probabilities_of
 from driftcal.pipeline.collecting.input_warnings import find_warnings, warn
 from driftcal.pipeline.collecting.perturbation import perturb
-from driftcal.pipeline.tuning.select import Selection, method_calibrator
+from driftcal.pipeline.tuning.candidates import Selection, method_calibrator
 from driftcal.pipeline.tuning.tune_calibrators import tune_calibrators
 from driftcal.shifts import TabularNoise, get_shift
 from driftcal.shifts.shift import Shift

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,13 +77,57 @@ def stack_for_windows(
     family = family_of(str(record["shift"]))
     by_level = perturbed.by_level[:1] if family == leave_out else perturbed.by_level
     n = int(np.count_nonzero(kept))
-    logits, simulated_labels, numbers, families = simulated.selected(kept, leave_out=leave_out).stacked(labels)
+    others = simulated.selected(kept, leave_out=() if leave_out is None else (leave_out,))
+    logits, simulated_labels, numbers, families = others.stacked(labels)
     return StackedLevels(
         np.concatenate([*(np.asarray(level)[kept] for level in by_level), logits]),
         np.concatenate([np.tile(labels[kept], len(by_level)), simulated_labels]),
         np.concatenate([np.repeat(np.arange(len(by_level)), n), len(by_level) + numbers]),
         None,
         [family] * len(by_level) + families,
+    )
+
+
+def stack_simulated(
+    perturbed: PerturbedLogits,
+    labels: Labels,
+    *,
+    clean_weight: float | None = None,
+    selected: Array | None = None,
+    leave_out: Container[str] = (),
+    max_samples: int | None = None,
+) -> StackedLevels:
+    """Stack clean samples and simulated shifts for a per-sample calibrator; clean ones have the share `clean_weight`.
+
+    Of each only the `selected` samples (a mask), without the families `leave_out`, and of the shifted ones only about
+    `max_samples`.
+    """
+    assert perturbed.simulated is not None
+    kept = np.ones(len(labels), bool) if selected is None else selected
+    shifted = perturbed.simulated.selected(kept, leave_out=leave_out)
+    if max_samples is not None:
+        shifted = shifted.thinned(max_samples)
+    logits, shifted_labels, numbers, _ = shifted.stacked(labels)
+    n_clean, n_shifted = int(np.count_nonzero(kept)), len(shifted_labels)
+    weights = np.ones(n_clean + n_shifted)
+    if clean_weight is not None:
+        weights[:n_clean] = clean_weight * len(weights) / n_clean
+        weights[n_clean:] = (1 - clean_weight) * len(weights) / n_shifted
+    return StackedLevels(
+        np.concatenate([np.asarray(perturbed.clean)[kept], logits]),
+        np.concatenate([labels[kept], shifted_labels]),
+        np.concatenate([np.zeros(n_clean, int), 1 + numbers]),
+        weights,
+    )
+
+
+def fit_on_simulated(
+    method: Calibrator, perturbed: PerturbedLogits, labels: Labels, *, clean_weight: float | None = None
+) -> Fit:
+    """A copy of `method` fitted on the clean samples and all simulated shifts, each sample with its weight."""
+    stacked = stack_simulated(perturbed, labels, clean_weight=clean_weight)
+    return fit_or_uncalibrated(
+        method, stacked.logits, stacked.labels, levels=stacked.levels, sample_weight=stacked.sample_weight
     )
 
 

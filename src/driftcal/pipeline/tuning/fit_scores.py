@@ -19,10 +19,10 @@ from driftcal.pipeline.collecting.input_warnings import find_warnings, impossibl
 from driftcal.pipeline.collecting.layer_features import check_features
 from driftcal.pipeline.collecting.perturbation import PerturbedLogits, table_record
 from driftcal.pipeline.collecting.source_inputs import scores_source
-from driftcal.pipeline.evaluating.versions import versions
-from driftcal.pipeline.tuning.select import Selection, method_calibrator
-from driftcal.pipeline.tuning.tune import MethodName, drift_reference_of
+from driftcal.pipeline.tuning.candidates import Selection, method_calibrator
+from driftcal.pipeline.tuning.tune import MethodName
 from driftcal.pipeline.tuning.tune_calibrators import tune_calibrators
+from driftcal.pipeline.tuning.tuned_model import tuned_model
 from driftcal.types import AnyArray, Array, Labels, Logits
 
 #: The name of the perturbation where the caller gives the level of each sample.
@@ -105,30 +105,7 @@ def fit(
         labels,
         clean_weight=clean_weight,
     )
-    accuracy_sentence = f"Accuracy {accuracy:.3f} on {len(labels)} samples."
-    return CalibratedModel(
-        model=model,
-        calibrator=tuned.calibrator,
-        method=tuned.method,
-        tuned_on=tuned.tuned_on,
-        windowed_calibrator=tuned.windowed,
-        baselines=tuned.baselines,
-        perturbation=perturbed.record,
-        explanation=" ".join([accuracy_sentence, *warnings, tuned.explanation]).strip(),
-        class_names=source.class_names,
-        drift_reference=drift_reference_of(perturbed, labels, tuned),
-        metadata={
-            "random_state": 0,
-            "clean_weight": tuned.clean_weight,
-            "accuracy": accuracy,
-            "cross_validated_ece": tuned.cross_validated_ece,
-            "windowed_cross_validated_ece": tuned.windowed_cross_validated_ece,
-            "validation": source.metadata(),
-            "versions": versions(),
-        },
-        validation_curve=tuned.validation_curve,
-        model_metadata=model.metadata(),
-    )
+    return tuned_model(model, source, perturbed, labels, tuned, accuracy=accuracy, warnings=warnings)
 
 
 def _by_level(logits: Logits, labels: Labels, levels: AnyArray) -> tuple[PerturbedLogits, Array]:

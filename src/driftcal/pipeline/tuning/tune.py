@@ -8,9 +8,7 @@ import numpy as np
 
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.levels import check_clean_weight
-from driftcal.calibrators.scaling.temperature import TemperatureScaling
 from driftcal.data import Source
-from driftcal.drift.reference import MIN_SAMPLES, DriftReference
 from driftcal.errors import InputError
 from driftcal.models import Model, open_model
 from driftcal.pipeline.calibrated_model import CalibratedModel
@@ -24,7 +22,6 @@ from driftcal.pipeline.collecting.input_warnings import (
 )
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures, LayerFeatures, check_features
 from driftcal.pipeline.collecting.perturbation import (
-    PerturbedLogits,
     perturb,
     recorded_conditions,
     tuning_shift,
@@ -32,11 +29,11 @@ from driftcal.pipeline.collecting.perturbation import (
 )
 from driftcal.pipeline.collecting.run import Run
 from driftcal.pipeline.collecting.source_inputs import check_classes, labelled_source
-from driftcal.pipeline.evaluating.versions import versions
-from driftcal.pipeline.tuning.select import Selection, method_calibrator, uses_simulated_shifts
-from driftcal.pipeline.tuning.tune_calibrators import TS_BASELINE, TunedCalibrators, tune_calibrators
+from driftcal.pipeline.tuning.candidates import Selection, method_calibrator, uses_simulated_shifts
+from driftcal.pipeline.tuning.tune_calibrators import tune_calibrators
+from driftcal.pipeline.tuning.tuned_model import tuned_model
 from driftcal.shifts.shift import Shift
-from driftcal.types import AnyArray, Labels
+from driftcal.types import AnyArray
 
 #: The methods that an editor offers; any registered name is accepted.
 MethodName = Literal[
@@ -136,31 +133,16 @@ def tune(
         clean_weight=clean_weight,
         features=level_features,
     )
-    accuracy_sentence = f"Validation accuracy {accuracy:.3f} on {len(source)} samples."
-    return CalibratedModel(
-        model=opened_model,
-        calibrator=tuned.calibrator,
-        method=tuned.method,
-        tuned_on=tuned.tuned_on,
-        windowed_calibrator=tuned.windowed,
-        baselines=tuned.baselines,
-        perturbation=perturbed.record,
-        explanation=" ".join(filter(None, [accuracy_sentence, *warnings, opened_model.note, tuned.explanation])),
-        class_names=source.class_names,
-        layers=tuple(features.layers) if features and tuned.calibrator.needs_features else (),
-        drift_reference=drift_reference_of(perturbed, source.labels, tuned),
-        metadata={
-            "random_state": random_state,
-            "clean_weight": tuned.clean_weight,
-            "accuracy": accuracy,
-            "cross_validated_ece": tuned.cross_validated_ece,
-            "windowed_cross_validated_ece": tuned.windowed_cross_validated_ece,
-            "categorical": list(source.categorical),
-            "validation": source.metadata(),
-            "versions": versions(),
-        },
-        validation_curve=tuned.validation_curve,
-        model_metadata=opened_model.metadata(),
+    return tuned_model(
+        opened_model,
+        source,
+        perturbed,
+        source.labels,
+        tuned,
+        accuracy=accuracy,
+        warnings=warnings,
+        layers=features.layers if features else (),
+        random_state=random_state,
     )
 
 
@@ -168,14 +150,3 @@ def _warnings(model: Model, source: Source, accuracy: float) -> list[str]:
     """What is suspicious about the validation data, as sentences."""
     hint = preprocessing_warning(model, source, accuracy)
     return [*find_warnings(accuracy, source.labels, source.class_names, model.n_classes), *([hint] if hint else [])]
-
-
-def drift_reference_of(perturbed: PerturbedLogits, labels: Labels, tuned: TunedCalibrators) -> dict[str, Any] | None:
-    """What a monitor compares traffic with; None if the calibrator needs layer features or samples are too few."""
-    if tuned.calibrator.needs_features or len(labels) < MIN_SAMPLES:
-        return None
-    ts = tuned.baselines.get(TS_BASELINE)
-    # without a finite optimum there is no TS baseline; the reference then describes the uncalibrated logits
-    temperature = float(ts.temperature_) if isinstance(ts, TemperatureScaling) else 1.0
-    by_level = list(perturbed.by_level)
-    return DriftReference.of(by_level, labels, tuned.calibrator, temperature=temperature).to_dict()

@@ -10,9 +10,12 @@ from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.decisions import CoverageCurve
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures
 from driftcal.pipeline.collecting.perturbation import PerturbedLogits
+from driftcal.pipeline.collecting.simulated import SIMULATED_SHIFTS
 from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES
-from driftcal.pipeline.tuning.fit import Fit, fit_on_clean, fit_on_levels
-from driftcal.pipeline.tuning.select import CLEAN_ONLY, Choice, Selection, Trial, Variant, choose
+from driftcal.pipeline.tuning.candidates import CLEAN_ONLY, Selection, Variant
+from driftcal.pipeline.tuning.cross_validation import Trial
+from driftcal.pipeline.tuning.fit import Fit, fit_on_clean, fit_on_levels, fit_on_simulated
+from driftcal.pipeline.tuning.select import Choice, choose
 from driftcal.pipeline.tuning.validation_curve import curve_of_fit, curve_of_scores
 from driftcal.types import Labels
 
@@ -24,7 +27,7 @@ TS_BASELINE, CLEAN_BASELINE = "ts", "clean-tuned"
 class TunedCalibrators:
     """The per-sample calibrator, the windowed one if there is one, the clean-tuned baselines, and why they were chosen.
 
-    `tuned_on` is "clean samples" or the name of the shift. `clean_weight` is the share of the clean samples in all
+    `tuned_on` is "clean samples", "simulated shifts" or the name of the shift. `clean_weight` is the share of the clean samples in all
     weight that the per-sample calibrator was tuned with. `cross_validated_ece` is that of the per-sample calibrator, in
     domain and under the simulated shift, `windowed_cross_validated_ece` that of the windowed one; None if no method was
     chosen. `validation_curve` is that of clean validation samples that the calibrator was not fitted on.
@@ -67,7 +70,9 @@ def tune_calibrators(
         windowed = windowed_fit.calibrator if isinstance(windowed_fit.calibrator, WindowedCalibrator) else None
     clean = fit_on_clean(method, perturbed, labels, features=level_features.clean.for_method(method))
     tuned = clean
-    if variant.clean_weight != CLEAN_ONLY:
+    if variant.simulated:
+        tuned = fit_on_simulated(method, perturbed, labels, clean_weight=variant.clean_weight)
+    elif variant.clean_weight != CLEAN_ONLY:
         tuned = fit_on_levels(
             method, perturbed, labels, clean_weight=variant.clean_weight, features=level_features.for_method(method)
         )
@@ -79,7 +84,7 @@ def tune_calibrators(
     sentences = [choice.explanation if choice else "", tuned.warning, *notes]
     tuned_on = CLEAN_SAMPLES
     if perturbed.record is not None and variant.clean_weight != CLEAN_ONLY:
-        tuned_on = str(perturbed.record["shift"])
+        tuned_on = SIMULATED_SHIFTS if variant.simulated else str(perturbed.record["shift"])
     on_clean = tuned_on == CLEAN_SAMPLES
     trial = None if choice is None or tuned.warning else _trial_of(choice, choice.per_sample)
     windowed_by_name = windowed is not None and choice is None
@@ -111,7 +116,7 @@ def _chosen_ece(choice: Choice, variant: Variant | None) -> dict[str, float] | N
     trial = _trial_of(choice, variant)
     if trial is None:
         return None
-    under_shift = {} if len(trial.by_level) == 1 else {"under_shift": trial.shift_ece}
+    under_shift = {"under_shift": trial.shift_ece} if trial.has_shifted_samples else {}
     return {"in_domain": trial.in_domain_ece, **under_shift}
 
 

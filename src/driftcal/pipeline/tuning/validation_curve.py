@@ -12,7 +12,8 @@ from driftcal.metrics.sample_scores import SampleScores
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures
 from driftcal.pipeline.collecting.perturbation import PerturbedLogits
 from driftcal.pipeline.evaluating.candidate import Candidate
-from driftcal.pipeline.tuning.select import Variant, fold_of_samples, held_out_scores
+from driftcal.pipeline.tuning.candidates import Variant
+from driftcal.pipeline.tuning.cross_validation import fold_of_samples, held_out_scores
 from driftcal.types import Array, Labels, Logits
 
 #: A calibrator with at most so many fitted numbers may predict the samples of its fit: a temperature cannot adapt to
