@@ -141,3 +141,34 @@ def test_our_calls_of_lightgbm_do_not_warn():
         by_name = open_model(model).logits(frame)
         by_position = open_model(model).logits(frame.to_numpy())
     np.testing.assert_array_equal(by_name, by_position)
+
+
+@pytest.mark.parametrize("framework", ["lightgbm", "xgboost"])
+def test_errors_of_the_libraries_are_ours(framework):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 3)), np.arange(60) % 2
+    if framework == "lightgbm":
+        import lightgbm
+
+        classifier = lightgbm.LGBMClassifier(n_estimators=2, num_leaves=3, n_jobs=1, verbose=-1)
+    else:
+        import xgboost
+
+        classifier = xgboost.XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1)
+    model = open_model(classifier.fit(x, y))
+    with pytest.raises(ModelError, match=rf"the {framework} model must predict for this batch; it says: \w+: "):
+        model.logits(x[:5, :2])
+
+
+def test_a_damaged_file_of_catboost_gives_an_error_of_ours(tmp_path):
+    import catboost
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    options = {"iterations": 2, "depth": 2, "thread_count": 1, "verbose": 0, "allow_writing_files": False}
+    catboost.CatBoostClassifier(**options).fit(x, np.arange(60) % 2).save_model(str(tmp_path / "a.cbm"))
+    content = (tmp_path / "a.cbm").read_bytes()
+    assert b"Other info" in content
+    (tmp_path / "a.cbm").write_bytes(content.replace(b"Other info", b"\xffther info"))
+    with pytest.raises(ModelError, match="must write its trees"):
+        _ = open_model(tmp_path / "a.cbm").fingerprint

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from driftcal.core.numerics import log_softmax
-from driftcal.errors import ModelError
+from driftcal.errors import DriftcalError, ModelError
 from driftcal.models.outputs import Outputs
 from driftcal.models.sklearn import as_fitted
 from driftcal.types import Array, Float64, Inputs
@@ -61,7 +62,9 @@ class BoosterBackend:
 
     def run(self, batch: Inputs) -> Array:
         """Logits of a batch, or their softmax for ``outputs="probabilities"``."""
-        logits = self._logits(np.asarray(self.booster.margins(as_fitted(batch, self.columns)), np.float64))
+        with self._errors_are_ours("predict for this batch"):
+            margins = self.booster.margins(as_fitted(batch, self.columns))
+        logits = self._logits(np.asarray(margins, np.float64))
         return np.exp(log_softmax(logits)) if self._outputs == "probabilities" else logits
 
     def layers(self) -> tuple[str, ...]:
@@ -70,7 +73,22 @@ class BoosterBackend:
 
     def digest(self, run: Callable[[], Array]) -> str:
         """SHA-256 over the trees."""
-        return self.booster.digest()
+        with self._errors_are_ours("write its trees"):
+            return self.booster.digest()
+
+    @contextmanager
+    def _errors_are_ours(self, task: str) -> Iterator[None]:
+        """The errors of the libraries share no base, and a damaged model is often found only when it is used."""
+        try:
+            yield
+        except DriftcalError:
+            raise
+        except Exception as error:
+            first_line = str(error).partition("\n")[0]
+            raise ModelError(
+                f"the {self.framework} model must {task}; it says: {type(error).__name__}: {first_line}. Has the batch the columns "
+                "of the training, and is the model intact?"
+            ) from error
 
     def _logits(self, margins: Array) -> Float64:
         if self.booster.link == "sigmoid":
