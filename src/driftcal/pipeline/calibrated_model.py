@@ -22,12 +22,13 @@ from driftcal.decisions.metadata import DECISIONS, decisions_from_metadata, deci
 from driftcal.errors import ArtefactError, InputError, ModelError
 from driftcal.models import Model, open_model, pooled_features
 from driftcal.models.scores import SCORES, ScoresModel
+from driftcal.pipeline.collecting.simulated import SIMULATED_SHIFTS
 from driftcal.pipeline.collecting.source_inputs import as_inputs, labelled_source, scores_source
 from driftcal.pipeline.evaluating.candidate import Candidate, uncalibrated
 from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES
 from driftcal.pipeline.tuning.tune_calibrators import CLEAN_BASELINE, TS_BASELINE
 from driftcal.pipeline.windowed_model import WindowedModel
-from driftcal.types import AnyArray, Array, Logits, LogProbs, Probs
+from driftcal.types import AnyArray, Array, Inputs, Logits, LogProbs, Probs
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -94,12 +95,13 @@ class CalibratedModel(Displayed):
             return scores_source(self.model, X, y, class_names=self.class_names)
         self.model.check_columns(X)
         class_names = self.model.class_names or self.class_names
-        return labelled_source(X, y, class_names=class_names, categorical=self.metadata.get("categorical", ()))
+        categorical, tuned_on = self.metadata.get("categorical", ()), self.metadata.get("validation")
+        return labelled_source(X, y, class_names=class_names, categorical=categorical, tuned_on=tuned_on)
 
     def logits(self, X: AnyArray) -> Logits:
         """The uncalibrated logits of the model."""
         self.model.check_columns(X)
-        return self.model.logits(X if isinstance(self.model, ScoresModel) else as_inputs(X))
+        return self.model.logits(X if isinstance(self.model, ScoresModel) else self._inputs(X))
 
     def predict_proba(self, X: AnyArray) -> Probs:
         """Calibrated probabilities of new inputs, each independent of the others; uint8 images are divided by 255."""
@@ -207,7 +209,10 @@ class CalibratedModel(Displayed):
         return self.windowed_calibrator
 
     def _features(self, X: AnyArray) -> Mapping[str, Array] | None:
-        return pooled_features(self.model, as_inputs(X), self.layers) if self.calibrator.needs_features else None
+        return pooled_features(self.model, self._inputs(X), self.layers) if self.calibrator.needs_features else None
+
+    def _inputs(self, X: AnyArray) -> Inputs:
+        return as_inputs(X, self.metadata.get("validation"))
 
     def as_labels(self, columns: Array) -> Array:
         """Columns as class names where classes have names."""
@@ -233,13 +238,15 @@ class CalibratedModel(Displayed):
     def name(self) -> str:
         """The name of the per-sample calibrator in tables: "irm-p" where it was tuned on perturbed samples.
 
+        It is "hts-simulated" where it was tuned on separate simulated shifts.
         A calibrator that was adapted or recalibrated has a name of its own: it is no longer what was tuned.
         """
         name = self.method
         if "adapted_to" in self.metadata:
             name += "-adapted"
         elif self.method != "base" and self.tuned_on != CLEAN_SAMPLES:
-            name += "-per-sample" if CALIBRATORS[self.method].needs_window else "-p"
+            suffix = "-simulated" if self.tuned_on == SIMULATED_SHIFTS else "-p"
+            name += "-per-sample" if CALIBRATORS[self.method].needs_window else suffix
         return f"{name}-recalibrated" if self.metadata.get("recalibrations") else name
 
     def windowed_candidate(self, window_size: int = WINDOW_SIZE) -> Candidate | None:
@@ -312,7 +319,7 @@ class CalibratedModel(Displayed):
             options = {"preprocessing": recorded["preprocessing"], "outputs": recorded["outputs"], **options}
             opened = open_model(model, **({} if isinstance(model, Model) else options))
             if inputs is not None:
-                opened.prepare(as_inputs(inputs))
+                opened.prepare(as_inputs(inputs, metadata.get("validation")))
             if not force:
                 check_same_model(opened, recorded, file.path)
         others = dict(file.others)
