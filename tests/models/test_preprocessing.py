@@ -32,6 +32,9 @@ def test_layouts_agree_for_a_convolution():
 
     steps = {"mean": [103.9, 116.8, 123.7], "scale": 255.0, "channels": "BGR", "std": [50, 60, 70]}
     torch_logits = open_model(Net(), preprocessing={**steps, "layout": "NCHW"}).logits(images)
+    usual = open_model(Net(), preprocessing=Preprocessing(**steps))  # torch's layout, which nobody gave
+    np.testing.assert_array_equal(torch_logits, usual.logits(images))
+    assert usual.preprocessing.layout == "NCHW"
     np.testing.assert_allclose(torch_logits, open_model(by_hand, preprocessing=steps).logits(images), atol=1e-4)
     expected = by_hand(((images[..., ::-1] * 255 - [103.9, 116.8, 123.7]) / [50, 60, 70]).astype(np.float32))
     np.testing.assert_allclose(torch_logits, expected, atol=1e-4)

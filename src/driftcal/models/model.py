@@ -59,7 +59,7 @@ class Model:
             raise UnknownName.of("kind of outputs", outputs, ("logits", "probabilities"))
         _check_batch_size(batch_size, backend)
         self.backend = backend
-        self.preprocessing = preprocessing or Preprocessing(layout=backend.layout)
+        self.preprocessing = (preprocessing or Preprocessing()).with_usual_layout(backend.layout)
         self.outputs: Outputs = outputs
         self.name = name or backend.framework
         self._class_names = _checked_names(class_names, backend.classes)

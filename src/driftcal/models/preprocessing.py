@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ class Preprocessing:
     mean, std
         Subtracted and divided by, per channel, in the model's order of channels and after scaling. () for none.
     layout
-        "NCHW", "NHWC", or "flat" (one vector per image). "NCL" and "NLC" say the same of series.
+        "NCHW", "NHWC", or "flat" (one vector per image). "NCL" and "NLC" say the same of series. None: the usual one of
+        the model's framework.
     size
         (height, width) to scale to, bilinear, smoothed when shrinking. None: images keep their size.
     channels
@@ -44,14 +45,14 @@ class Preprocessing:
 
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
-    layout: str = "NHWC"
+    layout: str | None = None
     size: tuple[int, int] | None = None
     channels: str = "RGB"
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "layout", _OF_SERIES.get(self.layout, self.layout))
-        if self.layout not in LAYOUTS:
+        object.__setattr__(self, "layout", _OF_SERIES.get(self.layout or "", self.layout))
+        if self.layout not in (None, *LAYOUTS):
             raise UnknownName.of("layout", self.layout, LAYOUTS)
         if self.channels not in CHANNELS:
             raise UnknownName.of("channel order", self.channels, CHANNELS)
@@ -74,7 +75,11 @@ class Preprocessing:
     @property
     def channels_first(self) -> bool:
         """Whether channels are the second axis of the model's feature maps, and not the last."""
-        return self.layout != "NHWC"
+        return self.layout not in (None, "NHWC")
+
+    def with_usual_layout(self, layout: str) -> Preprocessing:
+        """The same steps, with this layout if none was given."""
+        return replace(self, layout=layout) if self.layout is None else self
 
     def __call__(self, inputs: Array, dtype: Any = np.float32) -> Array:
         """The model's input for a batch."""
