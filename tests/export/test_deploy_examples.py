@@ -1,4 +1,4 @@
-"""The examples of serving give the probabilities that Python gives: FastAPI and MLflow run, Triton's file is parsed."""
+"""The examples of serving give the probabilities that Python gives: FastAPI, MLflow and BentoML run, Triton's file is parsed."""
 
 import importlib.util
 import re
@@ -72,6 +72,26 @@ def test_mlflow_gives_the_outputs_of_the_model(deployed, inputs, tmp_path):
     expected = calibrated.predict_proba(inputs.transpose(0, 2, 3, 1))
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-6)
     assert outputs["label"] == expected.argmax(axis=1).tolist()
+
+
+def test_bentoml_serves_the_export(deployed, inputs, monkeypatch):
+    folder, calibrated = deployed
+    monkeypatch.setenv("FOLDER", str(folder))
+    monkeypatch.setenv("BENTOML_DO_NOT_TRACK", "True")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of bentoml's own imports
+        from starlette.testclient import TestClient
+
+        spec = importlib.util.spec_from_file_location("bentoml_service", FOLDER / "bentoml_service.py")
+        service = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "bentoml_service", service)
+        spec.loader.exec_module(service)
+        with TestClient(service.CalibratedClassifier.to_asgi()) as client:
+            answer = client.post("/predict", json={"inputs": inputs.tolist()}).json()
+            assert client.post("/predict", json={"images": []}).status_code == 400
+    expected = calibrated.predict_proba(inputs.transpose(0, 2, 3, 1))
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-6)
+    assert answer["label"] == expected.argmax(axis=1).tolist()
 
 
 def test_triton_names_the_outputs_of_an_export(deployed):
