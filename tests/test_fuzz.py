@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("calibrator", "cache", "results", "monitor", "npz", "pt2", "onnx", "lines", "requests", "journal", "images")
+NAMES = (
+    "calibrator", "cache", "results", "monitor", "npz", "pt2", "onnx", "lines", "requests", "journal", "images", "tables",
+    "windows",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)

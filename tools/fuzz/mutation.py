@@ -45,7 +45,7 @@ def mutate_bytes(rng: random.Random, content: bytes, others: list[bytes]) -> byt
             case 7:
                 del data[position:]
             case 8:
-                other = rng.choice(others)
+                other = rng.choice(others) or b"\0"
                 data[position:] = other[rng.randrange(len(other)) :]
     return bytes(data)
 

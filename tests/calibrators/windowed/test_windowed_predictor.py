@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from driftcal.calibrators import CALIBRATORS, make_calibrator
 from driftcal.calibrators.serialization import load
 from driftcal.errors import ArtefactError, InputError
+from driftcal.io.checked_tensors import digest_of_tensors
 from driftcal.io.safetensors import read_tensors, write_tensors
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if kind.needs_window)
@@ -148,6 +149,11 @@ def test_a_file_of_another_calibrator_or_size_or_a_damaged_one_is_refused(fitted
     arrays["samples"][1, 1] += 1
     with pytest.raises(ArtefactError, match="its own digest"):
         live.restore(write_tensors(tmp_path / "altered.safetensors", [arrays], file.metadata))
+    arrays["samples"][1, 1] = 1e160  # its square is infinite
+    metadata = {name: value for name, value in file.metadata.items() if name != "digest"}
+    forged = {**metadata, "digest": digest_of_tensors(metadata, arrays)}
+    with pytest.raises(ArtefactError, match="finite statistics"):
+        live.restore(write_tensors(tmp_path / "forged.safetensors", [arrays], forged))
     assert live.window_state("a").n_samples == 30
 
 

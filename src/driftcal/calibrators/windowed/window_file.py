@@ -18,6 +18,9 @@ from driftcal.types import Array, Float64
 
 _KIND = FileKind("driftcal-windows", (1,), "windows", "save() of a windowed object")
 
+#: No statistic of a sample is larger. The squares of such sums would be infinite, and probabilities NaN.
+_TOO_LARGE = 1e100
+
 
 def write_windows(
     path: str | os.PathLike[str],
@@ -75,7 +78,8 @@ def _windows(
     sizes = np.diff(ends)
     if samples.dtype != np.float64 or samples.shape != (ends[-1], len(calibrator.statistic_names)) or ends[0] != 1:
         raise ValueError(f"its samples have shape {samples.shape}")
-    if ((sizes < 1) | (sizes > window_size)).any() or not np.isfinite(samples).all() or (samples[1:, 0] != 1).any():
+    is_usable = (np.abs(samples) < _TOO_LARGE).all()  # NaN is not
+    if ((sizes < 1) | (sizes > window_size)).any() or not is_usable or (samples[1:, 0] != 1).any():
         raise ValueError("its windows must have finite statistics of at most window_size samples")
     return [(key, samples[start:end].copy()) for key, (start, end) in zip(keys, pairwise(ends), strict=True)]
 
