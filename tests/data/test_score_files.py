@@ -38,6 +38,14 @@ def test_three_formats_hold_the_same(tmp_path):
         assert file.labels.tolist() == labels.tolist()
 
 
+def test_ids_and_times_are_no_scores_unless_they_are_named(tmp_path):
+    file = csv_file(
+        tmp_path / "a.csv", ["Id", "ant", "bee", "time", "truth"], [[7, 0.5, 1.5, 3, "bee"], [8, 2, 1, 4, "ant"]]
+    )
+    assert read_scores(file).scores.tolist() == [[0.5, 1.5], [2, 1]]
+    assert read_scores(file, columns=["Id", "bee"]).scores.tolist() == [[7, 1.5], [8, 1]]
+
+
 def test_labels_are_the_named_column_or_the_last(tmp_path):
     path = csv_file(tmp_path / "a.csv", ["truth", "p0", "p1"], [[1, 0.2, 0.8], [0, 0.7, 0.3]])
     assert read_scores(path, labels="truth").labels.tolist() == ["1", "0"]

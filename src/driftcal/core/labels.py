@@ -405,7 +405,11 @@ def _unknown_order(names: list[str], n_classes: int | None, argument: str) -> La
     listed = ", ".join(map(repr, names if all_listed else names[:3])) + ("" if all_listed else ", ...")
     # some classes may have no sample: their names are not among the labels
     example = f"{listed}, ..." if all_listed and n_classes not in (None, len(names)) else listed
-    of_model = " With a model: open_model(model, class_names=[...]) (--classes)." if argument == "class_names" else ""
+    of_model = (
+        " With a model: open_model(model, class_names=[...]). On the command line: --classes A,B,..."
+        if argument == "class_names"
+        else ""
+    )
     return LabelsError(
         f"labels are text ({listed}), and nothing says which output each name belongs to: pass {argument}=[{example}] "
         f"in the order of the model's outputs.{of_model}"

@@ -19,6 +19,8 @@ from driftcal.types import Array, Float64
 
 #: The names of arrays in a .npz file that hold probabilities.
 PROBABILITY_NAMES = ("probabilities", "probs")
+#: Columns of tables that hold no scores, whatever their case, unless they are named with --columns.
+NO_SCORES = ("id", "index", "time", "timestamp", "date", "group")
 _WAY_OUT = "Name the columns of the scores with --columns and that of the labels with --labels."
 
 
@@ -47,7 +49,7 @@ def read_scores(path: AnyPath, *, labels: str | None = None, columns: Sequence[s
     labels
         The column or array of the labels. None: one called "y", "label", "labels" or "targets", else the last column.
     columns
-        The columns of the scores, in the order of the classes. (): all but that of the labels.
+        The columns of the scores, in the order of the classes. (): all but that of the labels and those of `NO_SCORES`.
     """
     file = as_path(path)
     ending = file.suffix.lower()
@@ -77,7 +79,7 @@ def _of_table(
         if name not in names:
             raise UnknownName.of(f"column of {file.name}", name, names)
     label_name = labels or next((name for name in LABEL_NAMES if name in names), names[-1])
-    score_names = list(columns) or [name for name in names if name != label_name]
+    score_names = list(columns) or [n for n in names if n != label_name and n.casefold() not in NO_SCORES]
     if not score_names or label_name in score_names:
         raise DataError(
             f"{str(file)!r} must hold a column per class and a column of labels; its columns are {', '.join(names[:5])}. {_WAY_OUT}"
