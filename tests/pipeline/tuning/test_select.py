@@ -1,9 +1,12 @@
 """The choice of a calibrator: in domain no worse than temperature scaling, under shift the lowest error."""
 
+import inspect
+
 import numpy as np
 import pytest
 
 from driftcal.calibrators import CALIBRATORS
+from driftcal.cli.commands.tune import tune as tune_command
 from driftcal.errors import InputError, UnknownName
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures
 from driftcal.pipeline.collecting.perturbation import PerturbedLogits
@@ -222,3 +225,7 @@ def test_a_single_family_of_simulated_shifts_cannot_be_left_out_so_levels_count(
     one = SimulatedLogits(["noise"] * 2, [np.arange(N)] * 2, [PERTURBED.by_level[1], PERTURBED.by_level[3]])
     choice = choose(Selection(candidates=["hts"]), PerturbedLogits(SIMULATED.record, PERTURBED.by_level, one), LABELS)
     assert not any(trial.variant.simulated or trial.shifted for trial in choice.trials)
+
+
+def test_the_command_line_has_the_same_tolerance():
+    assert inspect.signature(tune_command).parameters["tolerance"].default == Selection().tolerance

@@ -42,7 +42,7 @@ def tune(
     ] = True,
     tolerance: Annotated[
         float, typer.Option(min=0, help="auto: how much the in-domain ECE may exceed that of temperature scaling.")
-    ] = 0.005,
+    ] = 0.015,
     clean_weight: Annotated[
         float | None,
         typer.Option(
