@@ -67,6 +67,17 @@ class CalibratedModel(Displayed):
         What `predict_or_abstain` accepts; `with_threshold` sets it.
     model_metadata
         `Model.metadata` at tuning, with the fingerprint, because hashing large weights takes seconds. Empty if unknown.
+
+    >>> import driftcal
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = make_classification(1500, n_informative=4, n_redundant=10, n_classes=3, random_state=0)
+    >>> model = GaussianNB().fit(X[:500], y[:500])
+    >>> path = driftcal.tune(model, X[500:1000], y[500:1000], method="ts", shift=None).save("cal.safetensors")
+    >>> calibrated = driftcal.CalibratedModel.load(path, model)
+    >>> confident = calibrated.with_threshold(calibrated.threshold(coverage=0.5))
+    >>> confident.predict(X[1000:1004]), confident.predict_or_abstain(X[1000:1004]).filled(-1)
+    (array([0, 1, 0, 0]), array([ 0, -1,  0, -1]))
     """
 
     model: Model

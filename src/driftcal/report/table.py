@@ -123,6 +123,10 @@ def to_html(table: Table) -> str:
     )
 
 
+#: Names of up to so many characters stay whole in tables with up to so many columns.
+_LONGEST_NAME, _FEW_COLUMNS = 40, 6
+
+
 def to_terminal(table: Table) -> Any:
     """A table for rich's console: numbers are aligned to the right, and the best values are bold."""
     from rich.table import Table as RichTable
@@ -131,7 +135,15 @@ def to_terminal(table: Table) -> Any:
     drawn = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for key, text in _text_columns(table).items():
         heading = Text(printable(table.columns[key]))
-        drawn.add_column(heading, justify="left" if text else "right", overflow="fold", header_style="bold")
+        longest = max((len(_cell(table, row, key)) for row in table.rows), default=0)
+        drawn.add_column(
+            heading,
+            justify="left" if text else "right",
+            overflow="fold",
+            header_style="bold",
+            # on a narrow terminal headings are broken first, then names, if there are few columns
+            no_wrap=text and longest <= _LONGEST_NAME and len(table.columns) <= _FEW_COLUMNS,
+        )
     for row in _escaped(table, printable):
         drawn.add_row(*(Text(cell, style="bold" if best else "") for cell, best in row))
     return drawn

@@ -94,6 +94,18 @@ def tune(
         `predict_proba` calibrates single samples; `windowed` follows recent inputs if there is a windowed calibrator.
         `explanation` says in plain sentences what was chosen and why. Suspicious data cause Python warnings, which
         `explanation` repeats.
+
+    >>> import driftcal
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = make_classification(1500, n_informative=4, n_redundant=10, n_classes=3, random_state=0)
+    >>> model = GaussianNB().fit(X[:500], y[:500])
+    >>> calibrated = driftcal.tune(model, X[500:1000], y[500:1000], method="ts", shift=None)
+    >>> round(calibrated.calibrator.temperature_, 1)  # the model is over-confident
+    3.8
+    >>> calibrated.predict_proba(X[1000:1002]).round(2)
+    array([[0.92, 0.02, 0.06],
+           [0.38, 0.51, 0.1 ]])
     """
     calibrator = method_calibrator(method)
     check_features(calibrator, features)
