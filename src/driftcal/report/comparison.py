@@ -94,15 +94,24 @@ def is_tuned_on_shift(info: CalibratorInfo) -> bool:
     return info.tuned_on not in (NOTHING, CLEAN_SAMPLES)
 
 
-def method_numbers(infos: Sequence[CalibratorInfo]) -> dict[str, int]:
-    """The number of each method, for its colour and marker: temperature scaling, windowed methods, then the others.
+def method_numbers(results: Results) -> dict[str, int]:
+    """The number of each method, for its colour and marker: temperature scaling, windowed methods, the chosen one, others.
 
     With more methods than colours the first ones share none, and these are shown beside each other most often.
     """
-    forms = {info.method: info.form for info in infos if not is_uncalibrated(info)}
+    infos = [info for info in results.calibrators if not is_uncalibrated(info)]
+    forms = {info.method: info.form for info in infos}
     scaling = find_temperature_scaling(infos)
-    first = None if scaling is None else scaling.method
-    ordered = sorted(forms, key=lambda method: (method != first, forms[method] != WINDOWED))
+    chosen = str(results.metadata.get("calibrator") or "").casefold()
+    chosen_methods = {info.method for info in infos if info.name.casefold() == chosen}
+    ordered = sorted(
+        forms,
+        key=lambda method: (
+            scaling is None or method != scaling.method,
+            forms[method] != WINDOWED,
+            method not in chosen_methods,
+        ),
+    )
     return {method: number for number, method in enumerate(ordered)}
 
 

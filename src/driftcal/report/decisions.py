@@ -86,7 +86,7 @@ def _conditions(results: Results) -> list[tuple[str, list[tuple[CalibratorInfo, 
 def _curves(results: Results) -> list[tuple[str, int, bool, list[float]]]:
     """Name, number of the colour, whether it is under shift, and accuracies of each curve; under shift the mean over the shifts."""
     conditions, curves = _conditions(results), []
-    infos, colours = [info for info, _ in conditions[0][1]] if conditions else [], method_colours(results.calibrators)
+    infos, colours = [info for info, _ in conditions[0][1]] if conditions else [], method_colours(results)
     for info in infos:
         colour = colours[info.method]
         by_condition = [next((row for i, row in rows if i is info), None) for _, rows in conditions]

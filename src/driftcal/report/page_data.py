@@ -41,7 +41,7 @@ def page_data(results: Results) -> dict[str, Any]:
         "metrics": list(METRICS),
         "bins": results.n_bins,
         "in_domain_only": results.in_domain_only,
-        "calibrators": _calibrators(results.calibrators),
+        "calibrators": _calibrators(results.calibrators, method_colours(results)),
         "shifts": [
             {
                 "name": s.name,
@@ -65,13 +65,12 @@ def page_data(results: Results) -> dict[str, Any]:
     }
 
 
-def method_colours(infos: Sequence[CalibratorInfo]) -> dict[str, int]:
+def method_colours(results: Results) -> dict[str, int]:
     """The colour of each method in the page's styles, from 1."""
-    return {method: 1 + number % N_COLOURS for method, number in method_numbers(infos).items()}
+    return {method: 1 + number % N_COLOURS for method, number in method_numbers(results).items()}
 
 
-def _calibrators(infos: Sequence[CalibratorInfo]) -> list[dict[str, Any]]:
-    colours = method_colours(infos)
+def _calibrators(infos: Sequence[CalibratorInfo], colours: Mapping[str, int]) -> list[dict[str, Any]]:
     n_tuned_on_shift: dict[str, int] = defaultdict(int)
     entries = []
     for info in infos:

@@ -105,7 +105,7 @@ def method_style(number: int | None, line: Any, *, filled: bool) -> dict[str, An
 
 def series_style(info: CalibratorInfo, results: Results) -> dict[str, Any]:
     """Colour and marker by method; solid and filled if tuned on perturbed data, dashed and hollow if not."""
-    number = None if is_uncalibrated(info) else method_numbers(results.calibrators)[info.method]
+    number = None if is_uncalibrated(info) else method_numbers(results)[info.method]
     tuned = is_tuned_on_shift(info)
     return method_style(number, "-" if tuned else DASHED, filled=tuned)
 
