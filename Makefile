@@ -66,6 +66,7 @@ MINIMUM_TESTS := tests/calibrators/test_golden.py tests/calibrators/test_weights
   tests/calibrators/nonparametric tests/calibrators/windowed tests/core tests/metrics tests/export/test_onnx.py tests/io \
   tests/data/test_tables.py tests/data/test_score_files.py
 
+# Kernels have a folder of their own: processes of an older numba may read half-replaced kernels of a newer one.
 minimum:  ## a part of the tests on the lowest versions that pyproject.toml declares
 	set -e; for python in $(PYTHONS); do \
 	  $$python -m venv --clear $(VENV)-minimum; \
@@ -73,7 +74,7 @@ minimum:  ## a part of the tests on the lowest versions that pyproject.toml decl
 	  $$python tools/minimum.py >$(VENV)-minimum/minimum.txt; \
 	  $(VENV)-minimum/bin/python -m pip install --quiet --no-compile -r $(VENV)-minimum/minimum.txt pytest pytest-xdist hypothesis mpmath safetensors; \
 	  $(VENV)-minimum/bin/python -m pip install --quiet --no-compile --no-deps --editable .; \
-	  $(VENV)-minimum/bin/python -m pytest -q -n 2 $(MINIMUM_TESTS); \
+	  NUMBA_CACHE_DIR=$(abspath $(VENV)-minimum)/kernels $(VENV)-minimum/bin/python -m pytest -q -n 2 $(MINIMUM_TESTS); \
 	done
 
 check: style types examples  ## style, types, import layers, examples in the docs
