@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 NAMES = (
     "calibrator", "cache", "results", "monitor", "npz", "pt2", "onnx", "lines", "requests", "journal", "images", "tables",
-    "windows",
+    "windows", "models",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Tables (CSV, Parquet) as data and as recorded scores, and the windows of a windowed object."""
+"""Tables (CSV, Parquet) as data and as recorded scores, files of calibrated models, the windows of a windowed object."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ import numpy as np
 
 import driftcal
 from driftcal.calibrators import make_calibrator
+from driftcal.calibrators.serialization import save
 from driftcal.data.score_files import read_scores
+from driftcal.decisions import CoverageCurve, choose_threshold
+from driftcal.decisions.metadata import decisions_to_metadata
+from driftcal.drift.reference import DriftReference
 from driftcal.errors import DriftcalError
+from driftcal.monitor.monitor import Monitor
+from driftcal.pipeline.describe_file import describe, lines_of
 from tools.fuzz.mutation import HOSTILE, mutate_value
 
 _COLUMNS = {"a": [0.5, 1.5, -2.0, 3.0], "b": [1, 2, 3, 4], "shop": ["x", "y", "x", None], "label": [0, 1, 0, 1]}
@@ -92,7 +98,7 @@ class Windows:
         logits = rng.normal(size=(90, 3)) * np.repeat([4, 2, 1], 30)[:, None]
         labels = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
         self.calibrator = make_calibrator("window-ts").fit(logits, labels, levels=np.repeat([0, 1, 2], 30))
-        self.logits = logits
+        self.logits, self.labels = logits, labels
 
     def write(self, seeds: Path) -> list[Path]:
         """Windows of two keys."""
@@ -110,3 +116,60 @@ class Windows:
                 raise AssertionError(f"the window {key!r} gives {p.tolist()}")
             live.window_state(key)
         live.save(path.with_name("again.safetensors"))
+
+
+class SavedModel:
+    """A calibrated model in a file: two forms, a drift reference, a threshold and what `tune` records."""
+
+    def __init__(self) -> None:
+        self.windows = Windows()
+        logits, labels = self.windows.logits, self.windows.labels
+        calibrator = make_calibrator("ts").fit(logits, labels)
+        curve = CoverageCurve.of(calibrator.predict_proba(logits).max(axis=1), logits.argmax(axis=1) == labels)
+        threshold = choose_threshold(curve, coverage=0.5)
+        levels = [logits[:30], logits[30:60], logits[60:]]
+        reference = DriftReference.of(levels, labels[:30], calibrator, temperature=1.2).to_dict()
+        preprocessing = {
+            "mean": [0.5],
+            "std": [0.25],
+            "layout": "flat",
+            "size": [8, 8],
+            "channels": "RGB",
+            "scale": 1.0,
+        }
+        model = {"name": "m", "framework": "scores", "outputs": "logits", "device": "cpu", "classes": 3, "class_names": None,
+                 "batch_size": 256, "preprocessing": preprocessing, "fingerprint": "0" * 64}  # fmt: skip
+        self.metadata = {
+            "model": model, "method": "ts", "tuned_on": "gaussian", "explanation": "", "class_names": ["a", "b", "c"],
+            "perturbation": {"shift": "gaussian", "levels": [0, 0.1, 0.2], "solver": "curve", "notes": []},
+            "drift_reference": reference, "accuracy": 0.8, "random_state": 0,
+            "validation": {"name": "v", "fingerprint": "0" * 64, "samples": 30, "classes": 3, "input_shape": [8, 8, 1]},
+            **decisions_to_metadata(curve, threshold),
+        }  # fmt: skip
+        self.calibrator = calibrator
+
+    def write(self, seeds: Path) -> list[Path]:
+        """The file."""
+        others = {"windowed": self.windows.calibrator}
+        return [save(self.calibrator, seeds / "model.safetensors", metadata=self.metadata, others=others)]
+
+    def use(self, path: Path) -> None:
+        """Predict, abstain, evaluate a window, describe and monitor."""
+        lines_of(describe(path))
+        logits = np.random.default_rng(0).normal(size=(60, 3))
+        with contextlib.suppress(DriftcalError):
+            monitor = Monitor(path, window_size=20)
+            monitor.update(logits)
+            repr(monitor.windows()), monitor.summary()
+        with contextlib.suppress(DriftcalError):
+            driftcal.CalibratedModel.load(path, lambda batch: batch, force=True)
+        calibrated = driftcal.CalibratedModel.load(path)
+        repr(calibrated), calibrated.name
+        forms = [calibrated.predict_proba(logits)]
+        if calibrated.windowed_calibrator is not None:
+            forms.append(calibrated.windowed(50).predict_proba(logits))
+        for p in forms:
+            if not (np.isfinite(p).all() and np.allclose(p.sum(axis=1), 1)):
+                raise AssertionError(f"probabilities {p[:3].tolist()}")
+        if calibrated.decision_threshold is not None:
+            calibrated.predict_or_abstain(logits)

@@ -25,7 +25,7 @@ from driftcal.monitor.reading.stream_reader import json_batches
 from driftcal.monitor.serving.ingest import Request
 from driftcal.pipeline.describe_file import describe
 from driftcal.pipeline.evaluating.results import METRICS, CalibratorInfo, ResultRow, Results, ShiftInfo
-from tools.fuzz.data_targets import Windows, mutate_parquet, use_table, write_tables
+from tools.fuzz.data_targets import SavedModel, Windows, mutate_parquet, use_table, write_tables
 from tools.fuzz.mutation import mutate_bytes
 from tools.fuzz.serving_targets import Listener, mutate_body, write_bodies
 from tools.fuzz.signed import mutate_results, mutate_tensors
@@ -264,10 +264,15 @@ def _windows(name: str, folder: Path, seeds: Path) -> Target:
     return Target(name, folder, windows.write(seeds), windows.use, lambda *a: mutate_tensors(*a, "windows"))
 
 
+def _models(name: str, folder: Path, seeds: Path) -> Target:
+    saved = SavedModel()
+    return Target(name, folder, saved.write(seeds), saved.use, lambda *a: mutate_tensors(*a, "calibrator"))
+
+
 _MAKERS: dict[str, Callable[[str, Path, Path], Target]] = {
     "calibrator": _calibrators, "cache": _cache, "results": _results, "monitor": _monitor, "npz": _npz, "pt2": _pt2,
     "onnx": _onnx, "lines": _lines, "requests": _requests, "journal": _journal, "images": _images,
-    "tables": _tables, "windows": _windows,
+    "tables": _tables, "windows": _windows, "models": _models,
 }  # fmt: skip
 #: The names of all targets.
 NAMES = tuple(_MAKERS)

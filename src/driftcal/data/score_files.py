@@ -167,5 +167,6 @@ def _values(column: Any) -> Array:
     if types.is_dictionary(column.type):
         codes = column.unify_dictionaries().combine_chunks()
         words = np.array([*codes.dictionary.to_pylist(), None], object)
-        return words[codes.indices.fill_null(len(words) - 1).to_numpy()]  # a word that repeats is one object
+        texts: Array = words[codes.indices.fill_null(len(words) - 1).to_numpy()]  # a word that repeats is one object
+        return texts
     return np.array([*column.to_pylist(), None], object)[:-1]  # never a matrix

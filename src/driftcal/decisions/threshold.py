@@ -94,7 +94,7 @@ class Threshold:
             raise ValueError("a threshold holds values that are no shares")
         if threshold.accuracy_bound is not None and not _is_share(threshold.accuracy_bound):
             raise ValueError("a threshold holds a bound that is no share")
-        if type(threshold.n_samples) is not int:
+        if type(threshold.n_samples) is not int or threshold.n_samples < 1:
             raise ValueError("a threshold holds no number of samples")
         return threshold
 

@@ -26,6 +26,7 @@ from driftcal.pipeline.collecting.simulated import SIMULATED_SHIFTS
 from driftcal.pipeline.collecting.source_inputs import as_inputs, labelled_source, scores_source
 from driftcal.pipeline.evaluating.candidate import Candidate, uncalibrated
 from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES
+from driftcal.pipeline.model_metadata import checked_metadata
 from driftcal.pipeline.tuning.tune_calibrators import CLEAN_BASELINE, TS_BASELINE
 from driftcal.pipeline.windowed_model import WindowedModel
 from driftcal.types import AnyArray, Array, Inputs, Logits, LogProbs, Probs
@@ -316,9 +317,9 @@ class CalibratedModel(Displayed):
             Further options of `open_model`.
         """
         file = path if isinstance(path, CalibratorFile) else load_file(path)
-        metadata = dict(file.metadata)
+        metadata = checked_metadata(file)
         recorded = metadata.pop("model", None)
-        if not isinstance(recorded, Mapping):
+        if recorded is None:
             raise ArtefactError(
                 f"{file.path} must have been saved by a CalibratedModel; it is a calibrator alone. Use driftcal.load(path) for logits."
             )

@@ -11,9 +11,11 @@ from driftcal.cache import LogitCache
 from driftcal.calibrators import name_of
 from driftcal.calibrators.serialization import load_file
 from driftcal.decisions import Threshold
+from driftcal.decisions.metadata import DECISIONS, decisions_from_metadata
 from driftcal.errors import ArtefactError
 from driftcal.pipeline.collecting.simulated import SIMULATED_SHIFTS
 from driftcal.pipeline.evaluating.results import CLEAN_SAMPLES, Results
+from driftcal.pipeline.model_metadata import checked_metadata
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -35,7 +37,9 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _calibrator(path: Path) -> dict[str, Any]:
     file = load_file(path)
-    metadata, description = dict(file.metadata), file.description
+    metadata, description = checked_metadata(file), file.description
+    threshold = decisions_from_metadata(metadata, path).threshold
+    metadata.pop(DECISIONS, None)
     return {
         "kind": "calibrator",
         "calibrator": description["calibrator"],
@@ -49,7 +53,7 @@ def _calibrator(path: Path) -> dict[str, Any]:
         "model": metadata.pop("model", None),
         "perturbation": metadata.pop("perturbation", None),
         "class_names": metadata.pop("class_names", []),
-        "threshold": (metadata.pop("decisions", None) or {}).get("threshold"),
+        "threshold": None if threshold is None else threshold.to_dict(),
         "library": description["library"],
         "format_version": description["version"],
         "metadata": metadata,
@@ -108,14 +112,14 @@ def _calibrator_facts(description: Mapping[str, Any]) -> dict[str, Any]:
 
 def _run_facts(description: Mapping[str, Any]) -> dict[str, Any]:
     metadata = description["metadata"]
-    data = metadata.get("data", {})
+    data, model = _object(metadata.get("data")), _object(metadata.get("model"))
     return {
         "suite": f"{description['suite']}: {', '.join(description['shifts'])}",
         "calibrators": ", ".join(description["calibrators"]),
         "groups": ", ".join(description["groups"]),
         "rows": description["rows"],
         "bins": description["bins"],
-        "model": metadata.get("model", {}).get("name"),
+        "model": model.get("name"),
         "validation data": _data(data.get("validation")),
         "test data": _data(data.get("test")),
         "random state": metadata.get("random_state"),
@@ -137,8 +141,14 @@ def _cache_facts(description: Mapping[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def _data(data: Mapping[str, Any] | None) -> str | None:
-    if not data:
-        return None
+def _data(value: Any) -> str | None:
+    data = _object(value)
     n_samples = data.get("samples", data.get("rows", 0))
-    return f"{data['name']}, {n_samples:,} samples, fingerprint {data['fingerprint'][:12]}…"
+    return (
+        f"{data.get('name')}, {n_samples} samples, fingerprint {str(data.get('fingerprint'))[:12]}…" if data else None
+    )
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    """A JSON object; results may hold anything in its place."""
+    return value if isinstance(value, Mapping) else {}
