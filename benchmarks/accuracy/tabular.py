@@ -6,7 +6,8 @@
 Five data sets, split 40/30/30 into training, validation and test samples; four classifiers each. A cell is the ECE (15 bins) in
 domain / the mean over the seven drifts of the suite ``tabular``, each pooled over its six levels. TS is tuned on clean samples,
 TS-P on ten levels of noise (the paper), TS-C the same with nine tenths of the weight on the clean samples. "default" is what
-``driftcal.tune(model, X, y)`` returns for single samples; its method is in brackets.
+``driftcal.tune(model, X, y)`` returns for single samples; its method is in brackets. "windowed" is its windowed form, with windows of
+100 samples of one drift and level.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def catboost() -> Any:
 MODELS: dict[str, Callable[[], Any]] = {
     "logistic": logistic, "LightGBM": lightgbm, "XGBoost": xgboost, "CatBoost": catboost,
 }  # fmt: skip
-COLUMNS = ("base", "ts", "ts-p", "ts-c", "default")
+COLUMNS = ("base", "ts", "ts-p", "ts-c", "default", "windowed")
 
 
 def prepared(frame: pd.DataFrame, y: Any) -> tuple[pd.DataFrame, Any]:
@@ -142,9 +143,12 @@ def errors(model: Any, validation: Any, test: Any, seed: int) -> tuple[dict[str,
             columns = {"base": "base", "ts": "ts", "ts-p": "ts-c" if weight else "ts-p"}
             if method == "auto":
                 columns = {calibrated.name: "default"}
+                windowed = calibrated.windowed_candidate()
+                columns |= {} if windowed is None else {windowed.name: "windowed"}
             for name, column in columns.items():
                 if name in lines:
                     by_column[column] = (lines[name].in_domain_ece, lines[name].mean_ece)
+    by_column.setdefault("windowed", by_column["default"])
     return by_column, calibrated.name
 
 
@@ -177,7 +181,7 @@ def main() -> None:
             by_column, chosen = cells_of[cell]
             all_errors.append([by_column[column] for column in COLUMNS])
             cells = [f"{in_domain:.3f} / {under_shift:.3f}" for in_domain, under_shift in all_errors[-1]]
-            rows.append([f"{title}, {name}", *cells[:-1], f"{cells[-1]} ({chosen})"])
+            rows.append([f"{title}, {name}", *cells[:-2], f"{cells[-2]} ({chosen})", cells[-1]])
             print(rows[-1], flush=True)
     rows.append(["**mean**", *(f"**{a:.3f} / {b:.3f}**" for a, b in np.mean(all_errors, axis=0))])
     titles = ["", *(column.upper() if column.startswith("ts") else column for column in COLUMNS)]
