@@ -53,7 +53,7 @@ def test_the_choice_is_admitted_in_domain_and_no_admitted_candidate_is_clearly_b
     choice = choose(Selection(candidates=("base", "ets", "irm", "hts")), PERTURBED, LABELS)
     trials = named(choice.trials)
     best, ts = trials[choice.per_sample], trials[TS]
-    assert best.in_domain_ece <= ts.in_domain_ece + Selection().tolerance
+    assert best.in_domain_ece <= ts.in_domain_ece + Selection().limit
     assert best.shift_ece <= ts.shift_ece
     assert choice.per_sample.label in choice.explanation
 
@@ -229,3 +229,8 @@ def test_a_single_family_of_simulated_shifts_cannot_be_left_out_so_levels_count(
 
 def test_the_command_line_has_the_same_tolerance():
     assert inspect.signature(tune_command).parameters["tolerance"].default == Selection().tolerance
+
+
+def test_tables_have_a_smaller_tolerance_unless_one_is_set():
+    assert (Selection().for_inputs("images").limit, Selection().for_inputs("features").limit) == (0.015, 0.005)
+    assert Selection(tolerance=0.02).for_inputs("features").limit == 0.02

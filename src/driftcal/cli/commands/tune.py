@@ -41,8 +41,13 @@ def tune(
         bool, typer.Option(help="auto: only calibrators that never change the predicted class.")
     ] = True,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="auto: how much the in-domain ECE may exceed that of temperature scaling.")
-    ] = 0.015,
+        float | None,
+        typer.Option(
+            min=0,
+            help="auto: how much the in-domain ECE may exceed that of temperature scaling.",
+            show_default="0.015; for tables 0.005",
+        ),
+    ] = None,
     clean_weight: Annotated[
         float | None,
         typer.Option(

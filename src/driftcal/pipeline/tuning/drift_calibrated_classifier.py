@@ -132,7 +132,9 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
         accuracy = float(np.mean(np.asarray(perturbed.clean).argmax(axis=1) == labels))
         warnings = find_warnings(accuracy, labels, [str(name) for name in self.classes_], len(self.classes_))
         warn(warnings)
-        selection = _per_sample(self.method if isinstance(self.method, Selection) else Selection())
+        selection = _per_sample(self.method if isinstance(self.method, Selection) else Selection()).for_inputs(
+            "features"
+        )
         tuned = tune_calibrators(method, selection, perturbed, labels, clean_weight=self.clean_weight)
         self.calibrator_, self.perturbation_ = tuned.calibrator, perturbed.record
         accuracy_sentence = f"Validation accuracy {accuracy:.3f} on {len(labels)} samples."

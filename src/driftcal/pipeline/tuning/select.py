@@ -47,12 +47,12 @@ def choose(
     """
     level_features = features or CollectedFeatures()
     variants, reasons = variants_of(selection, perturbed, labels, clean_weight, level_features)
-    trials = cross_validate(variants, perturbed, labels, level_features, selection.tolerance)
+    trials = cross_validate(variants, perturbed, labels, level_features, selection.limit)
     if TS not in trials:
         reason = "TS has no finite optimum on a part of these samples, so candidates were not compared; TS was taken."
         return Choice(TS, None, tuple(trials.values()), " ".join([reason, *reasons]))
     model_accuracy = float(np.mean(np.asarray(perturbed.clean).argmax(axis=1) == labels))
-    rule = SelectionRule(trials[TS], selection.tolerance, model_accuracy)
+    rule = SelectionRule(trials[TS], selection.limit, model_accuracy)
     complete = [trial for trial in trials.values() if trial.n_folds == trials[TS].n_folds]
     best = rule.best([trial for trial in complete if not trial.variant.needs_window])
     windowed = rule.best_windowed([trial for trial in complete if trial.variant.needs_window])

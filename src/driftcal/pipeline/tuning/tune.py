@@ -139,7 +139,7 @@ def tune(
         level_features = CollectedFeatures.of(collector, recorded_conditions(perturbed.record, source), features)
     tuned = tune_calibrators(
         calibrator,
-        method if isinstance(method, Selection) else Selection(),
+        (method if isinstance(method, Selection) else Selection()).for_inputs(source.kind),
         perturbed,
         source.labels,
         clean_weight=clean_weight,
