@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators import make_calibrator
-from driftcal.calibrators.serialization import _digest
+from driftcal.io.checked_tensors import digest_of_tensors
 from driftcal.io.safetensors import read_tensors, write_tensors
 
 
@@ -178,6 +178,30 @@ def npz_pickled(path: Path) -> None:
     _zip(path, {"x.npy": _npy("(1,)", "|O") + pickle.dumps(_RunsCode()), "y.npy": _npy("(1,)") + bytes(8)})
 
 
+def csv_moved(path: Path) -> None:
+    """A CSV file whose lines have one field more than its header, so that columns would move by one."""
+    path.write_text("age,y\n70,31,0\n71,42,1\n")
+
+
+def parquet_bomb(path: Path) -> None:
+    """A Parquet file of 2 MB with 200 million equal numbers."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    part = pa.table({"a": np.zeros(10_000_000), "y": np.zeros(10_000_000, np.int8)})
+    with pq.ParquetWriter(path, part.schema, compression="zstd") as file:
+        for _ in range(20):
+            file.write_table(part, row_group_size=10_000_000)
+
+
+def parquet_notes(path: Path) -> None:
+    """A Parquet file whose notes for pandas are lists that are nested 100,000 times."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"a": [1.0], "y": [0]}).replace_schema_metadata({b"pandas": b"[" * 100_000}), path)
+
+
 def calibrator_negative(path: Path) -> None:
     """A calibrator file with an array of shape (-1, -1)."""
     header = b'{"temperature_":{"dtype":"F64","shape":[-1,-1],"data_offsets":[0,8]}}'
@@ -198,7 +222,7 @@ def calibrator_empty(path: Path) -> None:
     assert file is not None
     arrays = {name: np.array(array[:0]) for name, array in file.arrays.items()}
     metadata = {key: value for key, value in file.metadata.items() if key != "digest"}
-    write_tensors(path, [arrays], {**metadata, "digest": _digest(metadata, arrays)})
+    write_tensors(path, [arrays], {**metadata, "digest": digest_of_tensors(metadata, arrays)})
 
 
 def results_nested(path: Path) -> None:
@@ -224,7 +248,7 @@ ATTACKS: dict[str, Callable[[Path], None]] = {
     "parent.onnx": onnx_parent, "device.onnx": onnx_device, "bomb.keras": keras_bomb, "function.keras": keras_function,
     "eps.png": eps, "bomb.png": png_bomb, "narrow.png": png_narrow, "bomb.npz": npz_bomb, "huge.npz": npz_huge,
     "pickled.npz": npz_pickled, "negative.safetensors": calibrator_negative, "header.safetensors": calibrator_header,
-    "empty.safetensors": calibrator_empty, "nested.json": results_nested, "overflow.json": results_overflow,
+    "moved.csv": csv_moved, "bomb.parquet": parquet_bomb, "notes.parquet": parquet_notes, "empty.safetensors": calibrator_empty, "nested.json": results_nested, "overflow.json": results_overflow,
 }  # fmt: skip
 
 

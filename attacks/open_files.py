@@ -24,7 +24,7 @@ def open_file(path: Path) -> Any:
     """Open a file with the reader of its ending."""
     if path.suffix == ".png":
         return ImageDecoder(size=224)(path)
-    if path.suffix == ".npz":
+    if path.suffix in (".npz", ".csv", ".parquet"):
         return driftcal.open_source(str(path)).inputs()
     if path.suffix == ".safetensors":
         return driftcal.load(path).predict_proba(np.eye(3))
@@ -37,6 +37,8 @@ def main(folder: Path) -> None:
     """Print one JSON object per file."""
     import keras  # noqa: F401  so that the memory of imports is not counted
     import onnxruntime  # noqa: F401
+    import pandas  # noqa: F401
+    import pyarrow.parquet  # noqa: F401
     import torch  # noqa: F401
 
     for path in sorted(folder.iterdir()):
