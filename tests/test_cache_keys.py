@@ -111,7 +111,8 @@ def models(folder: Path) -> Iterator[tuple[str, driftcal.Model]]:
 
 def conditions() -> Iterator[tuple[str, Any, float]]:
     for suite in SUITES.values():
-        for shift in suite.fit(FEATURES, categorical=[1]).shifts:
+        inputs = FEATURES[..., None] if suite.name == "series" else FEATURES
+        for shift in suite.fit(inputs, categorical=[1]).shifts:
             yield f"{suite.name}, {shift.name}", shift, 2
     yield "clean", get_shift("gaussian"), 0
     yield "gaussian", get_shift("gaussian"), 0.0025

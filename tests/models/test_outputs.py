@@ -71,7 +71,9 @@ def test_unusable_outputs_name_the_sample():
 
 
 def test_the_error_of_a_failing_model_names_its_inputs():
-    with pytest.raises(ModelError, match=r"failed on a batch of shape \(16, 6\).*ZeroDivisionError.*layout"):
+    with pytest.raises(
+        ModelError, match=r"failed on a batch of shape \(16, 6\).*ZeroDivisionError.*shape that the model takes"
+    ):
         open_model(lambda batch: 1 / 0).logits(X)
 
     def needs_memory(batch):
@@ -132,8 +134,8 @@ def test_unusable_inputs_and_options_are_refused():
     model = open_model(linear)
     with pytest.raises(ImagesError, match="uint8"):
         model.logits(np.zeros((2, 4, 4, 3), np.uint8))
-    with pytest.raises(ImagesError, match=r"images \(n, H, W, C\), features \(n, F\) or a data frame"):
-        model.logits(np.zeros((2, 4, 4), np.float32))
+    with pytest.raises(ImagesError, match=r"images \(n, H, W, C\), series \(n, length, channels\), features \(n, F\)"):
+        model.logits(np.zeros((2, 4, 4, 3, 1), np.float32))
     with pytest.raises(ImagesError, match="at least one sample"):
         model.logits(X[:0])
     with pytest.raises(InputError, match="batch_size must be a number"):

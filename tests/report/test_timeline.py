@@ -72,7 +72,9 @@ def test_the_chart_shows_every_window_and_its_state(monitor):
 def test_the_headline_names_states_that_occurred_before_the_newest_window(monitor):
     assert monitor.summary().state == "ok"
     page = timeline_html(monitor, title="m")
-    assert "The newest window is like the validation data. Of 12 windows: 3 out of distribution, 3 inputs shifted." in page
+    assert (
+        "The newest window is like the validation data. Of 12 windows: 3 out of distribution, 3 inputs shifted." in page
+    )
 
 
 def test_a_window_that_has_just_begun_is_not_the_newest_one(scenario):

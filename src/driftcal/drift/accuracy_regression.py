@@ -8,6 +8,8 @@ with which shift families that were left out are estimated best.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
 
@@ -65,7 +67,7 @@ class AccuracyRegression:
         terms = quadratic_terms((features - centre) / scale)
         target = np.log((accuracies * sizes + 0.5) / ((1 - accuracies) * sizes + 0.5))
         weights = sizes / (sizes + _HALF_WEIGHT)
-        penalty, residuals = _choose_penalty(terms, target, weights, sizes, families, families[conditions == 0][0])
+        equations, penalty, residuals = _choose_penalty(terms, target, weights, families, families[conditions == 0][0])
         large = sizes >= _LARGE
         low, high = np.quantile(features[large], _RANGE, axis=0)
         sampling = 1 / (sizes * np.maximum(accuracies * (1 - accuracies), 1 / sizes))  # variance of the log-odds
@@ -73,7 +75,7 @@ class AccuracyRegression:
         return cls(
             centre,
             scale,
-            _ridge(terms, target, weights, penalty),
+            equations.solve(penalty),
             low,
             high,
             _noise(features, sizes, conditions),
@@ -113,37 +115,53 @@ def quadratic_terms(features: Float64) -> Float64:
     return np.concatenate([np.ones((*features.shape[:-1], 1)), features, features[..., i] * features[..., j]], axis=-1)
 
 
-def _ridge(terms: Float64, target: Float64, weights: Float64, penalty: float) -> Float64:
-    weighted = terms * weights[:, None]
-    gram = weighted.T @ terms
-    ridge = np.full(len(gram), penalty * weights.sum())
-    ridge[0] = 0.0
-    gram[np.diag_indices(len(gram))] += ridge + 1e-12 * weights.sum()
-    return np.asarray(np.linalg.solve(gram, weighted.T @ target), np.float64)
+@dataclass(frozen=True, eq=False)
+class _NormalEquations:
+    """What ridge regression needs of windows, summed over them: products of terms, terms times target, weight."""
+
+    gram: Float64
+    moments: Float64
+    weight: float
+
+    @classmethod
+    def of(cls, terms: Float64, target: Float64, weights: Float64) -> _NormalEquations:
+        weighted = terms * weights[:, None]
+        return cls(weighted.T @ terms, weighted.T @ target, float(weights.sum()))
+
+    def __add__(self, other: _NormalEquations) -> _NormalEquations:
+        return _NormalEquations(self.gram + other.gram, self.moments + other.moments, self.weight + other.weight)
+
+    def solve(self, penalty: float) -> Float64:
+        """The coefficients; that of the first term, 1, has no penalty."""
+        ridge = np.full(len(self.gram), penalty * self.weight)
+        ridge[0] = 0.0
+        gram = self.gram + np.diag(ridge + 1e-12 * self.weight)
+        return np.asarray(np.linalg.solve(gram, self.moments), np.float64)
 
 
 def _choose_penalty(
-    terms: Float64, target: Float64, weights: Float64, sizes: Float64, families: Array, clean: int
-) -> tuple[float, Float64]:
-    """The penalty with the smallest error of accuracy on families left out, and the errors of log-odds with it."""
-    folds = [family for family in np.unique(families) if family != clean]
-    groups = [folds[k::_MAX_FOLDS] for k in range(min(_MAX_FOLDS, len(folds)))]
+    terms: Float64, target: Float64, weights: Float64, families: Array, clean: int
+) -> tuple[_NormalEquations, float, Float64]:
+    """The equations of all windows, the penalty with the smallest error of accuracy on families left out, and the errors of log-odds with it."""
+    names = [family for family in np.unique(families) if family != clean]
+    groups = [np.isin(families, names[k::_MAX_FOLDS]) for k in range(min(_MAX_FOLDS, len(names)))]
+    parts = [_NormalEquations.of(terms[part], target[part], weights[part]) for part in (families == clean, *groups)]
+    equations = reduce(add, parts)
     best, errors = PENALTIES[-1], np.full(len(target), np.nan)
     lowest = np.inf
-    if len(folds) < 2:
-        return best, errors
+    if len(names) < 2:
+        return equations, best, errors
+    others = [reduce(add, parts[: k + 1] + parts[k + 2 :]) for k in range(len(groups))]
     for penalty in PENALTIES:
         residuals = np.full(len(target), np.nan)
-        for group in groups:
-            left_out = np.isin(families, group)
-            coefficients = _ridge(terms[~left_out], target[~left_out], weights[~left_out], penalty)
-            residuals[left_out] = terms[left_out] @ coefficients - target[left_out]
+        for left_out, rest in zip(groups, others, strict=True):
+            residuals[left_out] = terms[left_out] @ rest.solve(penalty) - target[left_out]
         known = np.isfinite(residuals)
         difference = _expit(target[known] + residuals[known]) - _expit(target[known])
         score = float((weights[known] * difference**2).sum())
         if score < lowest:
             best, errors, lowest = penalty, residuals, score
-    return best, errors
+    return equations, best, errors
 
 
 def _expit(x: Float64) -> Float64:

@@ -96,5 +96,5 @@ def test_conditions_are_separate_shifts_of_no_suite():
         assert len({condition.family for condition in conditions}) >= 6
     for condition in features:
         assert condition.shift(FEATURES, condition.level).shape == FEATURES.shape
-    with pytest.raises(InputError, match="'images', 'features' or 'text'"):
+    with pytest.raises(InputError, match="'images', 'features', 'text' or 'series'"):
         simulated_conditions("sounds")
