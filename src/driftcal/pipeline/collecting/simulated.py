@@ -104,7 +104,7 @@ def assign_samples(
     >>> from driftcal.shifts.simulated.conditions import simulated_conditions
     >>> parts = assign_samples(simulated_conditions(), 600, 14, 0)
     >>> len(parts), len(parts[0][1])
-    (47, 178)
+    (38, 221)
     """
     size = int(n_passes * n_samples / len(conditions))
     if size < MIN_SAMPLES_PER_CONDITION:

@@ -58,7 +58,7 @@ class SeriesShift(FittedOnChannels):
     moves it in time. Missing values (NaN) stay missing where a value does not move.
 
     >>> ramp = np.linspace(0, 1, 6)[None, :, None]
-    >>> SeriesShift("series_offset").fit(ramp)(ramp, 5).round(1).ravel().tolist()
+    >>> SeriesShift(name="series_offset").fit(ramp)(ramp, 5).round(1).ravel().tolist()
     [0.7, 0.9, 1.1, 1.3, 1.5, 1.7]
     """
 
