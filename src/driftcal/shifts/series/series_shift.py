@@ -58,8 +58,8 @@ class SeriesShift(FittedOnChannels):
     moves it in time. Missing values (NaN) stay missing where a value does not move.
 
     >>> ramp = np.linspace(0, 1, 6)[None, :, None]
-    >>> SeriesShift(name="series_offset").fit(ramp)(ramp, 5).round(1).ravel().tolist()
-    [0.7, 0.9, 1.1, 1.3, 1.5, 1.7]
+    >>> SeriesShift(name="series_offset").fit(ramp)(ramp, 5).ravel().round(1)
+    array([0.7, 0.9, 1.1, 1.3, 1.5, 1.7], dtype=float32)
     """
 
     name: str = ""
