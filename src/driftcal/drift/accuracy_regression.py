@@ -88,12 +88,23 @@ class AccuracyRegression:
 
     def accuracy(self, features: Float64) -> Float64:
         """(...): the estimated accuracy of windows."""
-        return np.asarray(1 / (1 + np.exp(-np.clip(self.log_odds(features), -30, 30))))
+        return expit(self.log_odds(features))
 
     def half_width(self, accuracy: Float64, sizes: Float64) -> Float64:
         """(...): half the width of the 90 % interval of the windows' accuracy: model error and sampling error together."""
         variance = accuracy * (1 - accuracy)
         return np.asarray(np.sqrt((self.error * variance) ** 2 + _QUANTILE**2 * variance / sizes))
+
+    def distance(self, features: Float64, sizes: Float64, log_odds: float) -> Float64:
+        """(...): how many standard errors the estimate lies from these log-odds, which are the true ones; never negative."""
+        true = expit(log_odds)
+        variance = self.standard_error**2 + 1 / (sizes * true * (1 - true))
+        return np.asarray(np.abs(np.clip(self.log_odds(features), -30, 30) - log_odds) / np.sqrt(variance))
+
+    @property
+    def standard_error(self) -> float:
+        """Of the estimated log-odds under an unknown shift, without sampling error."""
+        return self.error / _QUANTILE
 
     def excess(self, features: Float64, sizes: Float64) -> Float64:
         """(...): how far features lie outside the range seen in training; 0 inside, 1 is one training standard deviation.
@@ -103,6 +114,11 @@ class AccuracyRegression:
         slack = 2 * self.noise / np.sqrt(np.asarray(sizes)[..., None])
         outside = np.maximum(np.maximum(self.low - slack - features, features - self.high - slack), 0)
         return np.asarray(np.sqrt(((outside / self.scale) ** 2).sum(axis=-1)))
+
+
+def expit(log_odds: Float64 | float) -> Float64:
+    """The accuracy with these log-odds, which are clipped to ±30."""
+    return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -30, 30))))
 
 
 def quadratic_terms(features: Float64) -> Float64:
@@ -157,15 +173,11 @@ def _choose_penalty(
         for left_out, rest in zip(groups, others, strict=True):
             residuals[left_out] = terms[left_out] @ rest.solve(penalty) - target[left_out]
         known = np.isfinite(residuals)
-        difference = _expit(target[known] + residuals[known]) - _expit(target[known])
+        difference = expit(target[known] + residuals[known]) - expit(target[known])
         score = float((weights[known] * difference**2).sum())
         if score < lowest:
             best, errors, lowest = penalty, residuals, score
     return equations, best, errors
-
-
-def _expit(x: Float64) -> Float64:
-    return np.asarray(1 / (1 + np.exp(-np.clip(x, -30, 30))))
 
 
 def _noise(features: Float64, sizes: Float64, conditions: Array) -> Float64:

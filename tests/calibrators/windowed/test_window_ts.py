@@ -56,6 +56,15 @@ def test_a_changed_class_mix_is_no_shift(fitted):
     assert windowed < expected_calibration_error(y, fitted.predict_proba(z)) + 0.02
 
 
+def test_the_temperature_moves_only_with_evidence_of_a_shift(fitted):
+    def moved(signal):
+        z, _ = samples(signal, seed=90, n=4000)
+        return np.median([abs(np.log(fitted.adapt(part).temperature_ / fitted.temperature_)) for part in np.split(z, 40)])
+
+    assert moved(4.0) < 0.02
+    assert moved(2.0) > 0.6
+
+
 def test_one_sample_gets_the_per_sample_form_and_a_growing_window_leaves_it_without_a_jump(fitted):
     clean = TemperatureScaling().fit(*PARTS[0]).temperature_
     z, _ = samples(1.5, seed=79, n=400)

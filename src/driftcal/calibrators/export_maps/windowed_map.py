@@ -40,16 +40,20 @@ class RegressedTemperature:
     ----------
     statistics, regression
         The fitted statistics of samples, and the regression on the features of their sums.
-    follows, half_size, half_excess
+    clean_log_odds
+        Those of the accuracy on clean samples.
+    follows, half_size, half_excess, half_distance
         How far log T moves from the clean temperature to the window's:
-        follows · (n − 1) / (n − 1 + half_size) / (1 + (excess / half_excess)²).
+        follows · (n − 1) / (n − 1 + half_size) / (1 + (excess / half_excess)²) / (1 + (half_distance / distance)⁴).
     """
 
     statistics: WindowStatistics
     regression: AccuracyRegression
+    clean_log_odds: float
     follows: float
     half_size: float
     half_excess: float
+    half_distance: float
 
 
 WindowTemperature: TypeAlias = InterpolatedTemperature | RegressedTemperature

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -28,6 +29,11 @@ MAX_SAMPLES = 4000
 HALF_SIZE = 4.0
 #: It moves back half-way where the features lie this far outside the range of training, in training standard deviations.
 HALF_EXCESS = 1.0
+#: It moves half-way where the estimated log-odds are this many standard errors from those of clean samples, so that
+#: sampling error alone hardly moves it.
+HALF_DISTANCE = 1.0
+#: No more than this counts as the accuracy on clean samples: its log-odds stay finite.
+MAX_ACCURACY = 0.999
 
 _REGRESSION = ("centre", "scale", "coefficients", "low", "high", "noise")
 
@@ -63,9 +69,9 @@ class WindowedTemperatureScaling(WindowedCalibrator):
 
     Fitted on clean samples and on simulated shifts, level by level. Windows of labelled samples are drawn from each level
     under changed class shares. Ridge regression of logit(accuracy) on the statistics of the windows estimates the accuracy of
-    an unlabelled window (Deng & Zheng 2021); T follows by expectation consistency (Clarté et al. 2023). log T moves to the
-    per-sample form, temperature scaling on the clean samples, as a window shrinks to one sample or leaves the range of
-    training. Fitted without `levels` it is temperature scaling.
+    an unlabelled window (Deng & Zheng 2021); T follows by expectation consistency (Clarté et al. 2023). log T stays near the
+    per-sample form, temperature scaling on the clean samples, for windows of few samples, for windows whose estimate is
+    within its error of the accuracy on clean samples, and outside the range of training. Fitted without `levels` it is temperature scaling.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -90,6 +96,7 @@ class WindowedTemperatureScaling(WindowedCalibrator):
         **{f"{name}_": FittedArray("features") for name in _REGRESSION},
         "coefficients_": FittedArray("terms"),
         "error_": FittedArray(low=0),
+        "clean_log_odds_": FittedArray(),
         "follows_": FittedArray(low=0, high=1),
     }
 
@@ -104,6 +111,8 @@ class WindowedTemperatureScaling(WindowedCalibrator):
     high_: Float64
     noise_: Float64
     error_: float
+    #: The log-odds of the accuracy on clean samples.
+    clean_log_odds_: float
     #: 1 if the calibrator was fitted on shifted samples, else 0: then every window gets the per-sample form.
     follows_: float
 
@@ -137,6 +146,8 @@ class WindowedTemperatureScaling(WindowedCalibrator):
         for name in _REGRESSION:
             setattr(self, f"{name}_", getattr(regression, name))
         self.error_ = regression.error
+        clean_accuracy = min(max(by_level[0].accuracy, 1 - MAX_ACCURACY), MAX_ACCURACY)
+        self.clean_log_odds_ = math.log(clean_accuracy / (1 - clean_accuracy))
         return report
 
     def _regression(
@@ -173,12 +184,19 @@ class WindowedTemperatureScaling(WindowedCalibrator):
 
     def temperature_at(self, sums: Float64) -> Float64:
         """(...): the temperatures of windows with these sums (..., k)."""
-        statistics, n = self.statistics, sums[..., 0]
-        accuracy = self._fitted_regression.accuracy(statistics.features(sums))
-        log_window = np.log(statistics.consistent_temperature(sums, accuracy))
+        features = self.statistics.features(sums)
+        accuracy = self._fitted_regression.accuracy(features)
+        log_window = np.log(self.statistics.consistent_temperature(sums, accuracy))
         log_clean = np.log(self.temperature_)
-        weight = self.follows_ * (n - 1) / (n - 1 + HALF_SIZE) / (1 + (self._excess(sums) / HALF_EXCESS) ** 2)
-        return np.asarray(np.exp(log_clean + weight * (log_window - log_clean)))
+        return np.asarray(np.exp(log_clean + self._weight(features, sums[..., 0]) * (log_window - log_clean)))
+
+    def _weight(self, features: Float64, n_samples: Float64) -> Float64:
+        """(...): how far log T moves from the clean temperature to the window's, 0 to 1."""
+        regression = self._fitted_regression
+        excess = regression.excess(features, n_samples) / HALF_EXCESS
+        distance = regression.distance(features, n_samples, self.clean_log_odds_) / HALF_DISTANCE
+        size = (n_samples - 1) / (n_samples - 1 + HALF_SIZE)
+        return np.asarray(self.follows_ * size / (1 + excess**2) * (1 - 1 / (1 + distance**4)))
 
     def with_offset(self, offset: float) -> Self | None:
         """The intercept of the regression, log-odds of the accuracy, raised by `offset`; None if no window is followed."""
@@ -192,7 +210,13 @@ class WindowedTemperatureScaling(WindowedCalibrator):
     def windowed_map(self) -> WindowedMap:
         """The regression and its statistics, for the export."""
         temperature = RegressedTemperature(
-            self.statistics, self._fitted_regression, self.follows_, HALF_SIZE, HALF_EXCESS
+            self.statistics,
+            self._fitted_regression,
+            self.clean_log_odds_,
+            self.follows_,
+            HALF_SIZE,
+            HALF_EXCESS,
+            HALF_DISTANCE,
         )
         return WindowedMap(
             temperature, self.temperature_, self.min_window, self.statistics.n_statistics, self.n_features_in_

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from driftcal.calibrators.export_maps.windowed_map import RegressedTemperature
+from driftcal.drift.accuracy_regression import expit
 from driftcal.drift.window_statistics import (
     _CLEAN_T,
     _LARGEST,
@@ -83,7 +84,8 @@ def add_regressed_temperature(nodes: Nodes, temperature: RegressedTemperature, s
     x = nodes("Div", nodes("Sub", features, regression.centre), regression.scale)
     terms = _quadratic_terms(nodes, x, len(regression.centre))
     log_odds = nodes("ReduceSum", nodes("Mul", terms, regression.coefficients), np.array([0]), keepdims=1)
-    accuracy = _sigmoid(nodes, nodes("Clip", log_odds, number(-30), number(30)))
+    log_odds = nodes("Clip", log_odds, number(-30), number(30))
+    accuracy = _sigmoid(nodes, log_odds)
     octaves = _consistent_octaves(nodes, confidences, accuracy)  # log2(T / clean T)
     slack = nodes("Div", 2 * regression.noise, nodes("Sqrt", n))
     too_low = nodes("Sub", nodes("Sub", regression.low, slack), features)
@@ -94,8 +96,20 @@ def add_regressed_temperature(nodes: Nodes, temperature: RegressedTemperature, s
     n_more = nodes("Sub", n, number(1))
     share = nodes("Div", n_more, nodes("Add", n_more, number(temperature.half_size)))
     weight = nodes("Div", nodes("Mul", share, number(temperature.follows)), inside)
+    weight = nodes("Mul", weight, _evidence(nodes, temperature, log_odds, n))
     shift = nodes("Mul", weight, nodes("Mul", octaves, number(math.log(2))))
     return nodes("Add", shift, number(math.log(temperature.statistics.temperature)))
+
+
+def _evidence(nodes: Nodes, temperature: RegressedTemperature, log_odds: str, n: str) -> str:
+    """How far the estimate is from the accuracy on clean samples, (1,): 0 to 1, a half at `half_distance` standard errors."""
+    clean = float(expit(temperature.clean_log_odds))
+    sampling = nodes("Reciprocal", nodes("Mul", n, number(clean * (1 - clean))))
+    variance = nodes("Add", sampling, number(temperature.regression.standard_error**2))
+    deviation = nodes("Sub", log_odds, number(temperature.clean_log_odds))
+    squared = nodes("Div", nodes("Mul", deviation, deviation), variance)
+    ratio = nodes("Div", squared, number(temperature.half_distance**2))
+    return nodes("Sub", number(1), nodes("Reciprocal", nodes("Add", nodes("Mul", ratio, ratio), number(1))))
 
 
 def _confidences(nodes: Nodes, relative: str, masked: str, scale: float) -> tuple[str, str]:
