@@ -211,6 +211,49 @@ def test_a_cifar10_pickle_cannot_run_code(tmp_path):
     assert RAN == []
 
 
+def test_a_cifar10_pickle_cannot_forge_addresses_of_objects(tmp_path):
+    """numpy's dtypes take a state from a pickle: one that hides its objects, and arrays read addresses from the file."""
+
+    def text(value):
+        return b"U" + bytes([len(value)]) + value
+
+    def number(value):
+        return b"J" + struct.pack("<i", value)
+
+    objects = b"cnumpy\ndtype\n(" + text(b"O") + b"tR"
+    record = b"cnumpy\ndtype\n(](" + text(b"a") + text(b"O") + b"tatR"
+    fields = b"}" + text(b"a") + b"(" + objects + number(0) + b"ts"
+    forged = (
+        record + b"(" + number(3) + text(b"|") + b"N(" + text(b"a") + b"t" + fields + number(8) * 2 + number(0) + b"tb"
+    )
+    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00t" + text(b"b") + b"tR"
+    array += b"(K\x01(K\x01t" + forged + b"\x89" + text(b"A" * 8) + b"tb"
+    write_cifar(tmp_path / "c", "python")
+    for item in (forged, array, objects):
+        labels = text(b"labels") + item + b"s" + text(b"data") + b"]s."
+        (tmp_path / "c" / "test_batch").write_bytes(b"\x80\x02}" + labels)
+        with pytest.raises(DataError, match="not a CIFAR-10 batch as published"):
+            open_source(f"cifar10={tmp_path / 'c'}")
+
+
+def test_cifar10_pictures_are_decoded_like_all_others(tmp_path, monkeypatch):
+    """Pillow recognises a format by its content: EPS would start ghostscript. And a small picture may hold many pixels."""
+    write_cifar(tmp_path / "p", "png")
+    monkeypatch.setenv("DRIFTCAL_MAX_IMAGE_PIXELS", "1000")
+    with pytest.raises(DataError, match="at most 1,000 pixels"):
+        open_source(f"cifar10={tmp_path / 'p'}")
+    monkeypatch.delenv("DRIFTCAL_MAX_IMAGE_PIXELS")
+    for labels in ("[" * 100_000, '{"a": 1}', "[1e999]", f"[{10**30}]"):
+        (tmp_path / "p" / "test_lables.json").write_text(labels)
+        with pytest.raises(DataError, match=r"test_lables\.json.*JSON list"):
+            open_source(f"cifar10={tmp_path / 'p'}")
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("ghostscript was started"))
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 1024 7\n%%EndComments\nshowpage\n%%EOF\n"
+    (tmp_path / "p" / "test_batch.png").write_bytes(eps)
+    with pytest.raises(DataError, match="cannot be decoded"):
+        open_source(f"cifar10={tmp_path / 'p'}")
+
+
 def test_unusable_cifar10_folders_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"it holds none of them.* Fetch it"):
         open_source(f"cifar10={tmp_path}")
