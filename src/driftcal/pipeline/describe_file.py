@@ -27,7 +27,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if target.name == "results.json" or (target / "results.json").is_file():
         return _run(Results.load(target))
     if (target / "store.json").is_file():
-        return {"kind": "cache", "conditions": LogitCache(target).metadata()}
+        return {"kind": "cache", "conditions": LogitCache.read_only(target).metadata()}
     if target.is_dir():
         raise ArtefactError(
             f"{str(target)!r} must be a calibrator file, a run folder with results.json or a cache with store.json; it is another folder."
