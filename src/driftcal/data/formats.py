@@ -43,6 +43,9 @@ SOURCES: dict[str, Callable[..., Source]] = {
 #: Ending of a file -> its format.
 _ENDINGS = {".npz": "npz", ".csv": "csv", ".parquet": "parquet"}
 
+#: Options of formats whose value is text, also if it looks like a number.
+_TEXT_OPTIONS = ("label", "separator", "x", "y", "group")
+
 
 def open_source(
     source: Any,
@@ -166,7 +169,7 @@ def _split_query(text: str) -> tuple[str, dict[str, Any]]:
 
 def _option_value(key: str, text: str) -> Any:
     """Text as a value: a number, ``224x224`` as a pair, true or false; `class_names`, `categorical`, `drop` are lists."""
-    if key == "label":
+    if key in _TEXT_OPTIONS:
         return text
     if key in ("class_names", "categorical", "drop"):
         return [int(item) if key == "categorical" and item.isdecimal() else item for item in text.split(",")]

@@ -16,7 +16,7 @@ import numpy as np
 
 from driftcal.errors import DataError, DriftcalError
 from driftcal.io.limits import ARRAY_BYTES, ARRAY_RATIO
-from driftcal.io.paths import AnyPath, as_path, is_remote
+from driftcal.io.paths import AnyPath, as_path, check_regular, is_remote
 from driftcal.io.unpacked_size import check_unpacked_size
 from driftcal.types import Array
 
@@ -92,6 +92,7 @@ def open_arrays(path: AnyPath) -> ArrayFile:
     (('x', 'y'), array([0, 1, 2]))
     """
     file_path = as_path(path)
+    check_regular(file_path, "data", DataError)
     with _as_data_error(file_path), file_path.open("rb") as stream:
         magic = stream.read(6)
         if magic == b"\x93NUMPY":

@@ -7,6 +7,7 @@ from typing import Any
 
 from driftcal.errors import DataError, DriftcalError, need
 from driftcal.io.limits import ARRAY_BYTES, ARRAY_RATIO
+from driftcal.io.paths import check_regular
 from driftcal.io.unpacked_size import check_unpacked_size
 
 _WAY_OUT = "If it is yours, split it, or leave columns out."
@@ -19,6 +20,7 @@ def read_parquet(path: Path) -> Any:
     raise this.
     """
     parquet = need("pyarrow.parquet", "parquet")
+    check_regular(path, "data", DataError)
     try:
         with path.open("rb") as stream:
             schema = parquet.read_schema(stream)

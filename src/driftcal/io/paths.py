@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from driftcal.errors import need
+from driftcal.errors import DriftcalError, need
 from driftcal.types import Array
 
 #: A path or a URL, as a caller may pass it.
@@ -62,6 +62,14 @@ def is_url(path: object) -> bool:
 def is_remote(path: object) -> bool:
     """Whether this is a path outside this machine's file system."""
     return hasattr(path, "fs") and hasattr(path, "protocol")
+
+
+def check_regular(path: Path, argument: str, error: type[DriftcalError]) -> None:
+    """Refuse what is there but no regular file: a pipe may never answer, and a device may never end."""
+    if path.exists() and not path.is_file():
+        raise error(
+            f"{argument} must be a regular file; {str(path)!r} is a folder, a pipe or a device. Write the data to a file first."
+        )
 
 
 def names_in(folder: Path) -> list[str]:
