@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -161,7 +160,7 @@ def _call(
 
 def _split_query(text: str) -> tuple[str, dict[str, Any]]:
     """``path?a=1&b=fog`` as path and options; a question mark in the name of an existing file is part of the name."""
-    if "?" not in text or (not is_url(text) and Path(text).exists()):
+    if "?" not in text or (not is_url(text) and os.path.exists(text)):
         return text, {}
     path, _, query = text.rpartition("?")
     return path, {key: _option_value(key, value) for key, value in parse_qsl(query, keep_blank_values=True)}
