@@ -409,6 +409,37 @@ def test_unusable_imagenet_folders_are_refused(tmp_path):
         open_source(f"imagenet={tmp_path / 'tree'}", synsets=tmp_path / "s.txt")
 
 
+def test_damaged_files_beside_published_data_give_an_error_of_ours(tmp_path):
+    write_flat_folder(tmp_path / "a" / "flat")
+    nested = "[" * 100_000
+    for name, content in (
+        ("imagenet_class_index.json", nested),
+        ("imagenet_class_index.json", '{"0": ["n00000000", "a"], "1": [5, "b"]}'),
+        ("meta.mat", "MATLAB 7.3 MAT-file"),
+        ("meta.mat", "\0" * 200),
+    ):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(DataError, match=f"{name}' must list WordNet ids"):
+            open_source(f"imagenet={tmp_path / 'a' / 'flat'}", synsets=tmp_path / name)
+    for label in ("x" * 200_000, "9" * 5000):
+        lines = [f'{val_name(number)} "{label}"' for number in range(5)]
+        (tmp_path / "labels.txt").write_text("\n".join(lines))
+        with pytest.raises(DataError, match=r"labels\.txt"):
+            open_source(f"imagenet={tmp_path / 'a' / 'flat'}", labels=tmp_path / "labels.txt")
+    root = write_objectnet(tmp_path / "objectnet")
+    for content in (nested, '{"Alarm clock": ["lemon"]}', '{"Alarm clock": 3}'):
+        (root / "mappings" / "objectnet_to_imagenet_1k.json").write_text(content)
+        with pytest.raises(DataError, match="objectnet_to_imagenet_1k"):
+            open_source(f"objectnet={root}")
+    folder = tmp_path / "folder"
+    for name in "ab":
+        (folder / name).mkdir(parents=True)
+        save_image(folder / name / "0.png", plain_image(9))
+    (tmp_path / "groups.csv").write_text("a/0.png," + "x" * 200_000)
+    with pytest.raises(DataError, match="groups must be a CSV file"):
+        open_source(folder, groups=tmp_path / "groups.csv")
+
+
 def test_imagenet_c_has_the_samples_of_imagenet(tmp_path):
     for number, wnid in enumerate(TRUTH):
         save_image(tmp_path / "val" / wnid / val_name(number), plain_image(50 * number, (24, 24)))
