@@ -184,3 +184,41 @@ def test_a_parquet_file_that_unpacks_to_far_more_than_its_size_is_refused(tmp_pa
         open_source(tmp_path / "a.parquet")
     monkeypatch.setenv("DRIFTCAL_MAX_ARRAY_BYTES", "100000000")
     assert len(open_source(tmp_path / "a.parquet")) == len(values)
+
+
+def declare_no_bytes(path):
+    """Write 0 in place of the sizes that a Parquet file declares for its columns; the file keeps its length."""
+    content, group = path.read_bytes(), pq.read_metadata(path).row_group(0)
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    head, tail = content[:footer], content[footer:]
+    for size in {group.total_byte_size, *(group.column(j).total_uncompressed_size for j in range(group.num_columns))}:
+        number, digits = 2 * size, []  # as Thrift writes it: 7 bits per byte, and the highest bit if more follow
+        while number:
+            number, digit = divmod(number, 128)
+            digits.append(digit)
+        written = bytes([*(digit | 128 for digit in digits[:-1]), digits[-1]])
+        if len(written) > 2:
+            tail = tail.replace(written, b"\x80" * (len(written) - 1) + b"\0")
+    path.write_bytes(head + tail)
+    assert pq.read_metadata(path).row_group(0).total_byte_size == 0
+
+
+def test_a_parquet_file_that_declares_less_than_it_holds_is_read_in_parts(tmp_path, monkeypatch):
+    """Ten kilobytes took gigabytes: a group of samples was measured when all of it was in memory."""
+    monkeypatch.setenv("DRIFTCAL_MAX_ARRAY_BYTES", "1000000")
+    monkeypatch.setenv("DRIFTCAL_MAX_ARRAY_RATIO", "1")
+    texts = {f"c{j}": ["a" * 1000] * 30_000 for j in range(3)}
+    pq.write_table(pa.table({**texts, "y": np.zeros(30_000, np.int8)}), tmp_path / "a.parquet", compression="zstd")
+    declare_no_bytes(tmp_path / "a.parquet")
+    read, iter_batches = [], pq.ParquetFile.iter_batches
+
+    def counting(file, batch_size, *, columns):
+        for batch in iter_batches(file, batch_size, columns=columns):
+            read.append((columns, len(batch)))
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counting)
+    with pytest.raises(DataError, match="must unpack to at most"):
+        open_source(tmp_path / "a.parquet")
+    assert len(read) == 1, "the first part is too much"
+    assert read[0][1] < 30_000
