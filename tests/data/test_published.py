@@ -117,6 +117,12 @@ def test_unusable_folders_are_refused(tmp_path):
         open_source(tmp_path, class_names=["a", "c"])
     with pytest.raises(InputError, match="size must be"):
         open_source(tmp_path, size=0)
+    for option, value in (
+        ("size", float("inf")), ("size", (4.5, 4)), ("size", (4, 4, 4)), ("crop", "x"), ("crop", float("nan")),
+        ("threads", -1), ("threads", 0), ("threads", "x"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=f"{option} must be"):
+            open_source(tmp_path, **{"size": 4, option: value}).inputs()
     with pytest.raises(InputError, match="crop must be"):
         open_source(tmp_path, size=3, crop=2)
 
