@@ -55,6 +55,8 @@ def output_folder(path: PathOrText) -> PathOrText:
 
 def check_outputs(command: str, arguments: Mapping[str, Any], positional: Set[str | None]) -> None:
     """Refuse an output that is an input or another output of the same command: one would be lost."""
+    from driftcal.errors import InputError
+
     inputs = [name for name in arguments if name in positional | _INPUTS]
     if command in _IN_PLACE:
         inputs.remove("calibrator")
@@ -64,9 +66,8 @@ def check_outputs(command: str, arguments: Mapping[str, Any], positional: Set[st
             continue
         for other in (*inputs, *_OUTPUTS[:number]):
             if any(_is_same_file(path, file) for file in _files_of(arguments.get(other))):
-                raise typer.BadParameter(
-                    f"must be another file than {other.upper()}, which would be replaced; both are {str(path)!r}. Choose another path.",
-                    param_hint=f"--{name}",
+                raise InputError(
+                    f"{name} must be another file than the {other} {str(path)!r}, which would be replaced. Choose a new name."
                 )
 
 
