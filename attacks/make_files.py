@@ -178,6 +178,17 @@ def npz_pickled(path: Path) -> None:
     _zip(path, {"x.npy": _npy("(1,)", "|O") + pickle.dumps(_RunsCode()), "y.npy": _npy("(1,)") + bytes(8)})
 
 
+def npz_text(path: Path) -> None:
+    """A .npz file of half a kilobyte that declares 2^40 texts of no characters."""
+    _zip(path, {"x.npy": _npy("(1, 1)") + bytes(8), "y.npy": _npy("(1099511627776,)", "<U0")})
+
+
+def npz_letters(path: Path) -> None:
+    """A .npz file of 150 KB with 150 million letters, which would take 9 GB as texts of Python."""
+    letters = _npy("(150000000,)", "|S1") + b"a" * 150_000_000
+    _zip(path, {"x.npy": _npy("(1, 1)") + bytes(8), "y.npy": letters}, zipfile.ZIP_DEFLATED)
+
+
 def csv_moved(path: Path) -> None:
     """A CSV file whose lines have one field more than its header, so that columns would move by one."""
     path.write_text("age,y\n70,31,0\n71,42,1\n")
@@ -247,7 +258,7 @@ ATTACKS: dict[str, Callable[[Path], None]] = {
     "shape.pt2": pt2_shape, "two-directories.pt2": pt2_two_directories, "absolute.onnx": onnx_absolute,
     "parent.onnx": onnx_parent, "device.onnx": onnx_device, "bomb.keras": keras_bomb, "function.keras": keras_function,
     "eps.png": eps, "bomb.png": png_bomb, "narrow.png": png_narrow, "bomb.npz": npz_bomb, "huge.npz": npz_huge,
-    "pickled.npz": npz_pickled, "negative.safetensors": calibrator_negative, "header.safetensors": calibrator_header,
+    "pickled.npz": npz_pickled, "text.npz": npz_text, "letters.npz": npz_letters, "negative.safetensors": calibrator_negative, "header.safetensors": calibrator_header,
     "moved.csv": csv_moved, "bomb.parquet": parquet_bomb, "notes.parquet": parquet_notes, "empty.safetensors": calibrator_empty, "nested.json": results_nested, "overflow.json": results_overflow,
 }  # fmt: skip
 

@@ -335,3 +335,26 @@ def test_folders_that_cannot_be_a_cache_are_refused(tmp_path):
         LogitCache(tmp_path / "new")
     (tmp_path / "new" / "store.json").write_text('{"vers')
     LogitCache(tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    "content", ['{"shop": "mine"}', '{"version": 0, "format": "shop"}', '{"version": "1"}', "[1]", "a = 1"]
+)
+def test_a_marker_of_another_program_is_not_replaced(tmp_path, content):
+    (tmp_path / "store.json").write_text(content)
+    for open_cache in (LogitCache, LogitCache.read_only):
+        with pytest.raises(CacheError, match=r"its store\.json is that of another program.*Choose another folder"):
+            open_cache(tmp_path)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("store.json", content)]
+
+
+def test_looking_at_a_cache_changes_nothing(tmp_path):
+    cache = LogitCache(tmp_path)
+    put_samples(cache, 0, 8)
+    (tmp_path / "store.json").write_text('{"vers')
+    leftover = tmp_path / ".a.1-0000000f.tmp"
+    leftover.write_bytes(b"half")
+    os.utime(leftover, (0, 0))
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    assert LogitCache.read_only(tmp_path).metadata() == []
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before

@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from tiny_model import make_data, make_onnx
 
+import driftcal
 from driftcal.cli.console import printable
 from driftcal.pipeline.evaluating.results import Results
 
@@ -85,6 +88,24 @@ def test_hostile_class_names_and_groups(folder, run):
         page = Path("report.html").read_text()
         assert "<img src=x" not in page
         assert "onerror=alert(1)&gt;" in page or "onerror=alert(1)\\u003e" in page or "\\u003cimg" in page
+
+
+@pytest.mark.filterwarnings("ignore::driftcal.errors.SuspiciousInputWarning")
+def test_names_that_are_no_utf_8_are_written_as_escapes(folder, run):
+    """A folder of an old archive may have such a name; Python reads its bytes as half characters."""
+    names = ["ant", "b\udce9e"]
+    for number, name in enumerate(names):
+        Path("photos", name).mkdir(parents=True)
+        for i in range(12):
+            Image.fromarray(np.full((8, 8), 20 * i + 5 * number, np.uint8)).save(Path("photos", name, f"{i}.png"))
+    model = driftcal.open_model(lambda x: x.reshape(len(x), -1)[:, :2] * [1, 2] - 0.5, class_names=names)
+    source = driftcal.open_source("photos")
+    calibrated = driftcal.tune(model, source, method="ts", n_levels=2)
+    driftcal.evaluate(calibrated, source, suite="h-tuning", group="class").save("run")
+    for form in ("csv", "json", "latex", "markdown"):
+        ran = run("report", "run", "--format", form, "--table", "rows", "-o", "table")
+        assert ran.code == 0, ran.err
+        assert b"b\\udce9e" in Path("table").read_bytes().replace(b"textbackslash{}", b"")
 
 
 def test_markup_in_tables_is_text(capsys):

@@ -30,6 +30,38 @@ def commands(group, prefix=""):
             yield f"{prefix}{name}", command
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["fit", "val.npz", "-o", "val.npz"], "output"),
+        (["fit", "val.npz?x=a", "-o", "./val.npz"], "output"),
+        (["tune", "net.onnx", "npz=val.npz", "-o", "val.npz"], "output"),
+        (["tune", "net.onnx", "val.npz", "-o", "link"], "output"),
+        (["export", "cal.safetensors", "-o", "cal.safetensors"], "output"),
+        (["evaluate", "--scores", "val.npz", "val.npz", "-o", "run"], None),
+        (["threshold", "cal.safetensors", "--accuracy", "0.9", "-o", "cal.safetensors"], None),
+        (["recalibrate", "cal.safetensors", "val.npz", "-o", "val.npz"], "output"),
+        (["report", "run", "-o", "run/results.json"], "output"),
+        (["monitor", "cal.safetensors", "val.npz", "--state", "val.npz"], "state"),
+        (["monitor", "cal.safetensors", "val.npz", "--report", "cal.safetensors"], "report"),
+        (["monitor", "cal.safetensors", "a.npz", "val.npz", "--prometheus", "val.npz"], "prometheus"),
+        (["monitor", "cal.safetensors", "a.npz", "--state", "new", "--report", "new"], "report"),
+    ],
+)  # fmt: skip
+def test_an_output_never_replaces_an_input_or_another_output(tmp_path, monkeypatch, capsys, arguments, option):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    for name in ("val.npz", "net.onnx", "cal.safetensors", "run/results.json"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "link").symlink_to("val.npz")
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    for name in ("val.npz", "net.onnx", "cal.safetensors", "run/results.json"):
+        assert (tmp_path / name).read_text() == name
+    assert end.value.code == 1
+    assert option is None or f"driftcal: {option} must be another file than the" in capsys.readouterr().err
+
+
 def test_every_output_is_checked():
     checked = set()
     for name, command in commands(typer.main.get_command(app)):

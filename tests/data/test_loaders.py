@@ -4,11 +4,13 @@ import datasets
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
     Dataset,
     IterableDataset,
+    Subset,
     SubsetRandomSampler,
     TensorDataset,
     WeightedRandomSampler,
@@ -23,6 +25,10 @@ IMAGES = RNG.random((N, 3, 8, 8)).astype(np.float32)
 LABELS = RNG.integers(0, 3, N)
 DATA = TensorDataset(torch.tensor(IMAGES), torch.tensor(LABELS))
 WANTED = open_source((IMAGES.transpose(0, 2, 3, 1), LABELS))
+
+PIXELS = (IMAGES.transpose(0, 2, 3, 1) * 255).astype(np.uint8)
+FEATURES = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["ant", "bee", "cow"])})
+PICTURES = datasets.Dataset.from_dict({"image": list(PIXELS), "label": LABELS.tolist()}, features=FEATURES)
 
 
 class Samples(Dataset):
@@ -120,6 +126,107 @@ def test_what_cannot_be_read_is_refused(data, error, message):
         open_source(data)
 
 
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (torch.tensor([[1, 1, 0], [0, 1, 0]] * 3), "Multi-label data is not supported"),
+        (torch.rand(6, 3), "it holds other values"),
+        (torch.zeros(6, 8, 8, dtype=torch.int64), r"one class per sample; .*\(6, 8, 8\).*segmentation"),
+    ],
+    ids=["several classes", "boxes or mixed labels", "masks"],
+)
+def test_labels_that_are_not_one_class_per_sample_are_refused(labels, message):
+    """Their largest number, or the first one, must not be taken for a class."""
+    data = TensorDataset(torch.tensor(IMAGES[:6]), labels)
+    for opened in (data, DataLoader(data, batch_size=4)):
+        with pytest.raises(LabelsError, match=message):
+            open_source(opened)
+
+
+def test_one_hot_labels_and_columns_of_labels_are_read():
+    for labels in (torch.eye(3)[torch.tensor(LABELS)], torch.tensor(LABELS)[:, None]):
+        np.testing.assert_array_equal(open_source(TensorDataset(torch.tensor(IMAGES), labels)).labels, LABELS)
+
+
+def test_a_collate_function_that_leaves_samples_out_is_refused():
+    """The labels of the following batches would belong to other samples."""
+
+    def without_dark(pairs):
+        bright = [pair for pair in pairs if pair[0].mean() > 0.5]
+        return torch.stack([pair[0] for pair in bright]), torch.tensor([int(pair[1]) for pair in bright])
+
+    with pytest.raises(
+        DataError, match=r"one sample per index; for 64 indices it holds \d+\. Leave samples out of the data set"
+    ):
+        open_source(DataLoader(DATA, batch_size=16, collate_fn=without_dark))
+
+
+class Digits(TensorDataset):
+    """torchvision's ImageFolder sorts the names of folders as text: column 2 of "0" to "11" is "10"."""
+
+    classes = sorted(map(str, range(12)))
+
+
+@pytest.mark.parametrize("kind", ["torch", "stream", "pictures", "table", "texts", "transformed"])
+def test_labels_of_a_data_set_are_columns_also_if_its_names_are_numbers(kind):
+    labels = np.arange(12)
+    names = datasets.ClassLabel(names=Digits.classes)
+    columns = {
+        "pictures": ("image", list(PIXELS[:12]), datasets.Image()),
+        "table": ("size", labels / 2, datasets.Value("float64")),
+        "texts": ("text", ["a"] * 12, datasets.Value("string")),
+        "transformed": ("x", [[0.5, 0.1]] * 12, datasets.List(datasets.Value("float32"))),
+    }
+    if kind == "torch":
+        data = Digits(torch.tensor(IMAGES[:12]), torch.tensor(labels))
+    else:
+        column, values, feature = columns["pictures" if kind == "stream" else kind]
+        features = datasets.Features({column: feature, "label": names})
+        data = datasets.Dataset.from_dict({column: list(values), "label": labels}, features=features)
+        data = data.to_iterable_dataset() if kind == "stream" else data
+        data = data.with_transform(dict) if kind == "transformed" else data
+    source = open_source(data)
+    assert source.class_names == tuple(Digits.classes)
+    np.testing.assert_array_equal(source.labels, labels)
+    in_order = open_source(data, class_names=[str(number) for number in range(13)])
+    assert [in_order.class_names[label] for label in in_order.labels] == Digits.classes
+    other_names = open_source(data, class_names=list("abcdefghijkl"))
+    assert (other_names.class_names[2], other_names.labels[2]) == ("c", 2)
+
+
+def test_deep_pictures_of_data_sets_keep_their_depth(tmp_path):
+    """Pillow's conversion to 8 bits clips them at 255."""
+    deep = (IMAGES[:4, 0] * 65535).astype(np.uint16)
+    for i, pixels in enumerate(deep):
+        Image.fromarray(pixels).save(tmp_path / f"{i}.png")
+    files = [str(tmp_path / f"{i}.png") for i in range(4)]
+    rows = datasets.Dataset.from_dict({"image": files, "label": [0, 1, 0, 1]})
+    in_memory = [(Image.fromarray(pixels), i % 2) for i, pixels in enumerate(deep)]
+    for data in (rows.cast_column("image", datasets.Image()), Subset(in_memory, range(4))):
+        source = open_source(data)
+        assert source.input_shape == (8, 8, 3)
+        np.testing.assert_allclose(source.inputs()[..., 1], deep / 65535, atol=1e-6)
+    unknown = [(Image.fromarray(deep[0].astype(np.int32) * 4), 0), (Image.fromarray(deep[1].astype(np.int32)), 1)]
+    with pytest.raises(DataError, match="image 'of the data set' must say how many bits its numbers have"):
+        open_source(Subset(unknown, range(2)))
+
+
+def test_data_sets_that_cannot_be_read_give_an_error_of_ours(tmp_path):
+    class NoLength(Dataset):
+        def __getitem__(self, index):
+            return DATA[index]
+
+    with pytest.raises(DataError, match="it has no __len__"):
+        open_source(NoLength())
+    with pytest.raises(InputError, match=r"must be dense.*to_dense"):
+        open_source(Subset([(torch.eye(8).to_sparse(), 0)] * 2, range(2)))
+    missing = datasets.Dataset.from_dict({"image": [str(tmp_path / "a.png")] * 2, "label": [0, 1]})
+    with pytest.raises(DataError, match=r"dataset must give its samples.*a\.png"):
+        open_source(missing.cast_column("image", datasets.Image()))
+    with pytest.raises(DataError, match="column 'box' of dataset must hold one value per sample"):
+        open_source(datasets.Dataset.from_dict({"box": [{"left": 1}] * 2, "label": [0, 1]}))
+
+
 def test_options_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="unexpected keyword argument 'columns'"):
         open_source(DATA, columns=3)
@@ -127,11 +234,6 @@ def test_options_that_do_not_fit_are_refused():
         tune(lambda batch: batch, DATA, LABELS)
     with pytest.raises(InputError, match="inputs must name one of 'id', 'image', 'target'"):
         open_source(Samples(), inputs="pixels")
-
-
-PIXELS = (IMAGES.transpose(0, 2, 3, 1) * 255).astype(np.uint8)
-FEATURES = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["ant", "bee", "cow"])})
-PICTURES = datasets.Dataset.from_dict({"image": list(PIXELS), "label": LABELS.tolist()}, features=FEATURES)
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,12 @@ def test_unusable_folders_are_refused(tmp_path):
         open_source(tmp_path, class_names=["a", "c"])
     with pytest.raises(InputError, match="size must be"):
         open_source(tmp_path, size=0)
+    for option, value in (
+        ("size", float("inf")), ("size", (4.5, 4)), ("size", (4, 4, 4)), ("crop", "x"), ("crop", float("nan")),
+        ("threads", -1), ("threads", 0), ("threads", "x"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=f"{option} must be"):
+            open_source(tmp_path, **{"size": 4, option: value}).inputs()
     with pytest.raises(InputError, match="crop must be"):
         open_source(tmp_path, size=3, crop=2)
 
@@ -209,6 +215,49 @@ def test_a_cifar10_pickle_cannot_run_code(tmp_path):
         with pytest.raises(DataError, match="not a CIFAR-10 batch as published"):
             open_source(f"cifar10={tmp_path / 'c'}")
     assert RAN == []
+
+
+def test_a_cifar10_pickle_cannot_forge_addresses_of_objects(tmp_path):
+    """numpy's dtypes take a state from a pickle: one that hides its objects, and arrays read addresses from the file."""
+
+    def text(value):
+        return b"U" + bytes([len(value)]) + value
+
+    def number(value):
+        return b"J" + struct.pack("<i", value)
+
+    objects = b"cnumpy\ndtype\n(" + text(b"O") + b"tR"
+    record = b"cnumpy\ndtype\n(](" + text(b"a") + text(b"O") + b"tatR"
+    fields = b"}" + text(b"a") + b"(" + objects + number(0) + b"ts"
+    forged = (
+        record + b"(" + number(3) + text(b"|") + b"N(" + text(b"a") + b"t" + fields + number(8) * 2 + number(0) + b"tb"
+    )
+    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00t" + text(b"b") + b"tR"
+    array += b"(K\x01(K\x01t" + forged + b"\x89" + text(b"A" * 8) + b"tb"
+    write_cifar(tmp_path / "c", "python")
+    for item in (forged, array, objects):
+        labels = text(b"labels") + item + b"s" + text(b"data") + b"]s."
+        (tmp_path / "c" / "test_batch").write_bytes(b"\x80\x02}" + labels)
+        with pytest.raises(DataError, match="not a CIFAR-10 batch as published"):
+            open_source(f"cifar10={tmp_path / 'c'}")
+
+
+def test_cifar10_pictures_are_decoded_like_all_others(tmp_path, monkeypatch):
+    """Pillow recognises a format by its content: EPS would start ghostscript. And a small picture may hold many pixels."""
+    write_cifar(tmp_path / "p", "png")
+    monkeypatch.setenv("DRIFTCAL_MAX_IMAGE_PIXELS", "1000")
+    with pytest.raises(DataError, match="at most 1,000 pixels"):
+        open_source(f"cifar10={tmp_path / 'p'}")
+    monkeypatch.delenv("DRIFTCAL_MAX_IMAGE_PIXELS")
+    for labels in ("[" * 100_000, '{"a": 1}', "[1e999]", f"[{10**30}]"):
+        (tmp_path / "p" / "test_lables.json").write_text(labels)
+        with pytest.raises(DataError, match=r"test_lables\.json.*JSON list"):
+            open_source(f"cifar10={tmp_path / 'p'}")
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("ghostscript was started"))
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 1024 7\n%%EndComments\nshowpage\n%%EOF\n"
+    (tmp_path / "p" / "test_batch.png").write_bytes(eps)
+    with pytest.raises(DataError, match="cannot be decoded"):
+        open_source(f"cifar10={tmp_path / 'p'}")
 
 
 def test_unusable_cifar10_folders_are_refused(tmp_path):
@@ -364,6 +413,37 @@ def test_unusable_imagenet_folders_are_refused(tmp_path):
     (tmp_path / "s.txt").write_text("n01440764 tench\n")
     with pytest.raises(DataError, match="not among the 1 classes of the synset file"):
         open_source(f"imagenet={tmp_path / 'tree'}", synsets=tmp_path / "s.txt")
+
+
+def test_damaged_files_beside_published_data_give_an_error_of_ours(tmp_path):
+    write_flat_folder(tmp_path / "a" / "flat")
+    nested = "[" * 100_000
+    for name, content in (
+        ("imagenet_class_index.json", nested),
+        ("imagenet_class_index.json", '{"0": ["n00000000", "a"], "1": [5, "b"]}'),
+        ("meta.mat", "MATLAB 7.3 MAT-file"),
+        ("meta.mat", "\0" * 200),
+    ):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(DataError, match=f"{name}' must list WordNet ids"):
+            open_source(f"imagenet={tmp_path / 'a' / 'flat'}", synsets=tmp_path / name)
+    for label in ("x" * 200_000, "9" * 5000):
+        lines = [f'{val_name(number)} "{label}"' for number in range(5)]
+        (tmp_path / "labels.txt").write_text("\n".join(lines))
+        with pytest.raises(DataError, match=r"labels\.txt"):
+            open_source(f"imagenet={tmp_path / 'a' / 'flat'}", labels=tmp_path / "labels.txt")
+    root = write_objectnet(tmp_path / "objectnet")
+    for content in (nested, '{"Alarm clock": ["lemon"]}', '{"Alarm clock": 3}'):
+        (root / "mappings" / "objectnet_to_imagenet_1k.json").write_text(content)
+        with pytest.raises(DataError, match="objectnet_to_imagenet_1k"):
+            open_source(f"objectnet={root}")
+    folder = tmp_path / "folder"
+    for name in "ab":
+        (folder / name).mkdir(parents=True)
+        save_image(folder / name / "0.png", plain_image(9))
+    (tmp_path / "groups.csv").write_text("a/0.png," + "x" * 200_000)
+    with pytest.raises(DataError, match="groups must be a CSV file"):
+        open_source(folder, groups=tmp_path / "groups.csv")
 
 
 def test_imagenet_c_has_the_samples_of_imagenet(tmp_path):

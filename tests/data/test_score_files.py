@@ -1,6 +1,7 @@
 """Files of scores: .npz, .csv and .parquet hold the same, and errors name the column."""
 
 import numpy as np
+import pandas
 import pytest
 
 from driftcal.data.score_files import read_scores
@@ -14,6 +15,19 @@ NAMES = ["ant", "bee", "cat"]
 def csv_file(path, header, rows):
     path.write_text("\n".join([",".join(header), *(",".join(map(str, row)) for row in rows)]) + "\n", encoding="utf-8")
     return path
+
+
+def test_the_index_of_a_frame_is_no_score(tmp_path):
+    frame = pandas.DataFrame(LOGITS, columns=NAMES).assign(y=Y).iloc[[4, 0, 1, 5, 3, 2]]
+    frame.to_csv(tmp_path / "a.csv")
+    pandas.read_csv(tmp_path / "a.csv").to_csv(tmp_path / "again.csv", index=False)
+    frame.to_parquet(tmp_path / "a.parquet")
+    for name in ("a.csv", "again.csv", "a.parquet"):
+        np.testing.assert_array_equal(read_scores(tmp_path / name).scores, frame[NAMES].to_numpy())
+    frame.rename(columns={"y": "risk"}).to_parquet(tmp_path / "b.parquet")
+    assert read_scores(tmp_path / "b.parquet").labels.tolist() == frame["y"].astype(str).tolist()
+    only = read_scores(tmp_path / "again.csv", columns=["Unnamed: 0", "ant"])
+    assert only.scores[:, 0].tolist() == frame.index.tolist()
 
 
 def test_three_formats_hold_the_same(tmp_path):

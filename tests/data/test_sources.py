@@ -306,3 +306,21 @@ def test_class_names_in_text_are_separated_by_commas(tmp_path):
     source = open_source(f"{tmp_path / 'val.npz'}?class_names=dog,cat")
     assert source.class_names == ("dog", "cat")
     assert source.labels.tolist() == [1, 0, 1, 0]
+
+
+def test_class_names_in_a_file_are_names(tmp_path):
+    x, y = np.eye(4), [0, 1, 1, 0]
+    np.savez(tmp_path / "a.npz", x=x, y=y, class_names=[b"ant", "b\u00e9e".encode()])
+    assert open_source(tmp_path / "a.npz").class_names == ("ant", "b\u00e9e")
+    for names in (
+        np.zeros((2, 2)),
+        np.zeros((3, 0), int),
+        np.zeros(2),
+        np.zeros(0, "U1"),
+        np.zeros(1_000_001, np.uint8),
+    ):
+        np.savez(tmp_path / "a.npz", x=x, y=y, class_names=names)
+        with pytest.raises(
+            DataError, match=r"class_names in .*a\.npz' must hold the name of each class, at most 1,000,000"
+        ):
+            open_source(tmp_path / "a.npz")

@@ -1,5 +1,7 @@
 """Data frames, CSV and Parquet files as sources: columns keep dtypes and categories, labels are found or refused."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -103,6 +105,52 @@ def test_lines_with_more_fields_than_the_header_do_not_move_columns(tmp_path):
         open_source(tmp_path / "a.csv")
 
 
+@pytest.mark.parametrize("line", ["41,1", "42"])
+def test_lines_with_fewer_fields_than_the_header_do_not_move_columns(tmp_path, line):
+    (tmp_path / "a.csv").write_text(f"y,age,weight,height\n0,70,31,1.5\n\n1,{line}\n")
+    with pytest.raises(DataError, match=r"must have 4 fields in each line; that of sample 1 has [23]"):
+        open_source(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text('y,age,"weight, kg",height\n0,70,31,1.5\n1,41,,\n')
+    assert open_source(tmp_path / "a.csv").inputs().isna().to_numpy().sum() == 2
+
+
+def test_a_column_has_one_type_in_a_large_csv_file(tmp_path):
+    """pandas reads a large file in blocks of lines; a code would be a number in one block and text in another."""
+    lines = [f"{i % 7},{i / 7},{i % 2}" for i in range(200_000)]
+    (tmp_path / "a.csv").write_text("\n".join(["code,size,y", *lines, "3,1,1", "A1,2,0"]))
+    codes = open_source(tmp_path / "a.csv").inputs()["code"]
+    assert sorted(codes.cat.categories) == ["0", "1", "2", "3", "4", "5", "6", "A1"]
+
+
+@pytest.mark.parametrize("header", ["a,y,y", "a,b,a,y", 'a,"y",y', "\ufeffa,a,y"])
+def test_a_csv_file_with_a_name_twice_is_refused(tmp_path, header):
+    """pandas would call the second one y.1: labels among the features."""
+    (tmp_path / "a.csv").write_text(f"{header}\n{'1,' * header.count(',')}0\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"must have different names; '[ay]' is there twice. Rename one"):
+        open_source(tmp_path / "a.csv")
+
+
+def test_options_in_text_that_look_like_numbers_are_text(tmp_path):
+    np.savez(tmp_path / "a.npz", **{"2024": np.eye(4), "1": [0, 1, 1, 0]})
+    assert open_source(f"{tmp_path / 'a.npz'}?x=2024&y=1").labels.tolist() == [0, 1, 1, 0]
+    (tmp_path / "a.csv").write_text("a1y\n510\n610\n")
+    assert open_source(f"{tmp_path / 'a.csv'}?separator=1").inputs()["a"].tolist() == [5, 6]
+    for separator in (5, "", None):
+        with pytest.raises(InputError, match="separator must be the character that separates fields"):
+            open_source(tmp_path / "a.csv", separator=separator)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.npz"])
+def test_pipes_and_devices_are_not_read(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match=r"data must be a regular file.* is a folder, a pipe or a device"):
+        open_source(tmp_path / name)
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to("/dev/zero")
+    with pytest.raises(DataError, match="data must be a regular file"):
+        open_source(tmp_path / name)
+
+
 HOSTILE_PARQUET = {
     "notes for pandas": pa.table({"a": [1.0], "y": [0]}).replace_schema_metadata({b"pandas": b"[]"}),
     "nested notes": pa.table({"a": [1.0], "y": [0]}).replace_schema_metadata({b"pandas": b"[" * 100_000}),
@@ -136,3 +184,41 @@ def test_a_parquet_file_that_unpacks_to_far_more_than_its_size_is_refused(tmp_pa
         open_source(tmp_path / "a.parquet")
     monkeypatch.setenv("DRIFTCAL_MAX_ARRAY_BYTES", "100000000")
     assert len(open_source(tmp_path / "a.parquet")) == len(values)
+
+
+def declare_no_bytes(path):
+    """Write 0 in place of the sizes that a Parquet file declares for its columns; the file keeps its length."""
+    content, group = path.read_bytes(), pq.read_metadata(path).row_group(0)
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    head, tail = content[:footer], content[footer:]
+    for size in {group.total_byte_size, *(group.column(j).total_uncompressed_size for j in range(group.num_columns))}:
+        number, digits = 2 * size, []  # as Thrift writes it: 7 bits per byte, and the highest bit if more follow
+        while number:
+            number, digit = divmod(number, 128)
+            digits.append(digit)
+        written = bytes([*(digit | 128 for digit in digits[:-1]), digits[-1]])
+        if len(written) > 2:
+            tail = tail.replace(written, b"\x80" * (len(written) - 1) + b"\0")
+    path.write_bytes(head + tail)
+    assert pq.read_metadata(path).row_group(0).total_byte_size == 0
+
+
+def test_a_parquet_file_that_declares_less_than_it_holds_is_read_in_parts(tmp_path, monkeypatch):
+    """Ten kilobytes took gigabytes: a group of samples was measured when all of it was in memory."""
+    monkeypatch.setenv("DRIFTCAL_MAX_ARRAY_BYTES", "1000000")
+    monkeypatch.setenv("DRIFTCAL_MAX_ARRAY_RATIO", "1")
+    texts = {f"c{j}": ["a" * 1000] * 30_000 for j in range(3)}
+    pq.write_table(pa.table({**texts, "y": np.zeros(30_000, np.int8)}), tmp_path / "a.parquet", compression="zstd")
+    declare_no_bytes(tmp_path / "a.parquet")
+    read, iter_batches = [], pq.ParquetFile.iter_batches
+
+    def counting(file, batch_size, *, columns):
+        for batch in iter_batches(file, batch_size, columns=columns):
+            read.append((columns, len(batch)))
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counting)
+    with pytest.raises(DataError, match="must unpack to at most"):
+        open_source(tmp_path / "a.parquet")
+    assert len(read) == 1, "the first part is too much"
+    assert read[0][1] < 30_000

@@ -98,6 +98,15 @@ def test_a_private_file_is_never_readable_by_others_while_it_is_written(tmp_path
     assert modes == [0o600, 0o600]
 
 
+def test_long_names_of_other_letters_can_be_written(tmp_path):
+    """A name may have 255 bytes, and a letter three of them."""
+    path = write_atomic(tmp_path / ("猫" * 85), b"x")
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    for name in ("a\0b", "\ud800"):
+        with pytest.raises(InputError, match=r"cannot be written: .*Choose another path"):
+            as_target(tmp_path / name)
+
+
 def test_a_new_file_has_the_usual_mode(tmp_path):
     (tmp_path / "usual").write_bytes(b"")
     assert write_atomic(tmp_path / "x.bin", b"x").stat().st_mode == (tmp_path / "usual").stat().st_mode

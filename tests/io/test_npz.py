@@ -90,6 +90,10 @@ def test_remote_files_are_read(tmp_path):
         ({"x.npy": npy_bytes((), content=b"\0" * 8)}, "array 'x' is a single number"),
         ({"x.npy": b"\x93NUMPY\x01\x00\x0c\x00{'descr': ((\n"}, "plain arrays"),
         ({"x.npy": b""}, "plain arrays"),
+        ({"x.npy": npy_bytes((2**40,), "<U0")}, "array 'x' holds values of no bytes"),
+        ({"x.npy": npy_bytes((2**40,), "|V0")}, "array 'x' holds values of no bytes"),
+        ({"x.npy": npy_bytes((2,), "<U1", b"A\0\0\0\0\0\x11\0")}, "array 'x' holds characters that do not exist"),
+        ({"x.npy": npy_bytes((2,), ">U1", b"\0\0\0A\0\x11\0\0")}, "array 'x' holds characters that do not exist"),
         ({"y.npy": npy_bytes((1,), content=b"\0" * 8)}, r"must hold an array named 'x' with inputs; it holds 'y'\. Way out\."),
         ({"notes.txt": b"text"}, "it holds no array"),
         ({}, "it holds no array"),
@@ -109,6 +113,8 @@ def test_unusable_members_are_refused(tmp_path, members, match):
         (npy_bytes((3,), "|O", b"\0" * 24), "the array holds Python objects"),
         (npy_bytes((), content=b"\0" * 8), "the array is a single number"),
         (pickle.dumps([1]), "does not begin like one"),
+        (npy_bytes((2**40,), "|S0"), "the array holds values of no bytes"),
+        (npy_bytes((1,), "<U1", b"\0\0\x11\0"), "the array holds characters that do not exist"),
         (b"", "does not begin like one"),
         (b"PK no zip", "not a zip file"),
     ],
@@ -130,6 +136,21 @@ def test_missing_files_and_wrong_kinds_are_named(tmp_path):
     np.savez(tmp_path / "two.npz", a=X, b=Y)
     with pytest.raises(DataError, match="must hold a single array; it holds 'a', 'b'"):
         open_arrays(tmp_path / "two.npz").single()
+
+
+def test_much_short_text_is_refused(tmp_path, monkeypatch):
+    """A letter takes a byte in a file, and 64 as an object of Python."""
+    np.savez_compressed(tmp_path / "a.npz", y=np.full(100_000, b"a"), few=np.full(10, "é"))
+    np.save(tmp_path / "a.npy", np.full(100_000, "a"))
+    monkeypatch.setenv("DRIFTCAL_MAX_ARRAY_BYTES", "1000000")
+    monkeypatch.setenv("DRIFTCAL_MAX_ARRAY_RATIO", "10")
+    with pytest.raises(
+        DataError, match=r"must unpack to at most 1 MB .* it declares 6 MB\. .*numbers in place of text"
+    ):
+        open_arrays(tmp_path / "a.npz").get("y")
+    with pytest.raises(DataError, match="it declares 6 MB"):
+        open_arrays(tmp_path / "a.npy").single()
+    assert open_arrays(tmp_path / "a.npz").get("few").tolist() == ["é"] * 10
 
 
 def test_a_small_file_cannot_unpack_to_much_memory(tmp_path, monkeypatch):

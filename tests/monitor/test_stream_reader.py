@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from driftcal.cli import main
+from driftcal.errors import LabelsError
 from driftcal.monitor.monitor import Monitor
-from driftcal.monitor.reading.json_lines import json_batches
+from driftcal.monitor.reading.json_lines import JsonLineReader, json_batches
+from driftcal.monitor.reading.labelled_stream import read_labelled_stream
 from driftcal.monitor.reading.line_reader import lines_of
 from driftcal.monitor.serving.service import MonitorService
 
@@ -272,3 +274,30 @@ def test_windows_of_time_need_times(scenario, artefact, tmp_path, capsys):
     # read in the same moment: one window, or two if ten days were just over
     assert sum(json.loads(line)["n_samples"] for line in output[:-1]) == 60
     assert json.loads(output[0])["begin"] > 1e9
+
+
+def test_objects_nested_a_thousand_times_are_rejected():
+    """Newer versions of Python parse deeper values than their functions may call each other."""
+    value = []
+    for _ in range(5000):
+        value = [{"logits": [1, 2, 3]}, value]
+    reader = JsonLineReader("logits", 3)
+    reader.read_value(value)
+    (batch,) = reader.builder.take()
+    assert (len(batch.scores), batch.rejected) == (1, {"not an object": 1})
+
+
+def test_samples_without_scores_are_rejected():
+    reader = JsonLineReader("logits")
+    reader.read(b'{"logits": [[]], "label": 1}')
+    reader.read(b'{"logits": [1, 2], "label": 1}')
+    (batch,) = reader.builder.take()
+    assert (batch.scores.tolist(), batch.rejected) == ([[1, 2]], {"not numbers": 1})
+
+
+def test_a_long_label_in_a_labelled_stream_is_refused(tmp_path):
+    """An array of text has the width of its longest label for every sample: three megabytes here asked for 36 GB."""
+    line = '{"logits": [1, 2], "label": "%s"}\n'
+    (tmp_path / "a.jsonl").write_text(line % ("a" * 3_000_000) + 3000 * (line % "a"))
+    with pytest.raises(LabelsError, match=r"at most 1,000 characters; sample 0 has 3,000,000"):
+        read_labelled_stream(tmp_path / "a.jsonl")

@@ -29,6 +29,8 @@ from driftcal.io.json_text import parse_json
 from driftcal.io.paths import AnyPath, FileVersion
 from driftcal.types import AnyArray, Array, Logits
 
+#: The file that marks a folder as a cache, and its format, by the names that version 0.1 used.
+_MARKER, _STORE_FORMAT = "store.json", "driftcal-store"
 #: Tries to write a part while other processes finish keys and remove their folders.
 _WRITE_TRIES = 5
 
@@ -46,17 +48,31 @@ class LogitCache:
     """
 
     def __init__(self, path: AnyPath) -> None:
-        self.path = paths.as_path(path)
-        self._checked: dict[Path, FileVersion] = {}  # files whose digest this process has already verified
+        self._look_at(path)
         try:
+            version = self._version()
             if not paths.is_remote(self.path):  # object stores have no folders
                 for name in ("logits", "parts"):
                     (self.path / name).mkdir(parents=True, exist_ok=True)
-            self._check_version()
+            if version < VERSION:
+                marker = canonical_json({"format": _STORE_FORMAT, "version": VERSION})
+                write_atomic(self.path / _MARKER, marker.encode())
             for folder in (self.path, self.path / "logits", *paths.list_folder(self.path / "parts")):
                 remove_leftovers(folder)
         except OSError as error:
             raise CacheError(f"cache {str(self.path)!r} must be a folder that can be written; {error}") from error
+
+    @classmethod
+    def read_only(cls, path: AnyPath) -> LogitCache:
+        """The cache in a folder, to look at it: nothing is created, changed or removed."""
+        cache = cls.__new__(cls)
+        cache._look_at(path)
+        cache._version()
+        return cache
+
+    def _look_at(self, path: AnyPath) -> None:
+        self.path = paths.as_path(path)
+        self._checked: dict[Path, FileVersion] = {}  # files whose digest this process has already verified
 
     def __repr__(self) -> str:
         return f"LogitCache({str(self.path)!r})"
@@ -64,19 +80,26 @@ class LogitCache:
     def __reduce__(self) -> tuple[type[LogitCache], tuple[Path]]:
         return LogitCache, (self.path,)  # another process opens the folder again
 
-    def _check_version(self) -> None:
-        marker = self.path / "store.json"  # the name that version 0.1 used
+    def _version(self) -> int:
+        """The version of the cache; 0 if it is new, or if its marker is damaged and must be written again."""
         try:
-            version = int(parse_json(marker.read_text())["version"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            version = 0  # the cache is new, or its marker is damaged: the marker is written again
+            marker = parse_json((self.path / _MARKER).read_text())
+        except FileNotFoundError:
+            return 0
+        except ValueError:
+            marker = {"version": 0} if (self.path / "logits").is_dir() else None
+        version = marker.get("version") if isinstance(marker, dict) else None
+        if type(version) is not int or marker.get("format", _STORE_FORMAT) != _STORE_FORMAT:
+            raise CacheError(
+                f"cache {str(self.path)!r} must be a folder of its own; its {_MARKER} is that of another program, and would be "
+                "replaced. Choose another folder."
+            )
         if version > VERSION:
             raise CacheError(
                 f"cache {str(self.path)!r} has format {version}, this driftcal reads up to {VERSION}. Update driftcal, "
                 "or choose another folder."
             )
-        if version < VERSION:
-            write_atomic(marker, canonical_json({"format": "driftcal-store", "version": VERSION}).encode())
+        return version
 
     # finished conditions
 

@@ -182,7 +182,7 @@ def _check(calibrator: Calibrator) -> None:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ArtefactError(
             f"{path} must be a calibrator file; there is no such file. Check the path, or save one first."
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -28,6 +29,12 @@ Cache = Annotated[
 WindowSize = Annotated[int, typer.Option(min=1, help="Samples in a window of the windowed form.")]
 
 
+#: Arguments of commands that are files to write, and further ones that are files to read.
+_OUTPUTS, _INPUTS = ("output", "state", "report", "prometheus"), {"scores", "validation", "old", "weights"}
+#: Commands that may replace the calibrator that they read.
+_IN_PLACE = ("threshold", "recalibrate")
+
+
 def output_file(path: PathOrText) -> PathOrText:
     """The callback of an option that names a file to write: a command ends before its work if it cannot be written."""
     from driftcal.io.atomic import as_target
@@ -44,6 +51,36 @@ def output_folder(path: PathOrText) -> PathOrText:
     if path is not None:
         as_target_folder(path)
     return path
+
+
+def check_outputs(command: str, arguments: Mapping[str, Any], positional: Set[str | None]) -> None:
+    """Refuse an output that is an input or another output of the same command: one would be lost."""
+    from driftcal.errors import InputError
+
+    inputs = [name for name in arguments if name in positional | _INPUTS]
+    if command in _IN_PLACE:
+        inputs.remove("calibrator")
+    for number, name in enumerate(_OUTPUTS):
+        path = arguments.get(name)
+        if path is None or str(path) == "-":
+            continue
+        for other in (*inputs, *_OUTPUTS[:number]):
+            if any(_is_same_file(path, file) for file in _files_of(arguments.get(other))):
+                raise InputError(
+                    f"{name} must be another file than the {other} {str(path)!r}, which would be replaced. Choose a new name."
+                )
+
+
+def _files_of(value: Any) -> Iterator[str]:
+    """The files that the value of an argument may name: ``val.npz?x=a``, ``csv=val.csv``, a folder with results."""
+    for item in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(item, str | os.PathLike):
+            path = os.fspath(item).partition("?")[0]
+            yield from (path, path.partition("=")[2], os.path.join(path, "results.json"))
+
+
+def _is_same_file(path: Any, other: str) -> bool:
+    return bool(other) and not os.path.isdir(path) and os.path.realpath(path) == os.path.realpath(other)
 
 
 def numbers(text: str | None, option: str) -> tuple[float, ...]:

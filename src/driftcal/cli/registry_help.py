@@ -6,9 +6,17 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from driftcal.cli.options import check_outputs
+
 
 class RegistryHelpCommand(TyperCommand):
-    """A command whose help may hold names of lists, such as ``{methods}`` (see `_lists`)."""
+    """A command whose help may hold names of lists, such as ``{methods}`` (see `_lists`), and that replaces none of its inputs."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, after a check that its outputs are none of its inputs."""
+        inputs = {param.name for param in self.params if param.param_type_name == "argument"}
+        check_outputs(self.name or "", ctx.params, inputs)
+        return super().invoke(ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Fill in the lists, then print the options."""

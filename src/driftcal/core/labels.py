@@ -89,7 +89,7 @@ def as_columns(
     array = as_array(_in_order_of_classes(y, classes), "y", LabelsError)
     is_one_hot = array.ndim >= 2 and array.shape[-1] == n_classes and array.size == n_samples * n_classes
     if is_one_hot:
-        columns = _from_one_hot(array.reshape(n_samples, n_classes))
+        columns = from_one_hot(array.reshape(n_samples, n_classes))
         return columns, np.arange(n_classes) if classes is None else as_classes(classes, n_classes, argument)
     array = array.reshape(-1)
     if len(array) != n_samples:
@@ -255,7 +255,8 @@ def is_missing(label: Any) -> bool:
     return isinstance(label, float | np.floating) and math.isnan(label)
 
 
-def _from_one_hot(samples: Array) -> Labels:
+def from_one_hot(samples: Array) -> Labels:
+    """The column of the single 1 of each sample (n, classes)."""
     if samples.dtype.kind not in NUMBER_KINDS or not np.isin(samples, (0, 1)).all():
         raise LabelsError(
             f"y must be integers, names or one-hot samples of 0 and 1; its shape is {samples.shape} but it holds other values. "

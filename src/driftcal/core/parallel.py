@@ -48,6 +48,8 @@ def map_in_threads(function: Callable[[S], T], items: Sequence[S], *, threads: i
     >>> map_in_threads(abs, [-1, 2, -3])
     [1, 2, 3]
     """
+    if threads is not None and not (isinstance(threads, int) and threads >= 1):
+        raise InputError(f"threads must be at least 1; it is {threads!r}. Leave it out for one per core.")
     size = threads or n_threads()
     if size == 1 or len(items) <= 1 or getattr(_this_thread, "is_pooled", False):
         return [function(item) for item in items]

@@ -27,6 +27,8 @@ NUMBER_KINDS = "fiub"
 def as_array(values: AnyArray, name: str, error: type[InputError] = InputError) -> Array:
     """A numpy array from a list, a pandas object, a torch tensor or an array; never a copy of a memory map."""
     if hasattr(values, "detach"):  # a torch tensor, without importing torch
+        if str(getattr(values, "layout", "torch.strided")) != "torch.strided":
+            raise error(f"{name} must be dense; it is a sparse tensor, which is not supported. Call its to_dense().")
         values = values.detach().cpu()
         values = values.float() if str(values.dtype) == "torch.bfloat16" else values
         values = values.numpy()

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from driftcal.core.array_dicts import ArrayDict, as_array_dict, is_array_dict
 from driftcal.core.images import check_pixels
-from driftcal.core.labels import columns_and_names
+from driftcal.core.labels import MOST_CLASSES, columns_and_names
 from driftcal.core.tables import is_frame
 from driftcal.core.texts import as_texts, digest_of_texts, is_text
 from driftcal.core.validation import NUMBER_KINDS, as_array, column_names
 from driftcal.data.layout import Layout, arranged, check_series
 from driftcal.data.source import Source
 from driftcal.data.tables import from_frame
-from driftcal.errors import ImagesError, LabelsError
+from driftcal.errors import DataError, ImagesError, LabelsError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.io.npz import INPUT_NAMES, LABEL_NAMES, open_arrays
 from driftcal.io.paths import AnyPath
@@ -169,9 +170,18 @@ def npz(
     labels = file.find([y] if y else LABEL_NAMES, "labels", "Name the array with y=NAME.")
     groups = file.find([group], "groups", "Name the array with group=NAME.") if group else file.get("groups")
     stored_names = file.get("class_names")
-    names = class_names if stored_names is None else [str(name) for name in stored_names]
+    names = class_names if stored_names is None else _names_of(stored_names, file.path)
     source = from_arrays(inputs, labels, class_names=names, groups=groups, layout=layout, name=file.path.name)
     return source if class_names is None else source.with_classes(class_names)
+
+
+def _names_of(names: Array, path: Path) -> list[str]:
+    if names.ndim != 1 or names.dtype.kind not in "USiu" or not 0 < len(names) <= MOST_CLASSES:
+        raise DataError(
+            f"class_names in {str(path)!r} must hold the name of each class, at most {MOST_CLASSES:,}; it is {names.dtype} of shape "
+            f"{names.shape}. Write a list of text."
+        )
+    return [name.decode(errors="backslashreplace") if isinstance(name, bytes) else str(name) for name in names.tolist()]
 
 
 def digits() -> Source:

@@ -11,13 +11,13 @@ import numpy as np
 
 from driftcal.core.array_dicts import ArrayDict, as_array_dict, is_array_dict
 from driftcal.core.images import check_pixels
-from driftcal.core.labels import columns_and_names
+from driftcal.core.labels import NO_CLASS, columns_and_names, from_one_hot
 from driftcal.core.validation import NUMBER_KINDS, as_array
 from driftcal.data.layout import Layout, arranged, check_series
 from driftcal.data.source import Source
 from driftcal.errors import DataError, ImagesError, InputError, LabelsError
 from driftcal.io.fingerprint import fingerprint
-from driftcal.types import Array, Indices, Inputs
+from driftcal.types import Array, Indices, Inputs, Labels
 
 #: Names under which inputs and labels are found in a dict.
 INPUT_KEYS = ("x", "image", "images", "img", "pixel_values", "inputs", "input", "features", "data")
@@ -125,20 +125,32 @@ ReadBatch = Callable[[Sequence[int]], Any]
 
 
 def indexed_source(
-    name: str, read_batch: ReadBatch, n_samples: int, batch_format: BatchFormat, class_names: Sequence[str] | None
+    name: str,
+    read_batch: ReadBatch,
+    n_samples: int,
+    batch_format: BatchFormat,
+    class_names: Sequence[str] | None,
+    stored_names: Sequence[str] | None = None,
 ) -> Source:
     """A source of samples that can be read by their positions.
 
     All samples are read once, in order, for the labels and the fingerprint. Afterwards inputs are read when they are
-    needed, so that the whole data set is never in memory.
+    needed, so that the whole data set is never in memory. `stored_names` are the names that the data set has for its
+    classes: its whole numbers are columns of them.
     """
     if n_samples == 0:
         raise DataError(f"{name} must have at least one sample; it has none.")
     digest, labels = hashlib.sha256(), []
     head: Any = np.zeros(0)
     for start in range(0, n_samples, _BLOCK):
-        raw, batch_labels = batch_format.split(read_batch(range(start, min(n_samples, start + _BLOCK))))
+        positions = range(start, min(n_samples, start + _BLOCK))
+        raw, batch_labels = batch_format.split(read_batch(positions))
         inputs = batch_format.as_inputs(raw, start)
+        if len(inputs) != len(positions):  # later labels would be those of other samples
+            raise DataError(
+                f"a batch of {name} must hold one sample per index; for {len(positions)} indices it holds {len(inputs)}. Leave samples "
+                "out of the data set, for instance with torch.utils.data.Subset, and not in the collate function."
+            )
         if start == 0:
             head = inputs[:_READ_TWICE]
             digest.update(f"{_dtype_and_shape(inputs)}".encode())
@@ -152,7 +164,7 @@ def indexed_source(
             f"{name} must give the same sample each time; its first samples differ at a second reading. Use the transforms "
             "of the evaluation, without random crops, flips or noise."
         )
-    columns, names = columns_and_names(np.concatenate(labels), class_names)
+    columns, names = _columns(np.concatenate(labels), class_names, stored_names)
     content = digest.hexdigest()
 
     def read(indices: Indices) -> Inputs:
@@ -163,7 +175,11 @@ def indexed_source(
 
 
 def streamed_source(
-    name: str, batches: Callable[[], Iterator[Any]], batch_format: BatchFormat, class_names: Sequence[str] | None
+    name: str,
+    batches: Callable[[], Iterator[Any]],
+    batch_format: BatchFormat,
+    class_names: Sequence[str] | None,
+    stored_names: Sequence[str] | None = None,
 ) -> Source:
     """A source of samples that come in their own order: they are read once and kept in memory."""
     inputs: list[Any] = []
@@ -184,7 +200,7 @@ def streamed_source(
             f"{name} must give its samples in the same order each time; at a second reading it begins with others. It shuffles, or "
             "its transforms are random, and it cannot be read by index. Pass it without shuffling, or as a data set with indices."
         )
-    columns, names = columns_and_names(np.concatenate(labels), class_names)
+    columns, names = _columns(np.concatenate(labels), class_names, stored_names)
     if isinstance(inputs[0], ArrayDict):
         stored = ArrayDict.concatenated(inputs)
         return Source(name, lambda indices: stored[indices], columns, names, content=lambda: stored.digest)
@@ -192,6 +208,30 @@ def streamed_source(
     return Source(
         name, lambda indices: arrays[indices], columns, names, content=lambda: fingerprint({"inputs": arrays})
     )
+
+
+def _columns(
+    labels: Array, class_names: Sequence[str] | None, stored_names: Sequence[str] | None
+) -> tuple[Labels, tuple[str, ...]]:
+    """Labels as columns, and the names of the columns."""
+    if stored_names is not None and labels.dtype.kind in "iu":
+        return in_order_of_names(columns_and_names(labels)[0], stored_names, class_names)
+    return columns_and_names(labels, stored_names if class_names is None else class_names)
+
+
+def in_order_of_names(
+    labels: Labels, stored_names: Sequence[str], class_names: Sequence[str] | None
+) -> tuple[Labels, tuple[str, ...]]:
+    """The columns of labels that count the names of a data set, also if these names are numbers; and the names of the columns.
+
+    >>> in_order_of_names(np.array([0, 2, -1]), ["0", "1", "10"], ["10", "1", "0"])
+    (array([ 2,  0, -1]), ('10', '1', '0'))
+    """
+    stored, names = ([str(name) for name in listed] for listed in (stored_names, class_names or stored_names))
+    is_named = set(stored) <= set(names)  # otherwise these are other names for the same columns
+    if is_named and stored != names and labels.max() < len(stored):
+        labels = np.array([*map(names.index, stored), NO_CLASS])[labels]
+    return labels, tuple(names)
 
 
 def _dtype_and_shape(inputs: Inputs) -> str:
@@ -227,9 +267,14 @@ def _label_array(labels: Any, n_samples: int) -> Array:
             f"a batch must hold one label per sample; it holds {n_samples} samples and {len(array)} labels. Name them with inputs= "
             "and label=."
         )
-    if array.ndim == 2 and array.shape[1] > 1:  # one-hot; batches must not differ in what they hold
-        return np.asarray(array.argmax(axis=1))
-    return array.reshape(len(array), -1)[:, 0] if array.ndim > 1 else array
+    if array.size == len(array):
+        return array.reshape(-1)
+    if array.ndim > 2:
+        raise LabelsError(
+            f"a label must be one class per sample; a batch holds labels of shape {array.shape}, such as those of segmentation. Name "
+            "the labels with label=."
+        )
+    return from_one_hot(array)
 
 
 def _sizes_differ(name: str, one: tuple[int, ...], other: tuple[int, ...]) -> DataError:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-import json
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from driftcal.data.arrays import from_arrays
+from driftcal.data.decode_image import decode_image
 from driftcal.data.image_files import need_folder
 from driftcal.data.source import Source
 from driftcal.errors import DataError, InputError, UnknownName
+from driftcal.io.json_text import parse_json
 from driftcal.io.npz import open_arrays
 from driftcal.io.paths import AnyPath
 from driftcal.types import Array
@@ -77,35 +79,64 @@ def _read_binary(file: Path) -> tuple[Array, Array]:
     return _images_from_planes(records[:, 1:]), records[:, 0].astype(np.int64)
 
 
-class _ArrayUnpickler(pickle.Unpickler):
-    """Reads pickled numpy arrays and refuses everything else, so that no code is run.
+_PLAIN_NUMBERS = re.compile(r"[biuf][1248]")
 
-    Python 2 wrote the files: text is latin-1, and numpy has its old module names.
+
+def _unpickled(content: bytes) -> Any:
+    """The content of a pickle of numpy arrays. Everything else is refused, so that no code is run.
+
+    Python 2 wrote the files: text is latin-1, and numpy has its old module names. numpy's own classes are not used: a
+    pickle can forge a dtype for which bytes of the file are addresses of objects. What stands for them is made anew for
+    each file, because a pickle can set attributes of whatever it names.
     """
 
-    def find_class(self, module: str, name: str) -> Any:
-        if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-            return _reconstruct
-        if name in ("ndarray", "dtype") and module == "numpy":
-            return getattr(np, name)
-        if (module, name) == ("_codecs", "encode"):
-            return _encode
-        raise pickle.UnpicklingError(f"it imports {module}.{name}, which a CIFAR-10 batch does not need")
+    class PlainDtype:
+        def __init__(self, code: str, *_: Any) -> None:
+            self.code, self.order = str(code), "|"
 
+        def __setstate__(self, state: Any) -> None:
+            self.order = str(state[1])
 
-def _reconstruct(kind: Any, shape: Any, code: Any) -> Array:
-    if kind is not np.ndarray:
-        raise pickle.UnpicklingError("it builds something other than an array")
-    return np.ndarray.__new__(np.ndarray, shape, code)
+        def numpy(self) -> Any:
+            if not _PLAIN_NUMBERS.fullmatch(self.code) or self.order not in ("|", "<", ">", "="):
+                raise pickle.UnpicklingError(f"its arrays are {self.code!r}, not numbers")
+            return np.dtype(self.order + self.code)
 
+    class PlainArray:
+        def __setstate__(self, state: Any) -> None:
+            _, self.shape, self.dtype, self.is_fortran, self.data = state
 
-def _encode(text: str, encoding: str = "latin1") -> bytes:
-    return text.encode("latin1")
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+            data = encode(self.data) if isinstance(self.data, str) else self.data
+            array = np.frombuffer(data, self.dtype.numpy()).reshape(self.shape, order="F" if self.is_fortran else "C")
+            return array if dtype is None else array.astype(dtype)
+
+    def reconstruct(*_: Any) -> PlainArray:
+        return PlainArray()
+
+    def encode(text: str, encoding: str = "latin1") -> bytes:
+        return text.encode("latin1")
+
+    allowed = {
+        ("numpy.core.multiarray", "_reconstruct"): reconstruct,
+        ("numpy._core.multiarray", "_reconstruct"): reconstruct,
+        ("numpy", "ndarray"): PlainArray,
+        ("numpy", "dtype"): PlainDtype,
+        ("_codecs", "encode"): encode,
+    }
+
+    class Unpickler(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            if (module, name) not in allowed:
+                raise pickle.UnpicklingError(f"it imports {module}.{name}, which a CIFAR-10 batch does not need")
+            return allowed[module, name]
+
+    return Unpickler(io.BytesIO(content), encoding="latin1").load()
 
 
 def _read_python(file: Path) -> tuple[Array, Array]:
     try:
-        content = _ArrayUnpickler(io.BytesIO(file.read_bytes()), encoding="latin1").load()
+        content = _unpickled(file.read_bytes())
         batch = {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
         planes, labels = np.asarray(batch["data"]), np.asarray(batch["labels"], np.int64)
         if planes.dtype != np.uint8 or planes.ndim != 2 or planes.shape[1] != _PIXELS:
@@ -116,20 +147,15 @@ def _read_python(file: Path) -> tuple[Array, Array]:
 
 
 def _read_png(file: Path) -> tuple[Array, Array]:
-    from PIL import Image
-
-    try:
-        with file.open("rb") as stream, Image.open(stream) as picture:
-            width = picture.width
-            pixels = np.asarray(picture.convert("RGB"))
-    except (OSError, ValueError, SyntaxError) as error:
-        raise DataError(f"image {str(file)!r} cannot be decoded: {error}. Fetch it again.") from error
-    if width != 32 * 32:
-        raise DataError(f"{str(file)!r} must be 1,024 pixels wide, one image per row; it is {width} wide.")
+    pixels = np.asarray(decode_image(file, grey=False))
+    if pixels.shape[1:] != (32 * 32, 3):
+        raise DataError(
+            f"{str(file)!r} must be 1,024 pixels wide, one image of 8 bits per row; it has the shape {pixels.shape}. Fetch it again."
+        )
     labels_file = file.with_name("test_lables.json" if file.stem == "test_batch" else "train_lables.json")
     try:
-        labels = np.asarray(json.loads(labels_file.read_text()), np.int64)
-    except (OSError, ValueError) as error:
+        labels = np.asarray(parse_json(labels_file.read_text()), np.int64)
+    except (OSError, ValueError, TypeError, OverflowError) as error:
         raise DataError(f"{str(labels_file)!r} must hold the labels as a JSON list; {error}.") from error
     if file.stem != "test_batch":  # one list holds the labels of all five batches, in their order
         number = int(file.stem.rsplit("_", 1)[1])

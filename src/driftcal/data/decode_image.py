@@ -33,7 +33,7 @@ def decode_image(path: Path, *, grey: bool) -> Any:
         with path.open("rb") as stream, Image.open(stream, formats=FORMATS) as file:
             check_pixel_count(path, *file.size)
             if is_deep(file):
-                return Image.fromarray(_scaled(file, path))
+                return Image.fromarray(deep_pixels(file, path))
             return file.convert("L" if grey else "RGB")
     except FileNotFoundError as error:
         raise DataError(
@@ -61,9 +61,9 @@ def is_deep(file: Any) -> bool:
     return str(file.mode).startswith(("I", "F"))
 
 
-def _scaled(file: Any, path: Path) -> Array:
+def deep_pixels(file: Any, path: Path | str) -> Array:
     """The pixels of a deep image as float32 in [0, 1]."""
-    tags = file.tag_v2 if file.format == "TIFF" else {}
+    tags = getattr(file, "tag_v2", {})
     bits = int(tags.get(_TIFF_BITS, (16,))[0])  # deep PNG and PGM images have 16
     is_signed = _SIGNED in tags.get(_TIFF_SAMPLE_FORMAT, ())
     pixels: Array = np.asarray(file)
@@ -75,6 +75,11 @@ def _scaled(file: Any, path: Path) -> Array:
                 "largest value that your sensor can give, or save whole numbers of 16 bits."
             )
     else:
+        if not file.format and file.mode == "I" and pixels.max() >= 2**16:
+            raise DataError(
+                f"image {str(path)!r} must say how many bits its numbers have; they reach {pixels.max()} and come from no file. "
+                "Divide them by the largest number that they can have, and pass floats."
+            )
         if bits == 32 and not is_signed:
             pixels = pixels.view(np.uint32)  # Pillow reads them as signed numbers
         if pixels.min() < 0:

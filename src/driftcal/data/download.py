@@ -82,7 +82,7 @@ def fetch(name: str, folder: AnyPath, *, progress: Progress | None = None) -> Pa
 
 def fetch_archive(source: Download, folder: AnyPath, *, progress: Progress | None = None) -> Path:
     """Download, check and unpack one tar archive into `folder`."""
-    target = Path(folder).expanduser()
+    target = Path(os.path.expanduser(folder))
     marker = target / f".{source.file}.unpacked"
     if marker.is_file() and marker.read_text() == source.checksum:
         return target

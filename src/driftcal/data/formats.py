@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -42,6 +41,9 @@ SOURCES: dict[str, Callable[..., Source]] = {
 
 #: Ending of a file -> its format.
 _ENDINGS = {".npz": "npz", ".csv": "csv", ".parquet": "parquet"}
+
+#: Options of formats whose value is text, also if it looks like a number.
+_TEXT_OPTIONS = ("label", "separator", "x", "y", "group")
 
 
 def open_source(
@@ -158,7 +160,7 @@ def _call(
 
 def _split_query(text: str) -> tuple[str, dict[str, Any]]:
     """``path?a=1&b=fog`` as path and options; a question mark in the name of an existing file is part of the name."""
-    if "?" not in text or (not is_url(text) and Path(text).exists()):
+    if "?" not in text or (not is_url(text) and os.path.exists(text)):
         return text, {}
     path, _, query = text.rpartition("?")
     return path, {key: _option_value(key, value) for key, value in parse_qsl(query, keep_blank_values=True)}
@@ -166,7 +168,7 @@ def _split_query(text: str) -> tuple[str, dict[str, Any]]:
 
 def _option_value(key: str, text: str) -> Any:
     """Text as a value: a number, ``224x224`` as a pair, true or false; `class_names`, `categorical`, `drop` are lists."""
-    if key == "label":
+    if key in _TEXT_OPTIONS:
         return text
     if key in ("class_names", "categorical", "drop"):
         return [int(item) if key == "categorical" and item.isdecimal() else item for item in text.split(",")]

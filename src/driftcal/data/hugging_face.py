@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from driftcal.data.arrays import from_arrays
-from driftcal.data.batches import LABEL_KEYS, BatchFormat, indexed_source, streamed_source
+from driftcal.data.batches import LABEL_KEYS, BatchFormat, in_order_of_names, indexed_source, streamed_source
 from driftcal.data.layout import Layout
 from driftcal.data.source import Source
 from driftcal.data.tables import from_frame, with_categories
@@ -70,28 +71,42 @@ def from_hugging_face(
     is_transformed = kind == "Dataset" and data.format["type"] == "custom"  # its samples have other columns
     if is_transformed or not features:
         batch_format = BatchFormat(inputs, label, mean, std, layout)
-        names = class_names or _stored_names(features, label)
+        stored_names = _stored_names(features, label)
         if kind == "IterableDataset":
-            return streamed_source(title, lambda: _samples(data, batch_format), batch_format, names)
+            return streamed_source(title, lambda: _samples(data, batch_format), batch_format, class_names, stored_names)
         return indexed_source(
-            title, lambda p: stacked([data[int(i)] for i in p], batch_format), len(data), batch_format, names
+            title,
+            lambda p: stacked([data[int(i)] for i in p], batch_format),
+            len(data),
+            batch_format,
+            class_names,
+            stored_names,
         )
     label = _label_column(features, label, title)
-    names = class_names or _stored_names(features, label)
+    stored_names = _stored_names(features, label)
     column = _input_column(features, inputs, label)
     if column is None:
-        return _table(data, kind, features, label, names, categorical, title)
+        source = _table(data, kind, features, label, None if stored_names else class_names, categorical, title)
+        if stored_names:
+            labels, names = in_order_of_names(source.all_labels, stored_names, class_names)
+            source = replace(source, all_labels=labels, class_names=names)
+        return source
     batch_format = BatchFormat(column, label, mean, std, layout)
     if kind == "IterableDataset":
-        return streamed_source(title, lambda: _samples(data, batch_format), batch_format, names)
+        return streamed_source(title, lambda: _samples(data, batch_format), batch_format, class_names, stored_names)
     plain = data.with_format(None).select_columns([*([column] if isinstance(column, str) else column), label])
 
     def read_batch(positions: Sequence[int]) -> Any:
-        columns = plain[[int(position) for position in positions]]
+        try:
+            columns = plain[[int(position) for position in positions]]
+        except OSError as error:  # a file of a picture that is gone or damaged
+            raise DataError(
+                f"{title} must give its samples; reading some failed: {error}. Restore the files."
+            ) from error
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         return stacked(rows, batch_format)
 
-    return indexed_source(title, read_batch, len(plain), batch_format, names)
+    return indexed_source(title, read_batch, len(plain), batch_format, class_names, stored_names)
 
 
 def _table(
@@ -104,6 +119,12 @@ def _table(
     name: str,
 ) -> Source:
     columns = [column for column in features if column != label]
+    for column in columns:
+        if not hasattr(features[column], "dtype"):
+            raise DataError(
+                f"column {column!r} of {name} must hold one value per sample; it holds {features[column]}. Drop it, or name the inputs: "
+                "open_source(data, inputs=...)."
+            )
     kinds = {str(getattr(features[column], "dtype", "")) for column in columns}
     if len(columns) == 1 and kinds <= {"string", "large_string"} and kind != "IterableDataset":
         plain = data.with_format(None)

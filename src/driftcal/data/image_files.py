@@ -39,13 +39,18 @@ class ImageDecoder:
 
     def __post_init__(self) -> None:
         sides = (self.size, self.size) if isinstance(self.size, int) else self.size
-        if sides is not None and (len(sides) != 2 or min(sides) < 1):
+        is_pair = (
+            isinstance(sides, tuple | list)
+            and len(sides) == 2
+            and all(isinstance(side, int | np.integer) for side in sides)
+        )
+        if sides is not None and not (is_pair and min(sides) >= 1):
             raise InputError(f"size must be one number or (height, width), at least 1; it is {self.size!r}.")
-        if not 0 < self.crop <= 1:
+        if not (isinstance(self.crop, int | float) and 0 < self.crop <= 1):
             raise InputError(
                 f"crop must be the share of the shorter side that is kept, above 0 and at most 1; it is {self.crop!r}."
             )
-        object.__setattr__(self, "size", sides)
+        object.__setattr__(self, "size", None if sides is None else tuple(sides))
         object.__setattr__(self, "crop", float(self.crop))
         object.__setattr__(self, "grey", bool(self.grey))
 

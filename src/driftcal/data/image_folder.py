@@ -70,7 +70,7 @@ def _read_groups(file: Path, paths: Sequence[Path], root: Path) -> Array:
     try:
         with file.open("r", newline="", encoding="utf-8") as stream:
             group_of = {row[0].strip(): row[1].strip() for row in csv.reader(stream) if len(row) >= 2}
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(
             f"groups must be a CSV file of path and group; {str(file)!r} cannot be read: {error}."
         ) from error

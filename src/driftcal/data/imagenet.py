@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import numpy as np
 from driftcal.data.image_files import ImageDecoder, from_files, list_images, need_folder
 from driftcal.data.source import Source
 from driftcal.errors import DataError, InputError, UnknownName
+from driftcal.io.json_text import parse_json
 from driftcal.io.paths import AnyPath, as_path
 
 _WNID = re.compile(r"n\d{8}")
@@ -23,6 +23,7 @@ _SYNSET_FILES = (
     "LOC_synset_mapping.txt", "synset_words.txt", "synsets.txt", "imagenet_class_index.json", "map_clsloc.txt", "meta.mat",
 )  # fmt: skip
 _N_CLASSES = 1000
+_MAX_DIGITS = 10  # a number with more is no column
 
 
 class Synset(NamedTuple):
@@ -48,12 +49,12 @@ class Synsets:
             if file.suffix == ".mat":
                 synsets = _read_devkit(file)
             elif file.suffix == ".json":
-                synsets = [Synset(wnid, 0, name) for wnid, name in json.loads(file.read_text()).values()]
+                synsets = [Synset(wnid, 0, name) for wnid, name in parse_json(file.read_text()).values()]
             else:
                 synsets = [_parse_synset(line) for line in file.read_text().splitlines() if line.strip()]
-        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            synsets.sort()
+        except Exception as error:  # damaged files fail in many ways, inside scipy's reader of .mat files
             raise DataError(f"{str(file)!r} must list WordNet ids, one per line with a name; {error}.") from error
-        synsets.sort()
         return cls(
             tuple(synset.wnid for synset in synsets),
             tuple(synset.name or synset.wnid for synset in synsets),
@@ -189,7 +190,11 @@ def _read_labels(file: Path, paths: Sequence[Path], classes: Synsets | None) -> 
         return _from_challenge_numbers(file, [int(line) for line in lines], len(paths), classes)
     label_of: dict[str, str] = {}
     delimiter = next((character for character in ",\t" if character in lines[0]), " ")
-    for row in csv.reader(lines, delimiter=delimiter):
+    try:
+        rows = list(csv.reader(lines, delimiter=delimiter))
+    except csv.Error as error:
+        raise DataError(f"label file {str(file)!r} cannot be read; {error}.") from error
+    for row in rows:
         cells = [cell.strip() for cell in row if cell.strip()]
         if len(cells) >= 2:
             label_of[Path(cells[0]).stem] = cells[1].split()[0]  # Kaggle adds boxes after the class
@@ -207,7 +212,7 @@ def _read_labels(file: Path, paths: Sequence[Path], classes: Synsets | None) -> 
                     f"{file.name!r} names class {label!r}, whose column in the model's outputs is unknown. Give synsets=FILE."
                 )
             columns.append(column_of[label])
-        elif label.isdecimal():
+        elif label.isdecimal() and len(label) < _MAX_DIGITS:
             columns.append(int(label))
         else:
             raise DataError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from driftcal.core.labels import NO_CLASS
 from driftcal.data.image_files import ImageDecoder, from_files, list_images, need_folder
 from driftcal.data.source import Source
 from driftcal.errors import DataError
+from driftcal.io.json_text import parse_json
 from driftcal.io.paths import AnyPath, as_path
 
 _FOLDERS_FILE = "folder_to_objectnet_label.json"
@@ -85,10 +85,13 @@ def read_mappings(folder: Path) -> tuple[dict[str, tuple[int, ...]], tuple[str, 
         lines = [line.strip() for line in text if line.strip()]
         outputs = {int(output): lines[int(line)] for output, line in output_lines.items()}
         names = tuple(outputs[output] for output in range(len(outputs)))
-    except (OSError, ValueError, IndexError, KeyError) as error:
+    except (OSError, ValueError, IndexError, KeyError, TypeError) as error:
         raise DataError(
             f"ObjectNet's {_OUTPUTS_FILE} and {_NAMES_FILE} in {str(folder)!r} do not fit each other; {error!r}."
         ) from error
+    for name, mapping in ((_FOLDERS_FILE, folder_labels), (_SHARED_FILE, shared)):
+        if not all(isinstance(value, str) for value in mapping.values()):
+            raise DataError(f"ObjectNet's {name} in {str(folder)!r} must map text to text. Download it again.")
     output_of = {name: output for output, name in enumerate(names)}
     folder_outputs = {}
     for image_folder, label in folder_labels.items():
@@ -102,7 +105,7 @@ def read_mappings(folder: Path) -> tuple[dict[str, tuple[int, ...]], tuple[str, 
 
 def _read_json(file: Path) -> Any:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"ObjectNet's mapping file {str(file)!r} cannot be read; {error}.") from error
     if not isinstance(content, dict):

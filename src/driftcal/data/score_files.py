@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from driftcal.types import Array, Float64
 PROBABILITY_NAMES = ("probabilities", "probs")
 #: Columns of tables that hold no scores, whatever their case, unless they are named with --columns.
 NO_SCORES = ("id", "index", "time", "timestamp", "date", "group")
+#: The index of a frame without a name, as pandas writes it to Parquet, and to CSV once it was read from CSV.
+_INDEX = re.compile(r"__index_level_\d+__|Unnamed: 0")
 _WAY_OUT = "Name the columns of the scores with --columns and that of the labels with --labels."
 
 
@@ -78,8 +81,9 @@ def _of_table(
     for name in (*columns, *([labels] if labels else [])):
         if name not in names:
             raise UnknownName.of(f"column of {file.name}", name, names)
-    label_name = labels or next((name for name in LABEL_NAMES if name in names), names[-1])
-    score_names = list(columns) or [n for n in names if n != label_name and n.casefold() not in NO_SCORES]
+    without_index = [name for name in names if not _INDEX.fullmatch(name)] or names
+    label_name = labels or next((name for name in LABEL_NAMES if name in names), without_index[-1])
+    score_names = list(columns) or [name for name in names if name != label_name and not _is_index(name, names)]
     if not score_names or label_name in score_names:
         raise DataError(
             f"{str(file)!r} must hold a column per class and a column of labels; its columns are {', '.join(names[:5])}. {_WAY_OUT}"
@@ -97,6 +101,11 @@ def _of_table(
     if set(texts) <= set(score_names):
         return ScoreFile(scores, text_labels(texts), tuple(score_names))
     return ScoreFile(scores, text_labels(texts))
+
+
+def _is_index(name: str, names: list[str]) -> bool:
+    """Whether a column holds no scores by its name; a frame that pandas wrote to CSV has its index in front, without a name."""
+    return name.casefold() in NO_SCORES or _INDEX.fullmatch(name) is not None or (name == "" and names[0] == "")
 
 
 def _numbers(file: Path, name: str, column: Array) -> Float64:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv as _csv
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +16,10 @@ from driftcal.core.labels import columns_and_names
 from driftcal.core.tables import take
 from driftcal.core.validation import NUMBER_KINDS, as_array
 from driftcal.data.source import Source
-from driftcal.errors import DataError, InputError, LabelsError, UnknownName, need
+from driftcal.errors import DataError, DriftcalError, InputError, LabelsError, UnknownName, need
 from driftcal.io.fingerprint import fingerprint, sha256_array
 from driftcal.io.parquet import read_parquet
-from driftcal.io.paths import AnyPath, as_path
+from driftcal.io.paths import AnyPath, as_path, check_regular
 from driftcal.types import AnyArray
 
 #: Names of a column of labels that are found without `label`.
@@ -100,14 +103,54 @@ def csv(
         Columns that are no features, such as an identifier.
     """
     pandas, file = need("pandas", "pandas"), as_path(path)
+    if not isinstance(separator, str) or not separator:
+        raise InputError(
+            f"separator must be the character that separates fields; it is {separator!r}. Pass ';', for example."
+        )
+    check_regular(file, "data", DataError)
     try:
+        _check_header(file, separator)
         with file.open("rb") as stream, warnings.catch_warnings():
             # lines with more fields than the header: without index_col the first column would be an index, and the others move
             warnings.simplefilter("error", pandas.errors.ParserWarning)
-            frame = pandas.read_csv(stream, sep=separator, index_col=False)
+            # with low_memory, columns have a dtype per block of lines: 1 and "1" would be two categories
+            frame = pandas.read_csv(stream, sep=separator, index_col=False, low_memory=False)
+        if frame.shape[1] and frame.iloc[:, -1].isna().any():  # as at the end of a line with fewer fields
+            _check_widths(file, separator, frame.shape[1])
+    except DriftcalError:
+        raise
     except (OSError, ValueError, pandas.errors.ParserWarning) as error:  # a parser error of pandas is a ValueError
         raise DataError(f"{str(file)!r} must be a CSV file with a header; reading failed: {error}.") from error
     return _of_file(frame, file.name, label, class_names, drop)
+
+
+def _lines(stream: Any, separator: str) -> Iterator[list[str]]:
+    """The fields of each line that is not empty. None where only pandas can tell: expressions as separators, long fields."""
+    if len(separator) == 1:
+        with contextlib.suppress(_csv.Error):
+            yield from filter(None, _csv.reader(stream, delimiter=separator))
+
+
+def _check_header(file: Path, separator: str) -> None:
+    """Refuse a name that is there twice: pandas would rename one, and a second column of labels would be a feature."""
+    with file.open(newline="", encoding="utf-8-sig") as stream:
+        names = next(_lines(stream, separator), [])
+    repeated = next((name for name in names if name and names.count(name) > 1), None)
+    if repeated is not None:
+        raise DataError(
+            f"the columns of {str(file)!r} must have different names; {repeated!r} is there twice. Rename one."
+        )
+
+
+def _check_widths(file: Path, separator: str, n_columns: int) -> None:
+    """Refuse lines with fewer fields than the header: behind a field that was left out, the others would move."""
+    with file.open(newline="", encoding="utf-8-sig") as stream:
+        for number, row in enumerate(_lines(stream, separator)):
+            if len(row) < n_columns:
+                raise DataError(
+                    f"{str(file)!r} must have {n_columns} fields in each line; that of sample {number - 1} has {len(row)}. Leave an empty "
+                    "field where a value is missing."
+                )
 
 
 def parquet(

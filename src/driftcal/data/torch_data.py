@@ -10,6 +10,7 @@ import numpy as np
 
 from driftcal.core.validation import as_array
 from driftcal.data.batches import BatchFormat, indexed_source, streamed_source
+from driftcal.data.decode_image import deep_pixels, is_deep
 from driftcal.data.layout import Layout
 from driftcal.data.source import Source
 from driftcal.errors import DataError
@@ -66,10 +67,14 @@ def from_torch(
     dataset = data.dataset if kind == "DataLoader" else data
     batch_format = BatchFormat(inputs, label, mean, std, layout)
     label_text = name or type(dataset).__name__
-    own_names = class_names if class_names is not None else _classes(dataset)
+    stored_names = _classes(dataset)
     if torch_kind(dataset) == "IterableDataset" or not hasattr(dataset, "__getitem__"):
         batches = (lambda: iter(data)) if kind == "DataLoader" else (lambda: _single_batches(dataset, batch_format))
-        return streamed_source(label_text, batches, batch_format, own_names)
+        return streamed_source(label_text, batches, batch_format, class_names, stored_names)
+    if not hasattr(dataset, "__len__"):
+        raise DataError(
+            f"{label_text} must say how many samples it has; it has no __len__. Add one, or make it an IterableDataset."
+        )
     order = _order(data) if kind == "DataLoader" else np.arange(len(dataset))
 
     def read_batch(positions: Sequence[int]) -> Any:
@@ -77,7 +82,7 @@ def from_torch(
         samples = dataset.__getitems__(indices) if hasattr(dataset, "__getitems__") else [dataset[i] for i in indices]
         return data.collate_fn(samples) if kind == "DataLoader" else stacked(samples, batch_format)
 
-    return indexed_source(label_text, read_batch, len(order), batch_format, own_names)
+    return indexed_source(label_text, read_batch, len(order), batch_format, class_names, stored_names)
 
 
 def stacked(samples: Sequence[Any], batch_format: BatchFormat) -> dict[str | int, Any] | tuple[Any, Any]:
@@ -108,8 +113,12 @@ def _stacked(values: Sequence[Any]) -> Any:
 
 
 def image_or_array(value: Any) -> Any:
-    """A PIL picture as uint8 (H, W) or (H, W, 3); anything else as an array."""
+    """A PIL picture as uint8 (H, W) or (H, W, 3), a deep one as floats (H, W, 3); anything else as an array."""
     if hasattr(value, "getbands"):
+        if is_deep(value):  # Pillow would clip it at 255
+            return np.repeat(
+                deep_pixels(value, getattr(value, "filename", "") or "of the data set")[..., None], 3, axis=2
+            )
         return np.asarray(value if value.mode in ("L", "RGB") else value.convert("RGB"))
     return as_array(value, "inputs")
 

@@ -36,7 +36,8 @@ def write_atomic(path: AnyPath, data: bytes | bytearray | memoryview | Iterable[
         return written
     target = written.resolve() if written.is_symlink() else written
     # The name is shortened: file systems allow 255 bytes, and process id and token need some of them.
-    temporary = target.with_name(f".{target.name[:150]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    start = target.name.encode(errors="surrogateescape")[:150].decode(errors="ignore")
+    temporary = target.with_name(f".{start}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         with open(temporary, "xb", opener=_private_opener if target.exists() else None) as file:
@@ -74,8 +75,9 @@ def _check_file(path: AnyPath) -> Path:
         mode = os.stat(target).st_mode
     except FileNotFoundError:
         mode = stat.S_IFREG
-    except OSError as error:
-        raise InputError(f"output {str(path)!r} cannot be written: {error.strerror}. Choose another path.") from error
+    except (OSError, ValueError) as error:  # a ValueError for names that no system can have
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"output {str(path)!r} cannot be written: {reason}. Choose another path.") from error
     if not target.name or stat.S_ISDIR(mode):
         raise InputError(f"output must be a file; {str(path)!r} is a folder. Add the file's name.")
     if not stat.S_ISREG(mode):

@@ -6,6 +6,7 @@ import contextlib
 import io
 import math
 import os
+import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 
 from driftcal.errors import DataError, DriftcalError
 from driftcal.io.limits import ARRAY_BYTES, ARRAY_RATIO
-from driftcal.io.paths import AnyPath, as_path, is_remote
+from driftcal.io.paths import AnyPath, as_path, check_regular, is_remote
 from driftcal.io.unpacked_size import check_unpacked_size
 from driftcal.types import Array
 
@@ -26,6 +27,9 @@ LOGIT_NAMES = ("logits", "scores")
 LABEL_NAMES = ("y", "labels", "label", "targets", "Y", "y_test", "y_val")
 
 _WAY_OUT = "Write it with numpy.savez(path, name=array), text as text and not as Python objects."
+
+#: Bytes of a short text as a Python object.
+_TEXT_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,9 @@ class ArrayFile:
         with _as_data_error(self.path), self.path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
             member = archive.getinfo(f"{name}.npy")
             with archive.open(member) as file:
-                return _read_array(file, member.file_size, f"array {name!r}")
+                array = _read_array(file, member.file_size, f"array {name!r}")
+            _check_text(self.path, array, f"array {name!r}")
+            return array
 
     def find(self, names: Sequence[str], content: str, way_out: str = "Rename the array that holds them.") -> Array:
         """The first array that has one of `names`; if there is none, the error says what its `content` should be."""
@@ -92,6 +98,7 @@ def open_arrays(path: AnyPath) -> ArrayFile:
     (('x', 'y'), array([0, 1, 2]))
     """
     file_path = as_path(path)
+    check_regular(file_path, "data", DataError)
     with _as_data_error(file_path), file_path.open("rb") as stream:
         magic = stream.read(6)
         if magic == b"\x93NUMPY":
@@ -125,11 +132,13 @@ def _read_npy(path: Path) -> Array:
     with _as_data_error(path):
         if is_remote(path):
             content = path.read_bytes()
-            return _read_array(io.BytesIO(content), len(content), "the array")
-        with path.open("rb") as stream:
-            _check_header(stream, os.fstat(stream.fileno()).st_size, "the array")
-        mapped: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-        return mapped
+            array = _read_array(io.BytesIO(content), len(content), "the array")
+        else:
+            with path.open("rb") as stream:
+                _check_header(stream, os.fstat(stream.fileno()).st_size, "the array")
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        _check_text(path, array, "the array")
+        return array
 
 
 def _read_array(stream: Any, size: int, name: str) -> Array:
@@ -140,6 +149,20 @@ def _read_array(stream: Any, size: int, name: str) -> Array:
     return array
 
 
+def _check_text(path: Path, array: Array, name: str) -> None:
+    """Refuse text that is none, and so much that it would not fit into memory once each entry is an object."""
+    if array.dtype.kind not in "SU" or not array.size:
+        return
+    check_unpacked_size(
+        path, array.size * _TEXT_BYTES, always_allowed=ARRAY_BYTES, max_ratio=ARRAY_RATIO, error=DataError,
+        way_out="If it is yours, write numbers in place of text.",
+    )  # fmt: skip
+    if array.dtype.kind == "U":
+        characters = np.ascontiguousarray(array).view(np.dtype("u4").newbyteorder(array.dtype.byteorder))
+        if characters.max() > sys.maxunicode:
+            raise ValueError(f"{name} holds characters that do not exist")
+
+
 def _check_header(stream: Any, size: int, name: str) -> None:
     """Refuse a header that declares Python objects, or more bytes than follow it."""
     version = np.lib.format.read_magic(stream)
@@ -147,6 +170,8 @@ def _check_header(stream: Any, size: int, name: str) -> None:
     shape, _, dtype = read_header(stream)
     if dtype.hasobject:
         raise ValueError(f"{name} holds Python objects")
+    if dtype.itemsize == 0:  # any number of them takes no room in a file
+        raise ValueError(f"{name} holds values of no bytes")
     if not shape:
         raise ValueError(f"{name} is a single number without an axis of samples")
     declared, available = math.prod(shape) * dtype.itemsize, size - stream.tell()

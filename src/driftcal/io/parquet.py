@@ -7,8 +7,11 @@ from typing import Any
 
 from driftcal.errors import DataError, DriftcalError, need
 from driftcal.io.limits import ARRAY_BYTES, ARRAY_RATIO
+from driftcal.io.paths import check_regular
 from driftcal.io.unpacked_size import check_unpacked_size
 
+#: Samples of a column that are read at a time.
+_PART = 1 << 14
 _WAY_OUT = "If it is yours, split it, or leave columns out."
 
 
@@ -18,7 +21,8 @@ def read_parquet(path: Path) -> Any:
     A file that unpacks to more than 1 GiB and more than 100 times its size is refused; `driftcal.io.limits` says how to
     raise this.
     """
-    parquet = need("pyarrow.parquet", "parquet")
+    arrow, parquet = need("pyarrow", "parquet"), need("pyarrow.parquet", "parquet")
+    check_regular(path, "data", DataError)
     try:
         with path.open("rb") as stream:
             schema = parquet.read_schema(stream)
@@ -28,13 +32,17 @@ def read_parquet(path: Path) -> Any:
             file = parquet.ParquetFile(stream, read_dictionary=texts)
             declared = max(n_bytes * file.metadata.num_rows, _declared_bytes(file.metadata))
             _check(path, declared)
-            parts = []
-            for k in range(file.num_row_groups):
-                parts.append(file.read_row_group(k))
-                declared += _text_bytes(parts[-1], texts)
-                _check(path, declared)
-        table = need("pyarrow", "parquet").concat_tables(parts) if parts else schema.empty_table()
-        return table.cast(schema)
+            columns = []
+            for field in schema:
+                parts = []
+                # a part of a column at a time: what the file declares may be wrong
+                for batch in file.iter_batches(_PART, columns=[field.name]):
+                    part = batch.column(field.name)
+                    declared += _text_bytes(part) if field.name in texts else 0
+                    _check(path, declared)
+                    parts.append(part)
+                columns.append(arrow.chunked_array(parts, parts[0].type if parts else field.type))
+        return arrow.table(columns, names=schema.names).cast(schema)
     except FileNotFoundError as error:
         raise DataError(f"there is no file {str(path)!r}.") from error
     except DriftcalError:
@@ -74,14 +82,10 @@ def _declared_bytes(metadata: Any) -> int:
     return sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
 
 
-def _text_bytes(table: Any, texts: list[str]) -> int:
+def _text_bytes(column: Any) -> int:
     """Bytes of the text of some samples, once it is no longer codes and words."""
     compute = need("pyarrow.compute", "parquet")
-    n_bytes = 0
-    for name in texts:
-        for chunk in table.column(name).chunks:
-            n_bytes += compute.sum(compute.take(compute.binary_length(chunk.dictionary), chunk.indices)).as_py() or 0
-    return n_bytes
+    return compute.sum(compute.take(compute.binary_length(column.dictionary), column.indices)).as_py() or 0
 
 
 def _check(path: Path, unpacked: int) -> None:

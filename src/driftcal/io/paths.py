@@ -17,7 +17,8 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from driftcal.errors import need
+from driftcal.core.text import first_line
+from driftcal.errors import DriftcalError, InputError, MissingExtra, need
 from driftcal.types import Array
 
 #: A path or a URL, as a caller may pass it.
@@ -29,6 +30,8 @@ FileVersion: TypeAlias = tuple[int, int, int]
 #: Protocols of object stores, whose files are complete or absent.
 _ATOMIC_PROTOCOLS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss", "memory"}
 _LOCAL_PREFIXES = ("file://", "local://")
+#: Bytes of a name in a folder, on all usual file systems.
+_LONGEST_NAME = 255
 _BLOCK = 1 << 24  # bytes of a transfer: fewer requests than with small ones
 
 
@@ -45,8 +48,34 @@ def as_path(path: AnyPath) -> Path:
         if text.startswith(prefix):
             return Path(text.removeprefix(prefix))
     if is_url(text):
-        return cast(Path, need("upath", "remote").UPath(text))
-    return Path(text).expanduser()
+        return _remote_path(text)
+    _check_length(text)
+    return Path(os.path.expanduser(text))  # ~ of an unknown user stays, as in a shell
+
+
+def _check_length(text: str) -> None:
+    """Refuse a path that no file system can look up, such as the content of a file in place of its name."""
+    longest = max((len(part.encode(errors="surrogatepass")) for part in text.split(os.sep)), default=0)
+    if longest > _LONGEST_NAME:
+        raise InputError(
+            f"a path must have names of at most {_LONGEST_NAME} bytes; {text[:40]!r}… has one of {longest:,}. Pass a path, not the content "
+            "of a file."
+        )
+
+
+def _remote_path(url: str) -> Path:
+    upath = need("upath", "remote")
+    try:
+        path = upath.UPath(url)
+        _ = path.fs  # makes the file system, which may need another package
+    except ImportError as error:
+        raise MissingExtra(f"{url!r} needs a package that is not installed: {error}.") from error
+    except Exception as error:  # file systems have many classes of errors
+        raise InputError(
+            f"a URL must belong to a file system that can be reached; {url!r} does not: {first_line(error)}. Check its scheme and its "
+            "address."
+        ) from error
+    return cast(Path, path)
 
 
 def is_url(path: object) -> bool:
@@ -62,6 +91,14 @@ def is_url(path: object) -> bool:
 def is_remote(path: object) -> bool:
     """Whether this is a path outside this machine's file system."""
     return hasattr(path, "fs") and hasattr(path, "protocol")
+
+
+def check_regular(path: Path, argument: str, error: type[DriftcalError]) -> None:
+    """Refuse what is there but no regular file: a pipe may never answer, and a device may never end."""
+    if path.exists() and not path.is_file():
+        raise error(
+            f"{argument} must be a regular file; {str(path)!r} is a folder, a pipe or a device. Write the data to a file first."
+        )
 
 
 def names_in(folder: Path) -> list[str]:

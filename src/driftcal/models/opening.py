@@ -109,7 +109,7 @@ def open_model(
         preprocessing, class_names = options["preprocessing"], options["class_names"]
     open_again = partial(open_model, _absolute(model), **options, **settings.absolute())
     label = name
-    if isinstance(model, str) and _FACTORY.fullmatch(model) and not Path(model).exists():
+    if isinstance(model, str) and _FACTORY.fullmatch(model) and not os.path.exists(model):
         label = label or model
         model = _call_factory(model)
         if isinstance(model, Model):
@@ -197,8 +197,8 @@ def _reconfigured(model: Model, options: dict[str, Any], settings: _Settings) ->
 
 def _absolute(model: Any) -> Any:
     """A file by its absolute path: a worker may have another current folder."""
-    is_file = isinstance(model, str | os.PathLike) and Path(model).expanduser().is_file()
-    return Path(model).expanduser().resolve() if is_file else model
+    is_file = isinstance(model, str | os.PathLike) and os.path.isfile(os.path.expanduser(model))
+    return Path(os.path.expanduser(model)).resolve() if is_file else model
 
 
 def _call_factory(spec: str) -> Any:
@@ -230,7 +230,7 @@ def _backend(model: Any, settings: _Settings, *, outputs: Outputs, name: str | N
                 "weights= goes with a torch module or a factory; a model file holds weights. Leave one out."
             )
         return _from_file(
-            Path(model).expanduser(), device=device, threads=threads, trust=settings.trust, outputs=outputs
+            Path(os.path.expanduser(model)), device=device, threads=threads, trust=settings.trust, outputs=outputs
         )
     frameworks = _packages(model)
     # Keras before torch: on its torch backend a Keras model is a torch module as well.
@@ -300,7 +300,7 @@ def _from_file(path: Path, *, device: str, threads: int | None, trust: bool, out
         raise ModelError(
             f'{path.name!r} holds weights only. Name the network too: open_model("package.module:factory", weights=...).'
         )
-    if not path.is_file():
+    if not os.path.isfile(path):
         hint = " A factory is written package.module:function." if ":" in str(path) else ""
         raise ModelError(f"there is no model file {str(path)!r}.{hint} Known endings: {', '.join(FILES)}.")
     if path.suffix not in FILES:

@@ -24,11 +24,11 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     ``kind`` is "calibrator", "run" or "cache".
     """
     target = Path(path)
-    if target.name == "results.json" or (target / "results.json").is_file():
+    if target.name == "results.json" or os.path.isfile(target / "results.json"):
         return _run(Results.load(target))
-    if (target / "store.json").is_file():
-        return {"kind": "cache", "conditions": LogitCache(target).metadata()}
-    if target.is_dir():
+    if os.path.isfile(target / "store.json"):
+        return {"kind": "cache", "conditions": LogitCache.read_only(target).metadata()}
+    if os.path.isdir(target):
         raise ArtefactError(
             f"{str(target)!r} must be a calibrator file, a run folder with results.json or a cache with store.json; it is another folder."
         )

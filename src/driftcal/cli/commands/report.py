@@ -78,5 +78,5 @@ def report(
     if form == "html":
         written = write_report(results, target, title=title)
     else:
-        written = write_atomic(target, FORMATS[form](result_table(results, table)).encode())
+        written = write_atomic(target, FORMATS[form](result_table(results, table)).encode(errors="backslashreplace"))
     console.output({"report": str(written), "figures": [str(path) for path in figure_paths]}, str(written))

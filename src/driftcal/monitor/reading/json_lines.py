@@ -73,8 +73,9 @@ class JsonLineReader:
         builder, score_type = self.builder, self.score_type
         if isinstance(value, list):
             if value and isinstance(value[0], dict):
-                for entry in value:
-                    self.read_value(entry)
+                for entry in value:  # without a list of objects inside a list: they might be nested a thousand times
+                    has_objects = isinstance(entry, list) and entry and isinstance(entry[0], dict)
+                    self.read_value(None if has_objects else entry)
                 return None
             value = {score_type: value}
         if not isinstance(value, dict):

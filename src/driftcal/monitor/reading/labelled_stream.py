@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.core.labels import text_labels
 from driftcal.core.score_type import to_logits
 from driftcal.errors import DataError
 from driftcal.io.paths import AnyPath, as_path
@@ -108,6 +109,6 @@ class _Samples:
                 f"all samples of {str(file)!r} must have as many scores; there are samples with {' and '.join(map(str, widths))}."
             )
         are_numbers = all(type(label) is int for label in self.labels)
-        labels = np.array(self.labels) if are_numbers else np.array([str(label) for label in self.labels])
+        labels = np.array(self.labels) if are_numbers else text_labels([str(label) for label in self.labels])
         logits = to_logits(np.stack(self.scores), score_type)
         return LabelledStream(np.asarray(logits), labels, self.n_seen - len(self.labels), dict(self.rejected))

@@ -88,7 +88,12 @@ class BatchBuilder:
         """Add samples of the same line; a time, a label and an id for each, or none."""
         width = len(samples[0]) if type(samples[0]) is list else 0
         for sample in samples:
-            if type(sample) is not list or len(sample) != width or not _NUMBERS.issuperset(map(type, sample)):
+            if (
+                not width
+                or type(sample) is not list
+                or len(sample) != width
+                or not _NUMBERS.issuperset(map(type, sample))
+            ):
                 return self.reject("not numbers", len(samples))
         if self.widths is not None and width not in self.widths:
             return self.reject("wrong number of classes", len(samples))

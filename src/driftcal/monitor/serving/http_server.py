@@ -172,6 +172,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Serve a page."""
         self.server.wait_for_client(self.connection, False)
+        if self.headers.get("Content-Length", "0") != "0" or self.headers.get("Transfer-Encoding"):
+            self.close_connection = True  # a body is not read, and must not be taken for the next request
         path = self.path.partition("?")[0]
         if path == "/healthz":
             problem = self.server.health()
@@ -227,8 +229,12 @@ class _Handler(BaseHTTPRequestHandler):
         length, largest = self.headers.get("Content-Length"), self.server.max_body
         if self.headers.get("Transfer-Encoding") or length is None:
             return 411, "send Content-Length; a body in chunks is not taken"
-        if not (length.isascii() and length.isdigit()) or len(length) > 18:
-            return 400, "Content-Length must be a whole number"
+        if (
+            not (length.isascii() and length.isdigit())
+            or len(length) > 18
+            or len(self.headers.get_all("Content-Length", [])) > 1
+        ):
+            return 400, "Content-Length must be one whole number"
         if int(length) > largest:
             return (
                 413,

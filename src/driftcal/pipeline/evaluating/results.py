@@ -295,8 +295,8 @@ class Results(Displayed):
     def load(cls, folder: str | os.PathLike[str]) -> Results:
         """The results in `folder`, which may also be the path of ``results.json``."""
         path = Path(folder)
-        path = path / "results.json" if path.is_dir() else path
-        if not path.is_file():
+        path = path / "results.json" if os.path.isdir(path) else path
+        if not os.path.isfile(path):
             raise ArtefactError(
                 f"{path} must hold the results of an evaluation; there is no such file. Run evaluate first."
             )
