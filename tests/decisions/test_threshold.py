@@ -41,6 +41,14 @@ def test_a_thinned_curve_counts_the_same():
         assert (confidence >= threshold).sum() == kept
 
 
+def test_confidences_that_differ_by_rounding_are_kept_together():
+    confidence = 0.9 - np.arange(3) * np.spacing(0.9)  # neighbours: the middle of two is one of them
+    curve = CoverageCurve.of([0.95, *confidence, 0.6], [True, True, False, True, True])
+    assert curve.kept.tolist() == [1, 4, 5]
+    again = CoverageCurve.from_dict(curve.to_dict())
+    assert np.array_equal(again.thresholds, curve.thresholds)
+
+
 @pytest.mark.theory
 @pytest.mark.parametrize(("accuracy", "n"), [(0.9, 500), (0.95, 1000), (0.97, 2000)])
 def test_the_accuracy_holds_in_95_of_100_and_little_coverage_is_lost(accuracy, n):
