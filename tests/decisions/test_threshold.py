@@ -87,6 +87,13 @@ def test_a_cost_is_chows_rule_where_confidence_is_calibrated():
     assert threshold.accuracy_bound is None
 
 
+def test_a_cost_below_that_of_every_threshold_is_an_error():
+    curve = CoverageCurve.of([0.9] * 20 + [0.6] * 80, [True] * 19 + [False] + [True, False] * 40)
+    assert choose_threshold(curve, cost=0.1).coverage == 0.2
+    with pytest.raises(NoThreshold, match=r"at 0\.02 the best threshold costs 0\.026 per sample\. Abstain on all"):
+        choose_threshold(curve, cost=0.02)
+
+
 def test_what_cannot_be_certified_is_an_error_that_says_why():
     confidence, _ = predictions(200, 0)
     curve = CoverageCurve.of(confidence, confidence > 0.55)
