@@ -59,7 +59,9 @@ def test_a_changed_class_mix_is_no_shift(fitted):
 def test_the_temperature_moves_only_with_evidence_of_a_shift(fitted):
     def moved(signal):
         z, _ = samples(signal, seed=90, n=4000)
-        return np.median([abs(np.log(fitted.adapt(part).temperature_ / fitted.temperature_)) for part in np.split(z, 40)])
+        return np.median(
+            [abs(np.log(fitted.adapt(part).temperature_ / fitted.temperature_)) for part in np.split(z, 40)]
+        )
 
     assert moved(4.0) < 0.02
     assert moved(2.0) > 0.6
