@@ -98,7 +98,7 @@ class NoFiniteOptimum(DidNotConverge):
 
 
 class NoThreshold(DriftcalError, RuntimeError):
-    """No threshold of the confidence reaches the accuracy with the probability that was asked for."""
+    """No threshold of the confidence reaches the accuracy, or costs less than abstaining on all samples."""
 
 
 class WouldBeWorse(DriftcalError, RuntimeError):

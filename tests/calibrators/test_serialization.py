@@ -77,6 +77,16 @@ def test_parameters_of_any_container_and_infinite_losses_are_kept(tmp_path):
     assert driftcal.load(base.save(tmp_path / "b.safetensors")).fit_report_.before == np.inf
 
 
+@pytest.mark.parametrize("name", ["hb", "pbmc"])
+def test_bins_that_hold_one_class_are_read_again_with_any_weights(name, tmp_path):
+    rng = np.random.default_rng(0)
+    y, z = rng.integers(0, 2, 60), rng.normal(size=(60, 2))
+    z[np.arange(60), y] += 5
+    fitted = make_calibrator(name).fit(z, y, sample_weight=rng.random(60) + 0.01)
+    assert fitted.bin_values_.max() <= 1
+    driftcal.load(fitted.save(tmp_path / "bins.safetensors"))
+
+
 def test_the_official_package_reads_it(saved):
     with safe_open(saved, "numpy") as file:
         assert set(file.keys()) == {"curve_scores_", "curve_values_", "curve_starts_"}

@@ -41,6 +41,14 @@ def test_a_thinned_curve_counts_the_same():
         assert (confidence >= threshold).sum() == kept
 
 
+def test_confidences_that_differ_by_rounding_are_kept_together():
+    confidence = 0.9 - np.arange(3) * np.spacing(0.9)  # neighbours: the middle of two is one of them
+    curve = CoverageCurve.of([0.95, *confidence, 0.6], [True, True, False, True, True])
+    assert curve.kept.tolist() == [1, 4, 5]
+    again = CoverageCurve.from_dict(curve.to_dict())
+    assert np.array_equal(again.thresholds, curve.thresholds)
+
+
 @pytest.mark.theory
 @pytest.mark.parametrize(("accuracy", "n"), [(0.9, 500), (0.95, 1000), (0.97, 2000)])
 def test_the_accuracy_holds_in_95_of_100_and_little_coverage_is_lost(accuracy, n):
@@ -77,6 +85,13 @@ def test_a_cost_is_chows_rule_where_confidence_is_calibrated():
     threshold = choose_threshold(CoverageCurve.of(*predictions(100_000, 3)), cost=0.2)
     assert threshold.confidence == pytest.approx(0.8, abs=0.03)
     assert threshold.accuracy_bound is None
+
+
+def test_a_cost_below_that_of_every_threshold_is_an_error():
+    curve = CoverageCurve.of([0.9] * 20 + [0.6] * 80, [True] * 19 + [False] + [True, False] * 40)
+    assert choose_threshold(curve, cost=0.1).coverage == 0.2
+    with pytest.raises(NoThreshold, match=r"at 0\.02 the best threshold costs 0\.026 per sample\. Abstain on all"):
+        choose_threshold(curve, cost=0.02)
 
 
 def test_what_cannot_be_certified_is_an_error_that_says_why():

@@ -53,6 +53,18 @@ def test_one_column_is_a_binary_model():
         open_model(lambda batch: 1 / (1 + np.exp(-batch[:, 0]))).logits(X)
 
 
+def test_log_odds_between_0_and_1_are_no_probabilities():
+    """The first inputs of a loaded model may be one sample, and all log-odds of a weak model may lie in [0, 1]."""
+    from sklearn.linear_model import LogisticRegression
+
+    few = open_model(lambda batch: np.full(len(batch), 0.5)).logits(X[:9])
+    assert few.tolist() == [[0, 0.5]] * 9
+    weak = LogisticRegression(C=1e-3).fit(X, np.arange(len(X)) % 5 > 1)
+    odds = weak.decision_function(X)
+    assert ((odds > 0) & (odds < 1)).all()
+    np.testing.assert_allclose(open_model(weak).logits(X)[:, 1], odds, rtol=1e-6)
+
+
 def test_unusable_outputs_name_the_sample():
     def broken(batch):
         out = linear(batch).copy()
@@ -215,3 +227,14 @@ def test_sklearn_fingerprints_depend_on_the_fit():
             for n in (40, 40, 30)
         ]
         assert fingerprints[0] == fingerprints[1] != fingerprints[2], type(kind).__name__
+
+
+@pytest.mark.parametrize("algorithm", ["kd_tree", "ball_tree", "brute"])
+def test_queries_do_not_change_the_fingerprint_of_nearest_neighbours(algorithm):
+    from sklearn.neighbors import KNeighborsClassifier
+
+    neighbours = KNeighborsClassifier(algorithm=algorithm).fit(X, Y)
+    before = open_model(neighbours).fingerprint
+    neighbours.predict_proba(X)
+    assert open_model(neighbours).fingerprint == before
+    assert open_model(neighbours.fit(X[:30], Y[:30])).fingerprint != before

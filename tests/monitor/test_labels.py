@@ -139,3 +139,14 @@ def test_calibrators_with_layer_features_are_refused():
     )
     with pytest.raises(InputError, match="also needs layer features"):
         Monitor(calibrator)
+
+
+def test_a_confidence_on_the_edge_of_a_bin_is_in_the_bin_below_as_in_evaluate():
+    confidence = np.repeat([0.6, 0.65, 0.8, 0.85], 100)  # 0.6 and 0.8 are edges of 15 bins
+    logits = np.log(np.stack([1 - confidence, confidence], axis=1))
+    y = np.repeat([1, 0, 1, 0], 100)
+    calibrator = driftcal.make_calibrator("base").fit(logits, y)
+    monitor = Monitor(calibrator, window_size=400)
+    monitor.update(logits, y=y)
+    expected = driftcal.metrics.expected_calibration_error(y, calibrator.predict_proba(logits).round(12))
+    assert monitor.summary().labelled.ece == pytest.approx(expected, abs=1e-7)

@@ -13,6 +13,8 @@ from driftcal.types import AnyArray, Array, Float64
 
 #: The most points that a curve keeps: a step is then at most 0.2 % of the samples.
 MAX_POINTS = 500
+#: Confidences that differ by less are equal up to rounding: no threshold fits between them.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -20,7 +22,7 @@ class CoverageCurve:
     """For falling thresholds, the number of predictions with at least this confidence, and how many are correct.
 
     A threshold lies in the middle between two neighbouring confidences, so that rounding cannot change a decision. The
-    last one is 0: it keeps all `n_samples`. Equal confidences are kept or left out together.
+    last one is 0: it keeps all `n_samples`. Confidences that are equal up to rounding are kept or left out together.
 
     >>> curve = CoverageCurve.of([0.9, 0.6, 0.8, 0.6], [True, False, True, True])
     >>> curve.thresholds.round(2).tolist(), curve.kept.tolist(), curve.correct.tolist()
@@ -47,7 +49,7 @@ class CoverageCurve:
         order = np.argsort(-values, kind="stable")
         values, n_correct = values[order], np.cumsum(outcomes[order])
         last = np.append(
-            np.flatnonzero(values[1:] < values[:-1]), len(values) - 1
+            np.flatnonzero(values[:-1] - values[1:] > _ROUNDING), len(values) - 1
         )  # of each group of equal confidences
         if len(last) > max_points:
             last = last[np.unique(np.linspace(0, len(last) - 1, max_points).round().astype(np.int64))]

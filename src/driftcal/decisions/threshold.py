@@ -118,7 +118,8 @@ def choose_threshold(
     coverage
         At least this share of the predictions is accepted.
     cost
-        The cost of an abstention if an error costs 1. The threshold has the lowest mean cost (Chow 1970).
+        The cost of an abstention if an error costs 1. The threshold has the lowest mean cost (Chow 1970). Where abstaining on
+        all samples costs less, there is none.
     delta
         The probability that the bound of the accuracy does not hold.
 
@@ -146,7 +147,13 @@ def choose_threshold(
     elif criterion == "coverage":
         index = int(np.searchsorted(curve.kept, target * curve.n_samples - 1e-9))
     else:
-        index = int(np.argmin(curve.kept - curve.correct + target * (curve.n_samples - curve.kept)))
+        costs = curve.kept - curve.correct + target * (curve.n_samples - curve.kept)
+        index = int(np.argmin(costs))
+        if costs[index] > target * curve.n_samples:
+            raise NoThreshold(
+                f"accepting some of these {curve.n_samples} validation samples must cost less than abstaining on all; with an abstention "
+                f"at {target:g} the best threshold costs {costs[index] / curve.n_samples:.3g} per sample. Abstain on all, or raise the cost."
+            )
     kept, correct = int(curve.kept[index]), int(curve.correct[index])
     return Threshold(
         confidence=float(curve.thresholds[index]),

@@ -182,7 +182,8 @@ def _weighted_quantile(values: Float64, weights: Float64, share: float) -> float
     """The value below which `share` of the weight lies."""
     order = np.argsort(values, kind="stable")
     cumulative = np.cumsum(weights[order])
-    position = min(int(np.searchsorted(cumulative, share * cumulative[-1])), len(values) - 1)
+    # the share is often that of some of the samples: rounding must not decide between two neighbours
+    position = min(int(np.searchsorted(cumulative, (share - 1e-9) * cumulative[-1])), len(values) - 1)
     return float(values[order][position])
 
 

@@ -12,7 +12,7 @@ from driftcal.core.array_dicts import ArrayDict, as_array_dict, is_array_dict
 from driftcal.core.tables import as_matrix, describe_columns, is_frame, take
 from driftcal.core.text import first_line
 from driftcal.core.texts import as_texts, is_text
-from driftcal.core.validation import REAL_KINDS, as_array, check_columns
+from driftcal.core.validation import REAL_KINDS, SURELY_PROBABILITIES, as_array, check_columns
 from driftcal.errors import DriftcalError, ImagesError, InputError, ModelError, UnknownName
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models.backend import Backend, LayerBackend
@@ -199,7 +199,9 @@ class Model:
             raise ImagesError("inputs must have at least one sample to prepare a model; they have none.")
         batch = self._preprocessed(samples)
         raw = self._run(batch)
-        check_kind_of_outputs(raw, self.outputs)
+        # the log-odds of a few samples may all lie in [0, 1]
+        if raw.shape[1] > 1 or self.outputs == "probabilities" or len(raw) >= SURELY_PROBABILITIES:
+            check_kind_of_outputs(raw, self.outputs)
         logits = to_logits(raw, self.outputs, 0, batch)
         if self._class_names is not None and len(self._class_names) != logits.shape[1]:
             raise InputError(

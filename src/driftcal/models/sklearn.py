@@ -20,6 +20,9 @@ from driftcal.types import Array, Inputs
 #: chance.
 _LEAST_AGREEMENT = 0.6
 
+#: The counts of trims, leaves, splits and calls in the state of a tree of nearest neighbours.
+_TREE_COUNTS = slice(7, 11)
+
 ScoreMethod = Literal["decision_function", "predict_proba"]
 
 
@@ -107,7 +110,11 @@ class ScikitBackend:
         if self._method is None:
             self._method = self._choose_method(batch)
         if self._method == "decision_function":
-            return np.asarray(self.estimator.decision_function(batch))
+            logits = np.asarray(self.estimator.decision_function(batch))
+            if logits.size > len(logits):
+                return logits
+            # two columns, because the log-odds of a weak model may lie in [0, 1] and look like probabilities
+            return np.stack([np.zeros(len(logits)), logits.reshape(-1)], axis=1)
         return log_probabilities(probabilities_of(self.estimator, batch))
 
     def layers(self) -> tuple[str, ...]:
@@ -187,7 +194,9 @@ def _state(value: Any) -> Any:
     if hasattr(value, "tocsr"):  # sparse matrices
         matrix = value.tocsr()
         return [matrix.shape, matrix.data, matrix.indices, matrix.indptr]
-    state = value.__getstate__() if hasattr(value, "__getstate__") else None
+    state: Any = value.__getstate__() if hasattr(value, "__getstate__") else None
+    if hasattr(value, "get_tree_stats"):  # the trees of nearest neighbours count their queries, from 0
+        return (*state[: _TREE_COUNTS.start], *[0] * len(state[_TREE_COUNTS]), *state[_TREE_COUNTS.stop :])
     if state is None or isinstance(state, bytes):
         reduced = value.__reduce_ex__(2)
         state = [part for part in reduced[1:3] if part is not None]

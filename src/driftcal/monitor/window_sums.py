@@ -19,6 +19,8 @@ from driftcal.types import Array, Float64, Labels
 
 #: Bins of the ECE.
 N_BINS = 15
+#: The edges in the steps of the confidences: one that is an edge stays in the bin below it, as in `evaluate`.
+_EDGES = to_fixed_point(bin_edges(N_BINS)) / UNIT
 #: Samples that a window may hold.
 _MAX_SAMPLES = 1 << 31
 
@@ -122,7 +124,7 @@ def sums_of_labels(confidence: Array, correct: Array, layout: SumLayout, *, tole
     """The sums of labelled samples, from their fixed-point confidence and whether each prediction is correct."""
     sums = np.zeros(layout.n_sums, np.int64)
     is_correct, probability = correct.astype(np.int64), confidence / UNIT
-    bins = bin_indices(probability, bin_edges(N_BINS))
+    bins = bin_indices(probability, _EDGES)
     sums[_LABELLED], sums[_CORRECT] = len(is_correct), is_correct.sum()
     parts = ((_BIN_COUNT, np.ones_like(is_correct)), (_BIN_CONFIDENCE, confidence), (_BIN_CORRECT, is_correct))
     for part, values in parts:

@@ -59,7 +59,9 @@ def test_a_changed_class_mix_is_no_shift(fitted):
 def test_the_temperature_moves_only_with_evidence_of_a_shift(fitted):
     def moved(signal):
         z, _ = samples(signal, seed=90, n=4000)
-        return np.median([abs(np.log(fitted.adapt(part).temperature_ / fitted.temperature_)) for part in np.split(z, 40)])
+        return np.median(
+            [abs(np.log(fitted.adapt(part).temperature_ / fitted.temperature_)) for part in np.split(z, 40)]
+        )
 
     assert moved(4.0) < 0.02
     assert moved(2.0) > 0.6
@@ -108,6 +110,29 @@ def test_the_order_of_samples_and_whole_weights_do_not_matter_to_the_fit(fitted)
     again = make_calibrator("window-ts").fit(Z[order], Y[order], levels=LEVELS[order], families=FAMILIES)
     sums = fitted.window_sums(Z[:150]) if hasattr(fitted, "window_sums") else fitted.window_statistics(Z[:150]).sum(0)
     np.testing.assert_allclose(again.temperature_at(sums), fitted.temperature_at(sums), rtol=1e-6)
+
+
+def temperatures(calibrator, columns=slice(None)):
+    return [calibrator.adapt(Z[low : low + 100, columns]).temperature_ for low in range(0, len(Z), N)]
+
+
+def test_the_order_of_columns_does_not_matter_to_the_fit(fitted):
+    order = np.random.default_rng(0).permutation(C)
+    again = make_calibrator("window-ts").fit(Z[:, order], np.argsort(order)[Y], levels=LEVELS, families=FAMILIES)
+    np.testing.assert_allclose(temperatures(again, order), temperatures(fitted), rtol=1e-6)
+
+
+def test_ties_and_the_scale_of_weights_do_not_make_an_order_matter():
+    z = np.round(Z)  # samples with the same scores in other columns, and ties of the top class
+    once = make_calibrator("window-ts").fit(z, Y, levels=LEVELS)
+    samples, columns = np.random.default_rng(1).permutation(len(Y)), np.random.default_rng(2).permutation(C)
+    again = make_calibrator("window-ts").fit(
+        z[samples][:, columns],
+        np.argsort(columns)[Y[samples]],
+        levels=LEVELS[samples],
+        sample_weight=np.full(len(Y), 7.3),
+    )
+    np.testing.assert_allclose(temperatures(again, columns), temperatures(once), rtol=1e-6)
 
 
 def test_the_mean_confidence_of_a_large_window_equals_the_estimate(fitted):

@@ -37,6 +37,13 @@ def test_auto_always_compares_with_ts_and_does_not_speak_of_levels():
     assert "level" not in fitted.explanation
 
 
+@pytest.mark.filterwarnings("ignore::driftcal.errors.SuspiciousInputWarning")
+@pytest.mark.parametrize("method", ["auto", "irm", "hb"])
+def test_one_sample_is_not_cross_validated(method):
+    calibrated = driftcal.fit([[0.0, 1.0, 2.0]], [0], method=method)
+    assert calibrated.predict_proba([[0.0, 1.0, 2.0]]).sum() == pytest.approx(1)
+
+
 def test_probabilities_are_the_same_as_their_logarithms():
     logits, y = scores()
     p = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))

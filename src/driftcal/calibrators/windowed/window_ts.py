@@ -15,8 +15,10 @@ from driftcal.calibrators.export_maps.windowed_map import RegressedTemperature, 
 from driftcal.calibrators.fitted_array import FittedArray
 from driftcal.calibrators.levels import number_levels
 from driftcal.calibrators.scaling.temperature import fit_nll, min_beta
+from driftcal.calibrators.windowed.level_temperature import tied_accuracy
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator, sum_statistics
 from driftcal.core.dataset import LabelledLogits
+from driftcal.core.passes import map_blocks
 from driftcal.drift.accuracy_regression import AccuracyRegression
 from driftcal.drift.training_windows import ConditionSamples, draw_windows
 from driftcal.drift.window_statistics import FEATURES, WindowStatistics, sample_scores
@@ -34,6 +36,11 @@ HALF_EXCESS = 1.0
 HALF_DISTANCE = 1.0
 #: No more than this counts as the accuracy on clean samples: its log-odds stay finite.
 MAX_ACCURACY = 0.999
+
+#: Scores of samples that agree in so many digits after the point are equal up to rounding.
+_DIGITS = 9
+#: What a masked class has as its difference to the top logit.
+_LARGEST = 745.0
 
 _REGRESSION = ("centre", "scale", "coefficients", "low", "high", "noise")
 
@@ -136,8 +143,9 @@ class WindowedTemperatureScaling(WindowedCalibrator):
         beta, report = fit_nll(by_level[0], self.t_max)
         self.temperature_ = float(1 / beta)
         logits, _, weights = by_level[0].arrays()
+        accuracy = tied_accuracy(by_level[0])
         statistics = WindowStatistics.of_clean(
-            logits, self.temperature_, by_level[0].accuracy, np.ones(len(logits)) if weights is None else weights
+            logits, self.temperature_, accuracy, np.ones(len(logits)) if weights is None else weights
         )
         self.odds_threshold_, self.entropy_threshold_ = statistics.odds_threshold, statistics.entropy_threshold
         self.class_shares_ = statistics.class_shares
@@ -146,7 +154,7 @@ class WindowedTemperatureScaling(WindowedCalibrator):
         for name in _REGRESSION:
             setattr(self, f"{name}_", getattr(regression, name))
         self.error_ = regression.error
-        clean_accuracy = min(max(by_level[0].accuracy, 1 - MAX_ACCURACY), MAX_ACCURACY)
+        clean_accuracy = min(max(accuracy, 1 - MAX_ACCURACY), MAX_ACCURACY)
         self.clean_log_odds_ = math.log(clean_accuracy / (1 - clean_accuracy))
         return report
 
@@ -156,7 +164,8 @@ class WindowedTemperatureScaling(WindowedCalibrator):
         names = [str(level) for level in by_level] if families is None else _names(families, by_level)
         names[0] = "\0clean"  # clean samples are in every fold, whatever their family is called
         numbers = {name: k for k, name in enumerate(dict.fromkeys(names))}
-        conditions = [_samples(statistics, data) for data in by_level.values()]
+        order = _class_order(statistics.class_shares, by_level[0])
+        conditions = [_samples(statistics, data, order) for data in by_level.values()]
         windows = draw_windows(conditions, [numbers[name] for name in names])
         features = statistics.features(windows.sums)
         return AccuracyRegression.fit(features, windows.sizes, windows.accuracies, windows.conditions, windows.families)
@@ -250,19 +259,44 @@ class WindowedTemperatureScaling(WindowedCalibrator):
         return AccuracyRegression(**{name: getattr(self, f"{name}_") for name in _REGRESSION}, error=self.error_)
 
 
-def _samples(statistics: WindowStatistics, data: LabelledLogits) -> ConditionSamples:
-    """The samples of a condition, at most `MAX_SAMPLES`, in an order that does not depend on theirs."""
-    logits, labels, weights = data.arrays()
+def _class_order(class_shares: Float64, clean: LabelledLogits) -> Array:
+    """The classes from rare to frequent ones among the predictions: an order that does not depend on that of the columns."""
+    _, labels, weights = clean.arrays()
+    return np.lexsort((np.bincount(labels, weights, len(class_shares)), class_shares.round(_DIGITS)))
+
+
+def _samples(statistics: WindowStatistics, data: LabelledLogits, class_order: Array) -> ConditionSamples:
+    """The samples of a condition, at most `MAX_SAMPLES`, in an order that does not depend on theirs or on that of the columns.
+
+    A label is the position of the class in `class_order`.
+    """
+    logits, columns, weights = data.arrays()
+    labels = np.argsort(class_order)[columns]
     weights = np.ones(len(labels)) if weights is None else weights
-    order = np.lexsort((*sample_scores(logits, statistics.temperature).T, labels))
+    scores = sample_scores(logits, statistics.temperature).round(_DIGITS)  # equal up to rounding is equal
+    tie_break = _tie_break(logits, statistics.temperature, class_order).round(_DIGITS)
+    order = np.lexsort((tie_break, *scores.T, labels))
     if len(order) > MAX_SAMPLES:
         cumulative = np.cumsum(weights[order])
         middles = (np.arange(MAX_SAMPLES) + 0.5) / MAX_SAMPLES * cumulative[-1]
         order = order[np.searchsorted(cumulative, middles)]
         weights = np.ones(len(weights))  # drawn evenly by weight
-    chosen: Array = logits[order]
-    correct = chosen.argmax(axis=1) == labels[order]
-    return ConditionSamples(statistics.of_samples(chosen), labels[order], correct.astype(np.float64), weights[order])
+    chosen, chosen_columns = logits[order], columns[order]
+    is_top = chosen == chosen.max(axis=1, keepdims=True)
+    correct = is_top[np.arange(len(order)), chosen_columns] / is_top.sum(axis=1)  # as in `tied_accuracy`
+    return ConditionSamples(statistics.of_samples(chosen), labels[order], correct, weights[order])
+
+
+def _tie_break(logits: Logits, temperature: float, class_order: Array) -> Float64:
+    """A number that tells samples with the same scores in other columns apart."""
+    factors = np.random.default_rng(0).random(len(class_order))[np.argsort(class_order)]
+
+    def write(block: Logits, out: Float64) -> None:
+        with np.errstate(over="ignore"):
+            differences = (block - block.max(axis=1, keepdims=True)) / temperature
+        out[:, 0] = np.maximum(differences, -_LARGEST) @ factors
+
+    return map_blocks(write, logits, 1)[:, 0]
 
 
 def _names(families: Sequence[str], by_level: dict[int, LabelledLogits]) -> list[str]:

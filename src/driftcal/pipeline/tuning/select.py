@@ -47,6 +47,9 @@ def choose(
     """
     level_features = features or CollectedFeatures()
     variants, reasons = variants_of(selection, perturbed, labels, clean_weight, level_features)
+    if len(labels) < 2:
+        reason = "One sample cannot be cross-validated, so candidates were not compared; TS was taken."
+        return Choice(TS, None, (), " ".join([reason, *reasons]))
     trials = cross_validate(variants, perturbed, labels, level_features, selection.limit)
     if TS not in trials:
         reason = "TS has no finite optimum on a part of these samples, so candidates were not compared; TS was taken."

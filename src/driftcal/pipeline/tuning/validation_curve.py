@@ -38,7 +38,7 @@ def curve_of_fit(
         options = {"labels": labels, "candidate": Candidate(variant.method, variant.method, calibrator)}
         (scores,) = map_logits(_score_all, [perturbed.clean], options)
         return curve_of_scores(scores)
-    if method.needs_window:
+    if method.needs_window or len(labels) < 2:
         return None
     fold = fold_of_samples(len(labels))
     parts = []
