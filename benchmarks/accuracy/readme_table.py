@@ -58,8 +58,8 @@ def table(values: dict[str, list[tuple[float, float]]]) -> str:
     *others, last = NETWORKS.values()
     note = (
         f"ECE is the expected calibration error: how far confidence misses accuracy. Mean of {', '.join(others)} and {last} on CIFAR-10, 15 bins. "
-        "Under shift: nine geometric changes (turned, moved, scaled, …) and 19 corruptions (noise, blur, …). Shifts that resemble none of the "
-        "simulated ones gain less: see the strongly turned photographs of the demo."
+        "Under shift: nine geometric changes (turned, moved, scaled, …) and 19 corruptions (noise, blur, …). Shifts unlike all simulated "
+        "ones gain less: see the demo."
     )
     return "\n".join([*lines, "", note]) + "\n"
 
