@@ -17,7 +17,7 @@ from driftcal.paper.figures.figure_data import Points
 from driftcal.paper.setups.setup import Setup
 from driftcal.paper.suite_results import SuiteResults, evaluate_suite
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures
-from driftcal.pipeline.collecting.perturbation import perturb
+from driftcal.pipeline.collecting.perturbation import perturb, with_simulated_shifts
 from driftcal.pipeline.evaluating.candidate import Candidate
 from driftcal.pipeline.tuning.fit import fit_on_levels
 from driftcal.report.table import Table, Value
@@ -46,7 +46,7 @@ _COLUMNS = {
     "gain": "Brier below best -P",
 }
 _NOTES = (
-    "Suffixes: none, tuned on clean images; -P, on levels of noise as in the paper; "
+    "Suffixes: none, tuned on clean images (LEVEL-TS: on levels of noise; WINDOW-TS: on simulated shifts, as in tune); -P, on levels of noise as in the paper; "
     f"-C, the same with clean images weighing {CLEAN_WEIGHT:g}; -V, on levels of varied shifts, none of them in a suite "
     f"(HTS, PTS, DAC and MD-TS with clean images weighing {VARIED_CLEAN_WEIGHT['pts']:g}). Calibrators that need a window "
     f"read {WINDOW_SIZE} consecutive unlabelled samples of one condition at a time. Those that need features read the ends of the "
@@ -108,7 +108,7 @@ def _candidates(context: ExperimentContext, setup: Setup, features: AvailableFea
     """The paper's calibrators tuned on clean samples and on noise, and all calibrators with the other tunings."""
     collector = context.collector(setup, setup.validation)
     noise, varied = context.settings.noise(setup.data), get_shift("varied")
-    on_noise = context.perturbed(setup)
+    on_noise = with_simulated_shifts(context.perturbed(setup), noise, collector, setup.validation)
     on_varied = perturb(collector, varied, n_levels=context.settings.n_levels)
     noise_features = varied_features = CollectedFeatures()
     if features.methods:
@@ -138,7 +138,7 @@ def _candidates(context: ExperimentContext, setup: Setup, features: AvailableFea
         *(fit(name) for name in per_sample),
         *(fit(name, "-c", CLEAN_WEIGHT) for name in (*PAPER_METHODS, *per_sample)),
         *(fit(name, "") for name in windowed),
-        *(fit(name, "-v") for name in (*PAPER_METHODS, *windowed)),
+        *(fit(name, "-v") for name in (*PAPER_METHODS, *windowed) if not CALIBRATORS[name].uses_families),
         *(fit(name, "-v", VARIED_CLEAN_WEIGHT[name]) for name in ("hts", "pts", *features.methods)),
     ]
 
@@ -230,7 +230,7 @@ def _figure(setup: Setup, suite: str, points: Mapping[str, tuple[float, float]],
         f"{setup.label}, {suite}: ECE in domain against ECE under shift",
         "Each marker is a calibrator; the lower left corner is best. The ECE under shift is the mean over the shifts, each pooled "
         "over its levels. Colour and shape show the method, the filled part what it was tuned on: no suffix, clean images (windowed "
-        f"methods: levels of noise); -P, levels of noise; -C, levels of noise with clean images weighing {CLEAN_WEIGHT:g}; -V, levels of "
+        f"methods: levels of noise or simulated shifts); -P, levels of noise; -C, levels of noise with clean images weighing {CLEAN_WEIGHT:g}; -V, levels of "
         "varied shifts. The line is the Pareto front: no calibrator is better in domain and under shift than those on it.",
         {label(name): point for name, point in points.items()},
         "ECE in domain (clean images)",
