@@ -92,8 +92,8 @@ class Progress:
 def duration(seconds: float) -> str:
     """Seconds as text.
 
-    >>> duration(0.2), duration(75), duration(4000)
-    ('under a second', '1 min 15 s', '1 h 7 min')
+    >>> duration(0.2), duration(75), duration(4000), duration(7199)
+    ('under a second', '1 min 15 s', '1 h 7 min', '2 h 0 min')
     """
     rounded = round(seconds)
     if rounded < 1:
@@ -102,7 +102,8 @@ def duration(seconds: float) -> str:
         return f"{rounded} s"
     if rounded < 3600:
         return f"{rounded // 60} min {rounded % 60} s"
-    return f"{rounded // 3600} h {round(rounded % 3600 / 60)} min"
+    minutes = round(rounded / 60)
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def rich_console(stream: Any) -> Any:
