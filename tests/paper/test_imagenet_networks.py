@@ -8,12 +8,19 @@ import re
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from driftcal.cli.app import main
 from driftcal.errors import ModelError, UnknownName
 from driftcal.models.keras import import_keras
 from driftcal.models.preprocessing import Preprocessing
 from driftcal.paper.networks.efficientnet_lite import EfficientNetLite0
-from driftcal.paper.networks.keras_applications import APPLICATIONS, application, open_application
+from driftcal.paper.networks.keras_applications import (
+    APPLICATIONS,
+    application,
+    has_downloaded_weights,
+    open_application,
+)
 from driftcal.paper.networks.registry import default_networks, open_imagenet_network
 from driftcal.paper.networks.resnet import ResNet
 from driftcal.paper.networks.tensorflow_js import _layers, imagenet_resnet50, read_tensorflow_js
@@ -60,6 +67,37 @@ def test_weights_files_are_those_that_keras_downloads(name):
         assert re.search(r'file_hash="(\w+)"', after)[1] == settings.md5
     else:
         assert "file_hash" not in source, "Keras publishes no checksum"
+
+
+def test_a_dry_run_downloads_no_weights(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for number in range(4):
+        Image.fromarray(np.full((30, 30, 3), 20 * number, np.uint8)).save(folder / f"{number}.png")
+    (folder / "labels.csv").write_text("file,label\n" + "".join(f"{number}.png,{number}\n" for number in range(4)))
+    keras = import_keras()
+
+    def small(weights, classifier_activation):
+        assert weights is None, "Keras would download them"
+        return keras.Sequential(
+            [keras.Input((224, 224, 3)), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(1000)]
+        )
+
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
+    monkeypatch.setattr(keras.applications, "VGG19", small)
+    data = f"imagenet={folder}"
+    with pytest.raises(SystemExit) as stopped:
+        main(["paper", "all", "--data", data, "--networks", "vgg19", "-o", str(tmp_path / "out"), "--dry-run"])
+    assert not stopped.value.code
+    shown = capsys.readouterr()
+    assert "would download the weights of vgg19\n" in shown.err
+    assert shown.out.endswith(f"would write to {tmp_path / 'out'}\n")
+    assert not (tmp_path / "out").exists()
+    cached = tmp_path / "keras" / "models" / application("vgg19").file
+    assert not has_downloaded_weights("vgg19")
+    cached.parent.mkdir(parents=True)
+    cached.touch()
+    assert has_downloaded_weights("vgg19")
 
 
 def test_a_published_file_with_other_bytes_is_refused(tmp_path, monkeypatch):

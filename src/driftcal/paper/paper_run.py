@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,16 +68,25 @@ class PaperRun:
         output : folder of tables and figures.
         cache : folder of logits; None for ``cache`` in the output folder.
         command : the command line, which is recorded with the results.
-        dry_run : do not create the cache if it does not exist.
+        dry_run : only plan: download no weights, and do not create the cache if it does not exist.
         """
         folder = Path(output)
         cache_folder = folder / "cache" if cache is None else Path(cache)
-        setups = open_setups(dataclasses.replace(options, scratch=cache_folder))
+        to_remove = Path(tempfile.mkdtemp()) if dry_run and not cache_folder.is_dir() else None
+        setups = open_setups(dataclasses.replace(options, scratch=to_remove or cache_folder, download=not dry_run))
         experiments, skipped = select_experiments(experiment, setups)
         if not experiments:
             raise InputError(f"{' '.join(skipped)}.")
         logit_cache = None if dry_run and not (cache_folder / "logits").is_dir() else LogitCache(cache_folder)
-        return cls(ExperimentContext(setups, settings, logit_cache), experiments, folder, tuple(skipped), command)
+        run = cls(ExperimentContext(setups, settings, logit_cache), experiments, folder, tuple(skipped), command)
+        if to_remove is not None:
+            weakref.finalize(run, shutil.rmtree, to_remove, ignore_errors=True)
+        return run
+
+    @property
+    def to_download(self) -> list[str]:
+        """The networks whose weights a run downloads; in a dry run they have random weights."""
+        return [setup.network.name for setup in self.context.setups if setup.network.needs_download]
 
     def plan(self, *, measure_time: bool = True) -> Plan:
         """The passes that are still to be computed."""

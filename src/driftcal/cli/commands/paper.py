@@ -126,6 +126,8 @@ def _command(experiment: str, title: str) -> Callable[..., None]:
         )
         for reason in paper_run.skipped:
             console.message(f"skipped {reason}")
+        if paper_run.to_download:
+            console.message(f"would download the weights of {', '.join(paper_run.to_download)}")
         plan = paper_run.plan(measure_time=dry_run)
         if dry_run:
             console.output({**plan.to_dict(), "folder": str(output)}, *plan_lines(plan), f"would write to {output}")

