@@ -2,7 +2,7 @@
 
 They are for comparison; none is a calibrator of driftcal. Temperatures are fitted on clean validation samples.
 
-- ``atc`` (Garg et al. 2022) and ``doc`` (Guillory et al. 2021) are those of `driftcal.drift.estimators`.
+- ``atc`` (Garg et al. 2022) and ``doc`` (Guillory et al. 2021), as in `driftcal.drift.estimators`.
 - ``cot`` and ``cott`` (Lu et al. 2023): the cost of moving the window's predictions to the clean class shares.
 - ``nuclear`` (Deng et al. 2023) and ``mano`` (Xie et al. 2024): a norm of the prediction matrix; linear regression of the
   accuracy on it over windows of the simulated shifts.
@@ -25,7 +25,7 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks.accuracy.study_data import StudyData
 from driftcal.calibrators.scaling.temperature import TemperatureScaling
-from driftcal.drift.estimators import atc_accuracy, atc_threshold, doc_accuracy
+from driftcal.drift.estimators import atc_threshold
 
 #: Training windows of each simulated condition for the estimators by regression.
 WINDOWS_PER_CONDITION = 5
@@ -63,13 +63,13 @@ def _negative_entropy(p: np.ndarray) -> np.ndarray:
 def atc(clean: CleanSamples, size: int, seed: int) -> Estimate:
     """Share of samples above the threshold of the negative entropy."""
     threshold = atc_threshold(_negative_entropy(clean.probabilities), clean.correct)
-    return lambda logits: atc_accuracy(_negative_entropy(clean.scaled(logits)), threshold)
+    return lambda logits: float((_negative_entropy(clean.scaled(logits)) >= threshold).mean())
 
 
 def doc(clean: CleanSamples, size: int, seed: int) -> Estimate:
     """Clean accuracy minus the loss of confidence."""
     confidence, accuracy = float(clean.probabilities.max(axis=1).mean()), float(clean.correct.mean())
-    return lambda logits: doc_accuracy(clean.scaled(logits).max(axis=1), confidence, accuracy)
+    return lambda logits: float(np.clip(accuracy - confidence + clean.scaled(logits).max(axis=1).mean(), 0, 1))
 
 
 def transport_costs(p: np.ndarray, shares: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import pytest
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import softmax
 from driftcal.drift import label_free_statistics as statistics
-from driftcal.errors import InputError, UnknownName
+from driftcal.errors import UnknownName
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 7.0])
@@ -25,13 +25,8 @@ def test_statistics_are_those_of_their_definitions(temperature):
     data = LabelledLogits(z, y, weights)
     for name, values in expected.items():
         np.testing.assert_allclose(statistics.sample_statistic(name, z, temperature), values, rtol=1e-12, atol=1e-14)
-        assert statistics.window_statistic(name, z, temperature) == pytest.approx(values.mean())
         mean = statistics.data_statistic(name, data, temperature)
         assert mean == pytest.approx(np.average(values, weights=weights))
-        computed, correct, sample_weights = statistics.statistic_and_correctness(name, data, temperature)
-        np.testing.assert_allclose(computed, values, rtol=1e-12, atol=1e-14)
-        assert correct.all()
-        np.testing.assert_array_equal(sample_weights, weights)
 
 
 def test_statistics_of_masked_tied_and_huge_logits_are_finite_and_ignore_a_constant():
@@ -46,8 +41,3 @@ def test_an_unknown_statistic_names_its_neighbours_and_names_of_0_1_are_known():
     with pytest.raises(UnknownName, match="did you mean 'margin'"):
         statistics.sample_statistic("margins", [[0.0, 1.0]])
     assert statistics.check_statistic("certainty") == "negative_entropy"
-
-
-def test_an_empty_window_is_refused():
-    with pytest.raises(InputError, match="at least one sample"):
-        statistics.as_window([])

@@ -35,4 +35,3 @@ def test_windows_and_levels_must_be_finite():
         LevelScale.of([])
     with pytest.raises(InputError, match="must be finite"):
         LevelScale.of([1.0]).position(float("nan"))
-    assert LevelScale.of([1.0, 0.5]).window_position([0.5, 1.0]) == 0.5

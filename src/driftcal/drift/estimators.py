@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from driftcal.core import validation
-from driftcal.drift.label_free_statistics import as_window
 from driftcal.drift.level_scale import interpolate_levels
 from driftcal.errors import InputError, UnknownName
 from driftcal.types import AnyArray, Float64
@@ -48,33 +46,6 @@ def atc_threshold(scores: AnyArray, correct: AnyArray, weights: AnyArray = None)
     # samples at or above the threshold count as correct; none at all if all are incorrect
     position = int(np.searchsorted(reached, incorrect + 1e-9 * reached[-1], side="right"))
     return float(values[order[position]]) if position < len(values) else float(np.nextafter(values.max(), np.inf))
-
-
-def atc_accuracy(scores: AnyArray, threshold: float) -> float:
-    """The estimated accuracy of unlabelled samples: the share whose score reaches the threshold.
-
-    >>> atc_accuracy([0.9, 0.75, 0.5], 0.7)  # doctest: +ELLIPSIS
-    0.666...
-    """
-    return float(np.mean(as_window(scores) >= threshold))
-
-
-def doc_accuracy(scores: AnyArray, clean_score: float, clean_accuracy: float) -> float:
-    """Clean accuracy minus the loss of mean confidence: difference of confidences. Guillory et al. 2021, section 3.
-
-    >>> round(doc_accuracy([0.5, 0.7], clean_score=0.8, clean_accuracy=0.9), 3)
-    0.7
-    """
-    return float(np.clip(clean_accuracy - (clean_score - as_window(scores).mean()), 0, 1))
-
-
-def mean_confidence(probabilities: AnyArray) -> float:
-    """The mean of the largest probability of each sample: the accuracy, if the model is calibrated.
-
-    >>> round(mean_confidence([[0.9, 0.1], [0.3, 0.7]]), 3)
-    0.8
-    """
-    return float(validation.as_probabilities(probabilities).max(axis=1).mean())
 
 
 def _from_confidence(reference: DriftReference, means: Float64) -> float:

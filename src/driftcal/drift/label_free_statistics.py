@@ -10,8 +10,8 @@ from driftcal.core import validation
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.numerics import exp, kernel, log, row_max
 from driftcal.core.passes import map_blocks
-from driftcal.errors import InputError, UnknownName
-from driftcal.types import AnyArray, Array, Float64, Labels, Logits, Weights
+from driftcal.errors import UnknownName
+from driftcal.types import AnyArray, Float64, Labels, Logits, Weights
 
 #: Statistics of a sample by name: each falls as the model grows less confident, and ignores a constant added to the logits.
 STATISTICS: dict[str, str] = {
@@ -52,11 +52,6 @@ def sample_statistic(name: str, logits: AnyArray, temperature: float = 1.0) -> F
     return sample_statistics(logits, temperature)[:, _column(name)]
 
 
-def window_statistic(name: str, logits: AnyArray, temperature: float = 1.0) -> float:
-    """The mean of a statistic over a window of unlabelled logits."""
-    return float(as_window(sample_statistic(name, logits, temperature)).mean())
-
-
 def data_statistic(name: str, data: LabelledLogits, temperature: float = 1.0) -> float:
     """The weighted mean of a statistic over labelled logits, such as those of one perturbation level."""
     column, scale = _column(name), 1 / temperature
@@ -69,21 +64,6 @@ def data_statistic(name: str, data: LabelledLogits, temperature: float = 1.0) ->
     return float(data.reduce_sum(add, 1)[0] / data.total_weight)
 
 
-def statistic_and_correctness(
-    name: str, data: LabelledLogits, temperature: float = 1.0
-) -> tuple[Float64, Array, Float64]:
-    """A statistic of each labelled sample, whether the prediction is correct, and the sample's weight."""
-    column, scale = _column(name), 1 / temperature
-
-    def write(logits: Logits, labels: Labels, weights: Weights, out: Float64) -> None:
-        values = np.empty((len(logits), len(STATISTICS)))
-        _sample_statistics(logits, scale, values)
-        out[:, 0], out[:, 1], out[:, 2] = values[:, column], logits.argmax(axis=1) == labels, weights
-
-    table = data.map_samples(write, 3)
-    return table[:, 0], table[:, 1] > 0, table[:, 2]
-
-
 def normalised_negative_entropy(negative_entropy: Float64, n_classes: int) -> Float64:
     """1 − H / log C in [0, 1]: 0 for the uniform distribution, 1 for all mass on one class.
 
@@ -92,14 +72,6 @@ def normalised_negative_entropy(negative_entropy: Float64, n_classes: int) -> Fl
     """
     value: Float64 = np.clip(1 + negative_entropy / math.log(n_classes), 0, 1)
     return value
-
-
-def as_window(values: AnyArray) -> Float64:
-    """The statistic of each sample of a window, which must not be empty."""
-    window: Float64 = np.asarray(values, np.float64).reshape(-1)
-    if not len(window):
-        raise InputError("a window must hold at least one sample; it is empty. Wait for the first inputs.")
-    return window
 
 
 def _column(name: str) -> int:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driftcal.drift.label_free_statistics import as_window
 from driftcal.errors import InputError
 from driftcal.types import AnyArray, Array, Float64
 
@@ -54,10 +53,6 @@ class LevelScale:
         """
         steps, first, counts = np.unique(-np.asarray(self.minima), return_index=True, return_counts=True)
         return steps, first + (counts - 1) / 2
-
-    def window_position(self, values: AnyArray) -> float:
-        """The position of a window from the statistic of each of its samples."""
-        return self.position(float(as_window(values).mean()))
 
 
 def interpolate_levels(values: AnyArray, position: float) -> float:

@@ -19,19 +19,15 @@ _CHUNK = 1 << 16
 _MAX_DESCRIPTOR = 1024
 
 
-def lines_of(stream: BinaryIO, max_line: int = MAX_LINE) -> Iterator[bytes | None]:
-    """The lines of a stream without line ends; None for a line longer than `max_line`.
+def line_groups(stream: BinaryIO, max_line: int = MAX_LINE) -> Iterator[list[bytes | None]]:
+    """The lines of a stream in groups that arrived together; empty groups while the stream is quiet.
+
+    Lines have no line ends. A line longer than `max_line` is None.
 
     >>> import io
-    >>> list(lines_of(io.BytesIO(b"a\\nbbbbbb\\nc"), max_line=3))
-    [b'a', None, b'c']
+    >>> list(line_groups(io.BytesIO(b"a\\nbbbbbb\\nc"), max_line=3))
+    [[b'a', None], [b'c']]
     """
-    for group in line_groups(stream, max_line):
-        yield from group
-
-
-def line_groups(stream: BinaryIO, max_line: int = MAX_LINE) -> Iterator[list[bytes | None]]:
-    """The lines of a stream in groups that arrived together; empty groups while the stream is quiet."""
     pieces: list[bytes] = []
     size, is_dropping = 0, False
     for chunk in _chunks(stream):
