@@ -58,7 +58,7 @@ def candidates_table(trials: dict[Variant, Trial]) -> list[str]:
             trial.shift_ece,
             trial.by_level[0].brier.mean(),
             shifted,
-            trial.movement(ts),
+            trial.confidence_distance(ts),
             error,
         )
         name = (

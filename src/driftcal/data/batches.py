@@ -251,11 +251,11 @@ def _are_equal(inputs: Inputs, others: Inputs) -> bool:
 
 
 def _key(key: str | int | None, keys: list[Any], usual: Sequence[str], argument: str) -> Any:
-    found = [name for name in keys if name == key] if key is not None else [name for name in usual if name in keys]
-    if len(found) == 1:
-        return found[0]
+    matches = [name for name in keys if name == key] if key is not None else [name for name in usual if name in keys]
+    if len(matches) == 1:
+        return matches[0]
     raise InputError(
-        f"{argument} must name one of {', '.join(map(repr, keys))}; {'several could be it' if found else f'{key!r} is none of them'}. "
+        f"{argument} must name one of {', '.join(map(repr, keys))}; {'several could be it' if matches else f'{key!r} is none of them'}. "
         f"Pass open_source(data, {argument}=...)."
     )
 

@@ -23,8 +23,8 @@ _INPUT_TYPES = ("Image", "List", "LargeList", "Sequence", "Array2D", "Array3D")
 def hugging_face_kind(data: Any) -> str | None:
     """The name of the class in the package `datasets`; None for anything else."""
     names = [base.__name__ for base in type(data).__mro__ if base.__module__.partition(".")[0] == "datasets"]
-    known = ("Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict")
-    return next((name for name in names if name in known), None)
+    kinds = ("Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict")
+    return next((name for name in names if name in kinds), None)
 
 
 def from_hugging_face(

@@ -130,12 +130,14 @@ def choose_threshold(
     Accept predictions with a confidence of at least 0.638: 36.3% of 2000 validation samples, with an accuracy of 0.831,
     at least 0.806 with probability 0.95.
     """
-    given = {name: value for name, value in zip(CRITERIA, (accuracy, coverage, cost), strict=True) if value is not None}
-    if len(given) != 1:
+    criteria = {
+        name: value for name, value in zip(CRITERIA, (accuracy, coverage, cost), strict=True) if value is not None
+    }
+    if len(criteria) != 1:
         raise InputError(
-            f"one of accuracy, coverage and cost must be given; {' and '.join(given) or 'none'} is. Pass, say, accuracy=0.95."
+            f"one of accuracy, coverage and cost must be given; {' and '.join(criteria) or 'none'} is. Pass, say, accuracy=0.95."
         )
-    ((criterion, target),) = given.items()
+    ((criterion, target),) = criteria.items()
     for name, value in ((criterion, target), ("delta", delta)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
             raise InputError(f"{name} must be a share between 0 and 1; it is {value!r}. {_way_out(name, value)}")
@@ -215,8 +217,10 @@ def _not_certified(curve: CoverageCurve, accuracy: float, delta: float) -> NoThr
     fewest = fewest_samples(accuracy, FIRST_SHARE * delta)
     why = f" (it takes at least {fewest} accepted samples without an error)" if fewest > curve.n_samples / 2 else ""
     lower = np.round(np.arange(math.ceil(accuracy / _STEP) - 1, 0, -1) * _STEP, 3)
-    found = ((target, index) for target in lower.tolist() if (index := _certified(curve, target, delta)) is not None)
-    target, index = next(found, (0.0, None))
+    certifiable = (
+        (target, index) for target in lower.tolist() if (index := _certified(curve, target, delta)) is not None
+    )
+    target, index = next(certifiable, (0.0, None))
     if index is None:
         possible, instead = "They certify no accuracy at all", "Pass more labelled samples"
     else:

@@ -172,9 +172,9 @@ def _choose_penalty(
         residuals = np.full(len(target), np.nan)
         for left_out, rest in zip(groups, others, strict=True):
             residuals[left_out] = terms[left_out] @ rest.solve(penalty) - target[left_out]
-        known = np.isfinite(residuals)
-        difference = expit(target[known] + residuals[known]) - expit(target[known])
-        score = float((weights[known] * difference**2).sum())
+        is_predicted = np.isfinite(residuals)
+        difference = expit(target[is_predicted] + residuals[is_predicted]) - expit(target[is_predicted])
+        score = float((weights[is_predicted] * difference**2).sum())
         if score < lowest:
             best, errors, lowest = penalty, residuals, score
     return equations, best, errors

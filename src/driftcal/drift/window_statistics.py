@@ -76,8 +76,8 @@ class WindowStatistics:
         scores = sample_scores(logits, temperature)
         probs = start.of_samples(logits)[:, _PROBS:]
         shares = weights @ probs / weights.sum()
-        odds, certainty = (_weighted_quantile(column, weights, 1 - accuracy) for column in scores.T)
-        return cls(temperature, odds, certainty, shares)
+        odds_threshold, entropy_threshold = (_weighted_quantile(column, weights, 1 - accuracy) for column in scores.T)
+        return cls(temperature, odds_threshold, entropy_threshold, shares)
 
     @property
     def n_statistics(self) -> int:
@@ -119,7 +119,7 @@ class WindowStatistics:
         confidence = means[..., _CONFIDENCES + _CLEAN_T]
         deviation = np.sqrt(np.maximum(means[..., _SQUARED_CONFIDENCE] - confidence**2, 0) + 1e-4)
         height = means[..., _HEIGHT]
-        spread = np.sqrt(np.maximum(means[..., _SQUARED_HEIGHT] - height**2, 0) + _SMALL_HEIGHT)
+        height_deviation = np.sqrt(np.maximum(means[..., _SQUARED_HEIGHT] - height**2, 0) + _SMALL_HEIGHT)
         same, distance = self._class_mix(sums)
         return np.stack(
             [
@@ -131,7 +131,7 @@ class WindowStatistics:
                 means[..., _ABOVE_CONFIDENCE],
                 means[..., _ABOVE_ENTROPY],
                 np.log(height + _SMALL_HEIGHT),
-                np.log(spread),
+                np.log(height_deviation),
                 np.arcsinh(same),
                 np.arcsinh(distance),
             ],
@@ -200,7 +200,7 @@ def _scores(logits: Logits, scale: float, out: Float64) -> None:
             e = exp(d)
             total += e
             weighted += e * d
-        out[i, 0], out[i, 1] = _odds(total), _certainty(log(total) - weighted / total)
+        out[i, 0], out[i, 1] = _odds(total), _minus_log(log(total) - weighted / total)
 
 
 @kernel
@@ -210,7 +210,7 @@ def _odds(total: float) -> float:
 
 
 @kernel
-def _certainty(entropy: float) -> float:
+def _minus_log(entropy: float) -> float:
     return -log(max(entropy, 0.0) + _SMALL_ENTROPY)
 
 
@@ -271,7 +271,7 @@ def _statistics(logits: Logits, scale: float, odds_threshold: float, entropy_thr
         out[i, _MARGIN] = margin
         out[i, _LOG_MARGIN] = log(margin + _SMALL_MARGIN)
         out[i, _ABOVE_CONFIDENCE] = _sigmoid((_odds(total) - odds_threshold) / _SOFT_CONFIDENCE)
-        out[i, _ABOVE_ENTROPY] = _sigmoid((_certainty(entropy) - entropy_threshold) / _SOFT_ENTROPY)
+        out[i, _ABOVE_ENTROPY] = _sigmoid((_minus_log(entropy) - entropy_threshold) / _SOFT_ENTROPY)
         out[i, _HEIGHT] = height
         out[i, _SQUARED_HEIGHT] = height * height
         out[i, _SQUARED_PROBS] = squares

@@ -41,8 +41,8 @@ class CallableBackend:
 
     def run(self, batch: Inputs) -> Array:
         """The scores that the function returns, as numpy."""
-        given = batch.arrays if isinstance(batch, ArrayDict) else batch
-        return as_array(scores(self._function(given)), "the output of the callable")
+        inputs = batch.arrays if isinstance(batch, ArrayDict) else batch
+        return as_array(scores(self._function(inputs)), "the output of the callable")
 
     def layers(self) -> tuple[str, ...]:
         """Always (): a function has no named layers."""

@@ -311,9 +311,9 @@ class Monitor(Displayed):
         if ids is None:
             return []
         waiting = [i for i in np.flatnonzero(columns == NO_CLASS).tolist() if ids[positions[i]] is not None]
-        places = positions[waiting].tolist()
+        of_waiting = positions[waiting].tolist()
         rows = zip(windows[waiting].tolist(), confidence[waiting].tolist(), predicted[waiting].tolist(), strict=True)
-        return [(place, ids[place], PendingSample(*row)) for place, row in zip(places, rows, strict=True)]
+        return [(position, ids[position], PendingSample(*row)) for position, row in zip(of_waiting, rows, strict=True)]
 
     def _match_labels(
         self, unlabelled: Iterable[tuple[int, Any, PendingSample]], late_labels: Sequence[LateLabel]

@@ -80,10 +80,10 @@ def _check_entries(
     file: CalibratorFile, owner: str, checks: Mapping[str, tuple[_Check, str]], values: Mapping[str, Any]
 ) -> None:
     for name, value in values.items():
-        is_right, wanted = checks[name]
-        if not is_right(value):
+        is_valid, expected = checks[name]
+        if not is_valid(value):
             raise ArtefactError(
-                f"{file.path} must have {owner}{name} as {wanted}; it has {str(value)[:50]!r}. Save it again."
+                f"{file.path} must have {owner}{name} as {expected}; it has {str(value)[:50]!r}. Save it again."
             )
 
 

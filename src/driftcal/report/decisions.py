@@ -74,12 +74,12 @@ def _conditions(results: Results) -> list[tuple[str, list[tuple[CalibratorInfo, 
     infos = [line.info for line in lines if not is_uncalibrated(line.info)]
     rows = {(row.calibrator, row.shift, row.level): row for row in results.rows if row.group is None}
     shifts = [shift.name for shift in results.shifts]
-    places: list[tuple[str, str, int | str]] = [(IN_DOMAIN_TEXT, shifts[0], 0)] if shifts else []
+    conditions: list[tuple[str, str, int | str]] = [(IN_DOMAIN_TEXT, shifts[0], 0)] if shifts else []
     if not results.in_domain_only:
-        places += [(shift, shift, POOLED) for shift in shifts]
+        conditions += [(shift, shift, POOLED) for shift in shifts]
     return [
         (text, [(info, row) for info in infos if (row := rows.get((info.name, shift, level))) is not None])
-        for text, shift, level in places
+        for text, shift, level in conditions
     ]
 
 

@@ -200,7 +200,7 @@ def test_the_distance_of_confidences_bounds_the_rise_of_the_in_domain_ece():
         CollectedFeatures(),
     )
     ts, *others = trials.values()
-    distances = [trial.movement(ts) for trial in others]
+    distances = [trial.confidence_distance(ts) for trial in others]
     assert distances == sorted(distances)
     rule = SelectionRule(ts, 0.0, ts.accuracy)
     for trial, distance in zip(others, distances, strict=True):
@@ -212,7 +212,7 @@ def test_the_distance_of_confidences_bounds_the_rise_of_the_in_domain_ece():
     assert rule.best([ts, *others]) is ts
     assert rule.cost_bound(ts) == 0
     incorrect = Trial(TS, [level_scores(1 - ts.by_level[0].outcome)], 5, ts.images)
-    assert incorrect.movement(ts) == np.inf
+    assert incorrect.confidence_distance(ts) == np.inf
 
 
 def level_scores(outcome):

@@ -46,7 +46,7 @@ def add_regression_statistics(nodes: Nodes, temperature: RegressedTemperature, z
     entropy = nodes("Max", nodes("Sub", nodes("Log", total), nodes("Div", weighted, total)), number(0))
     others = nodes("Max", nodes("Sub", total, number(1)), number(1e-30))
     odds = nodes("Min", nodes("Neg", nodes("Log", others)), number(_LARGEST_ODDS))
-    certainty = nodes("Neg", nodes("Log", nodes("Add", entropy, number(_SMALL_ENTROPY))))
+    minus_log_entropy = nodes("Neg", nodes("Log", nodes("Add", entropy, number(_SMALL_ENTROPY))))
     n_finite = sum_over_classes(nodes, nodes("Cast", nodes("Not", masked), to=DOUBLE))
     is_only_class = nodes("Less", n_finite, number(1.5))
     unmasked = nodes("Where", masked, number(-np.inf), relative)
@@ -64,7 +64,7 @@ def add_regression_statistics(nodes: Nodes, temperature: RegressedTemperature, z
         margin,
         nodes("Log", nodes("Add", margin, number(_SMALL_MARGIN))),
         _soft_share(nodes, odds, of_clean.odds_threshold, _SOFT_CONFIDENCE),
-        _soft_share(nodes, certainty, of_clean.entropy_threshold, _SOFT_ENTROPY),
+        _soft_share(nodes, minus_log_entropy, of_clean.entropy_threshold, _SOFT_ENTROPY),
         height,
         nodes("Mul", height, height),
         sum_over_classes(nodes, nodes("Mul", probs, probs)),

@@ -116,9 +116,9 @@ def verify_accept(threshold: Threshold, accept: Array, confidence: Array, expect
     near to the threshold as rounding, only the confidence of the graph decides.
     """
     decided = ~(np.abs(expected - threshold.confidence) <= TOLERANCE)
-    wrong = (accept != threshold.accepts(confidence)) | (decided & (accept != threshold.accepts(expected)))
-    if wrong.any():
+    differs = (accept != threshold.accepts(confidence)) | (decided & (accept != threshold.accepts(expected)))
+    if differs.any():
         raise ModelError(
-            f"the exported graph must accept the samples that the threshold accepts; {int(wrong.sum())} of {len(wrong)} probe samples "
+            f"the exported graph must accept the samples that the threshold accepts; {int(differs.sum())} of {len(differs)} probe samples "
             "differ. Nothing was written. Please report this calibrator."
         )

@@ -50,18 +50,18 @@ def claims(context: ExperimentContext) -> ExperimentResult:
     for setup in context.setups:
         setup_claims = list(_claims(context, setup))
         for claim in setup_claims:
-            about = {"network": setup.label, "claim": claim.text, "where": claim.where}
+            claim_cells = {"network": setup.label, "claim": claim.text, "where": claim.where}
             verdicts = {
                 name: verdict(difference.low, difference.high, claim.margin)
                 for name, difference in claim.differences.items()
             }
             claim_rows.append(
-                {**about, "bar": "".join(_MARKS[found] for found in verdicts.values()), **_names(verdicts)}
+                {**claim_cells, "bar": "".join(_MARKS[result] for result in verdicts.values()), **_names(verdicts)}
             )
             for name, difference in claim.differences.items():
                 calibrator_rows.append(
                     {
-                        **about,
+                        **claim_cells,
                         "measured": claim.measured,
                         "calibrator": label(name),
                         "difference": difference.value,
@@ -105,8 +105,8 @@ _KEYS = ("holds", "fails", "unknown")
 def _names(verdicts: dict[str, str]) -> dict[str, Value]:
     """The calibrators of each verdict."""
     return {
-        key: ", ".join(label(name) for name, found in verdicts.items() if found == wanted) or "–"
-        for key, wanted in zip(_KEYS, _MARKS, strict=True)
+        key: ", ".join(label(name) for name, result in verdicts.items() if result == mark) or "–"
+        for key, mark in zip(_KEYS, _MARKS, strict=True)
     }
 
 
@@ -115,7 +115,7 @@ def _claims(context: ExperimentContext, setup: Setup) -> Iterator[_Claim]:
     conditions = _Conditions.of(context, setup)
     yield _Claim(
         "tuned on clean images, calibrators are over-confident under strong shift", "Section 5.1",
-        "confidence − accuracy at the strongest level", {name: conditions.gap(name) for name in PAPER_METHODS},
+        "confidence − accuracy at the strongest level", {name: conditions.overconfidence(name) for name in PAPER_METHODS},
     )  # fmt: skip
     yield _Claim(
         "tuning on noise lowers the mean ECE under shift", "Table 1", "mean ECE − that of -P", _gains(results, "ece")
@@ -209,7 +209,7 @@ class _Conditions:
             ImageBootstrap(len(collector.labels), settings.n_resamples, settings.n_bins), settings.n_bins, scores
         )
 
-    def gap(self, name: str) -> Difference:
+    def overconfidence(self, name: str) -> Difference:
         """Confidence minus accuracy at the strongest level, mean over the shifts."""
         return self._difference(self._means(name, "calibration_gap"))
 

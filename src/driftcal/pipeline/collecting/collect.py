@@ -248,9 +248,9 @@ class Collector:
     def gather(self, conditions: Iterable[Condition]) -> None:
         """Compute what the cache lacks of these conditions, all at once."""
         if self.blocks:
-            wanted = list(conditions)
+            all_conditions = list(conditions)
             for block in self.blocks:
-                block.gather(wanted)
+                block.gather(all_conditions)
             return
         distinct = {
             digest: condition

@@ -121,10 +121,7 @@ def assign_samples(
 
 def _every_second_level(conditions: Sequence[SimulatedCondition]) -> list[SimulatedCondition]:
     """The second, fourth … level of each shift."""
-    seen: dict[str, int] = {}
-    chosen = []
+    by_shift: dict[str, list[SimulatedCondition]] = {}
     for condition in conditions:
-        seen[condition.shift.name] = seen.get(condition.shift.name, 0) + 1
-        if seen[condition.shift.name] % 2 == 0:
-            chosen.append(condition)
-    return chosen
+        by_shift.setdefault(condition.shift.name, []).append(condition)
+    return [condition for of_shift in by_shift.values() for condition in of_shift[1::2]]

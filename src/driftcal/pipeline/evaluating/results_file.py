@@ -96,16 +96,16 @@ def _check_complete(results: Results) -> None:
         levels.setdefault((row.calibrator, row.group), set()).add(row.level)
     for group in (None, *results.groups):
         for info in results.calibrators:
-            found = levels.get((info.name, group), set())
-            _check({0, "all"} <= found, f"calibrator {info.name!r} lacks the rows of level 0 or of all levels")
+            recorded = levels.get((info.name, group), set())
+            _check({0, "all"} <= recorded, f"calibrator {info.name!r} lacks the rows of level 0 or of all levels")
 
 
 def _digest(values: Mapping[str, Any]) -> str:
     return sha256_bytes(canonical_json(values).encode())
 
 
-def _check(is_right: bool, problem: str) -> None:
-    if not is_right:
+def _check(is_valid: bool, problem: str) -> None:
+    if not is_valid:
         raise ValueError(problem)
 
 

@@ -86,7 +86,7 @@ class Trial:
         """Whether `shift_ece` is an error under shift."""
         return bool(self.shifted) or len(self.by_level) > 1
 
-    def movement(self, ts: Trial) -> float:
+    def confidence_distance(self, ts: Trial) -> float:
         """How far the mean confidence of clean samples is from that of TS, on average over the bins of the ECE.
 
         The in-domain ECE rises by no more than this: |E[p − y]| ≤ |E[p_TS − y]| + |E[p − p_TS]| in each bin. It is
@@ -96,8 +96,8 @@ class Trial:
         if len(scores) != len(reference) or not np.array_equal(scores.outcome, reference.outcome):
             return math.inf
         bins = bin_indices(scores.confidence, bin_edges(N_BINS))
-        moved = np.bincount(bins, scores.confidence - reference.confidence, N_BINS)
-        return float(np.abs(moved).sum() / len(scores))
+        difference = np.bincount(bins, scores.confidence - reference.confidence, N_BINS)
+        return float(np.abs(difference).sum() / len(scores))
 
 
 def ece_of(scores: SampleScores) -> float:
@@ -246,10 +246,10 @@ def _still_running(trials: dict[Variant, Trial], n_folds: int, n_samples: int, t
     margin = 1 / math.sqrt(n_samples)
 
     def is_near(trial: Trial) -> bool:
-        movement = trial.movement(ts)
-        if trial.variant.tuned_on_shift and math.isfinite(movement):
-            return movement <= tolerance + margin / 4
-        return trial.in_domain_ece <= ts.in_domain_ece + tolerance + margin / 2 or movement <= tolerance
+        distance = trial.confidence_distance(ts)
+        if trial.variant.tuned_on_shift and math.isfinite(distance):
+            return distance <= tolerance + margin / 4
+        return trial.in_domain_ece <= ts.in_domain_ece + tolerance + margin / 2 or distance <= tolerance
 
     current = [trial for trial in trials.values() if trial.n_folds == n_folds]
     near_ts = [trial for trial in current if is_near(trial)]

@@ -35,7 +35,7 @@ class SelectionRule:
     """In domain no worse than TS by more than the tolerance, the lowest ECE under shift, the simplest near it.
 
     `cost_bound` is an upper bound of how much the in-domain ECE of a candidate exceeds that of TS. For candidates that
-    are tuned on shifted samples it is the distance between their confidences and those of TS (`Trial.movement`). That
+    are tuned on shifted samples it is the distance between their confidences and those of TS (`Trial.confidence_distance`). That
     needs no labels, so it has hardly any sampling error. The bootstrap bound has much of it, and admits the luckiest of
     many similar candidates. For all others it is the smaller one of this distance and the one-sided 90 % bound of the
     difference (paired bootstrap over images).
@@ -63,12 +63,12 @@ class SelectionRule:
 
     def cost_bound(self, trial: Trial) -> float:
         """How much the in-domain ECE of a candidate may exceed that of TS."""
-        movement = trial.movement(self.ts)
-        if trial.variant.tuned_on_shift and math.isfinite(movement):
-            return movement
+        distance = trial.confidence_distance(self.ts)
+        if trial.variant.tuned_on_shift and math.isfinite(distance):
+            return distance
         difference = self._ece(trial).in_domain - self._ece(self.ts).in_domain
         margin = float(np.quantile(difference - difference.mean(), ADMISSION_CONFIDENCE))
-        return min(trial.in_domain_ece - self.ts.in_domain_ece + margin, movement)
+        return min(trial.in_domain_ece - self.ts.in_domain_ece + margin, distance)
 
     def _is_admitted(self, trial: Trial) -> bool:
         if self.model_accuracy - trial.accuracy > MAX_ACCURACY_LOSS:
@@ -90,9 +90,9 @@ class SelectionRule:
         """The ECE of a family of shifts in each replicate; an image may occur in it several times, or not at all."""
         scores, n_images = family.scores, self._bootstrap.counts.shape[1]
         bins = bin_indices(scores.confidence, bin_edges(N_BINS))
-        cells = self._position[family.images] * N_BINS + bins
+        image_bins = self._position[family.images] * N_BINS + bins
         shape = n_images, N_BINS
-        residuals = np.bincount(cells, scores.confidence - scores.outcome, n_images * N_BINS).reshape(shape)
+        residuals = np.bincount(image_bins, scores.confidence - scores.outcome, n_images * N_BINS).reshape(shape)
         n_samples = self._bootstrap.counts @ np.bincount(self._position[family.images], minlength=n_images)
         sums: Float64 = np.abs(self._bootstrap.counts @ residuals).sum(axis=1)
         return sums / np.maximum(n_samples, 1)
