@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from driftcal.core.text import printable
+from driftcal.core.messages import printable
 
 #: A run that takes fewer seconds has no progress bar.
 BAR_AFTER = 2.0

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from typing import Any
 
+from driftcal.core.messages import first_line
 from driftcal.core.parallel import limit_threads, n_cores
-from driftcal.core.text import first_line
 from driftcal.engines.engine import Report, RetryPolicy, SharedValue, TaskFunction
 from driftcal.engines.schedule import Finished, WorkerDied, run
 

@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from driftcal.core.messages import first_line
 from driftcal.core.parallel import limit_threads
-from driftcal.core.text import first_line
 from driftcal.engines.engine import Report, RetryPolicy, SharedValue, TaskFunction
 from driftcal.engines.schedule import Finished, WorkerDied, run
 from driftcal.errors import EngineError, need

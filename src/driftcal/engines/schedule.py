@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from driftcal.core.text import first_line
+from driftcal.core.messages import first_line
 from driftcal.engines.engine import RetryPolicy
 from driftcal.errors import EngineError, InputError, WorkFailed
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from driftcal.core.text import first_line
+from driftcal.core.messages import first_line
 from driftcal.errors import DriftcalError, InputError, MissingExtra, need
 from driftcal.types import Array
 

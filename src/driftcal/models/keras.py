@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.core.text import first_line
+from driftcal.core.messages import first_line
 from driftcal.core.validation import as_array
 from driftcal.errors import ModelError, need, need_safe
 from driftcal.io.fingerprint import fingerprint

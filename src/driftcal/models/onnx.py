@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from driftcal.core.array_dicts import ArrayDict
+from driftcal.core.messages import first_line
 from driftcal.core.parallel import n_threads
-from driftcal.core.text import first_line
 from driftcal.errors import ModelError, need, need_safe
 from driftcal.io.fingerprint import fingerprint, sha256_bytes
 from driftcal.models.file_digest import file_digest, file_state

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from driftcal.core.text import first_line
+from driftcal.core.messages import first_line
 from driftcal.errors import ModelError, need
 from driftcal.models.file_digest import FileState
 

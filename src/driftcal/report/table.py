@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from driftcal.core.text import printable
+from driftcal.core.messages import printable
 
 Value = float | int | str | None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from driftcal.core.text import first_line
+from driftcal.core.messages import first_line
 from driftcal.errors import ModelError, need
 from driftcal.export.onnx.to_onnx import IR_VERSION, OPSET
 from driftcal.models.file_digest import file_state

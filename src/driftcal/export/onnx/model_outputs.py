@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators import Calibrator
-from driftcal.core.text import first_line
+from driftcal.core.messages import first_line
 from driftcal.core.validation import NUMBER_KINDS, as_array
 from driftcal.errors import InputError, ModelError
 from driftcal.export.onnx.nodes import DOUBLE, FLOAT, Nodes, number

@@ -9,7 +9,7 @@ import numpy as np
 
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.export_maps.export_map import ExportMap
-from driftcal.core.text import first_line
+from driftcal.core.messages import first_line
 from driftcal.decisions import Threshold
 from driftcal.errors import ModelError, need
 from driftcal.types import Array, Logits

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from driftcal.core.messages import first_line
 from driftcal.core.parallel import environment_variable
-from driftcal.core.text import first_line
 from driftcal.errors import ModelError
 from driftcal.models.torch.operators import is_allowed
 

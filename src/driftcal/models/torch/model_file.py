@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from driftcal.core.text import first_line
+from driftcal.core.messages import first_line
 from driftcal.errors import ModelError, need, need_safe
 from driftcal.models.archive_size import check_archive_size, check_one_directory
 from driftcal.models.torch.export_archive import load_exported

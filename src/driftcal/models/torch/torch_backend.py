@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from driftcal.core.array_dicts import ArrayDict
-from driftcal.core.text import first_line
+from driftcal.core.messages import first_line
 from driftcal.errors import ModelError, need
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models.file_digest import file_digest
