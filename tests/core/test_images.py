@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from driftcal.core.images import as_block, check_pixels
+from driftcal.core.inputs.images import as_block, check_pixels
 from driftcal.errors import ImagesError
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftcal.core.numerics import ieee, inlined
+from driftcal.errors import InputError
 from driftcal.types import Indices
 
 # All constants are uint64: mixed with a signed integer, numpy and numba would compute in float64.
@@ -117,3 +118,10 @@ def _outside_rectangle(key: Any, layer: Any, x: Any) -> Any:
         x = mantissa * _WIDTH[layer]
         if mantissa < _ACCEPT[layer]:
             return x
+
+
+def as_seed(seed: Any, name: str = "seed") -> int:
+    """A seed: a whole number from 0 to 2**64 - 1."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= int(seed) < 2**64:
+        raise InputError(f"{name} must be a whole number from 0 to 2**64 - 1; got {seed!r}. Try {name}=0.")
+    return int(seed)

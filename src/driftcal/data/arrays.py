@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from driftcal.core.array_dicts import ArrayDict, as_array_dict, is_array_dict
-from driftcal.core.images import check_pixels
+from driftcal.core.inputs.array_dicts import ArrayDict, as_array_dict, is_array_dict
+from driftcal.core.inputs.frames import is_frame
+from driftcal.core.inputs.images import check_pixels
+from driftcal.core.inputs.texts import as_texts, digest_of_texts, is_text
 from driftcal.core.labels import MOST_CLASSES, columns_and_names
-from driftcal.core.tables import is_frame
-from driftcal.core.texts import as_texts, digest_of_texts, is_text
 from driftcal.core.validation import NUMBER_KINDS, as_array, column_names
 from driftcal.data.layout import Layout, arranged, check_series
 from driftcal.data.source import Source

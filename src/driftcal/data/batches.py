@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.core.array_dicts import ArrayDict, as_array_dict, is_array_dict
-from driftcal.core.images import check_pixels
+from driftcal.core.inputs.array_dicts import ArrayDict, as_array_dict, is_array_dict
+from driftcal.core.inputs.images import check_pixels
 from driftcal.core.labels import NO_CLASS, columns_and_names, from_one_hot
 from driftcal.core.validation import NUMBER_KINDS, as_array
 from driftcal.data.layout import Layout, arranged, check_series

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
-from driftcal.core.tables import is_frame
+from driftcal.core.inputs.frames import is_frame
 from driftcal.data.arrays import digits, from_arrays, npz
 from driftcal.data.bundled import fashion_mnist
 from driftcal.data.cifar10 import cifar10, cifar10_c

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from driftcal.core.images import SMALLEST_SIDE
+from driftcal.core.inputs.images import SMALLEST_SIDE
 from driftcal.errors import ImagesError, UnknownName
 from driftcal.types import Array
 

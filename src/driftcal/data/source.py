@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from driftcal.core.array_dicts import ArrayDict
+from driftcal.core.inputs.array_dicts import ArrayDict
+from driftcal.core.inputs.frames import is_frame
 from driftcal.core.labels import NO_CLASS
-from driftcal.core.tables import is_frame
 from driftcal.core.validation import column_indices, column_names
 from driftcal.errors import DataError, InputError
 from driftcal.io.fingerprint import fingerprint

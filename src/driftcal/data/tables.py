@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.core.inputs.frames import take
 from driftcal.core.labels import columns_and_names
-from driftcal.core.tables import take
 from driftcal.core.validation import NUMBER_KINDS, as_array
 from driftcal.data.source import Source
 from driftcal.errors import DataError, DriftcalError, InputError, LabelsError, UnknownName, need

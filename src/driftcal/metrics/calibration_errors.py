@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from driftcal.core.images import as_seed
+from driftcal.core.random import as_seed
 from driftcal.errors import InputError, UnknownName
 from driftcal.metrics.all_metrics import DEBIASED_BINS
 from driftcal.metrics.bins import bin_edges

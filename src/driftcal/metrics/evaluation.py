@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.core.images import as_seed
+from driftcal.core.random import as_seed
 from driftcal.errors import InputError, UnknownName, need
 from driftcal.metrics.additive_statistics import Statistics
 from driftcal.metrics.all_metrics import CALIBRATION_ERRORS, DEBIASED_BINS, NAMES, RANGES, AllMetrics

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.core.images import as_seed
+from driftcal.core.random import as_seed
 from driftcal.metrics.additive_statistics import Statistics
 from driftcal.metrics.bins import bin_edges, bin_indices
 from driftcal.metrics.bootstrap import image_numbers, resample_weights

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.core.array_dicts import ArrayDict
+from driftcal.core.inputs.array_dicts import ArrayDict
 from driftcal.core.validation import as_array
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models.outputs import Outputs, scores

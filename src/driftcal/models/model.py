@@ -8,10 +8,10 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from driftcal.core.array_dicts import ArrayDict, as_array_dict, is_array_dict
+from driftcal.core.inputs.array_dicts import ArrayDict, as_array_dict, is_array_dict
+from driftcal.core.inputs.frames import as_matrix, describe_columns, is_frame, take
+from driftcal.core.inputs.texts import as_texts, is_text
 from driftcal.core.messages import first_line
-from driftcal.core.tables import as_matrix, describe_columns, is_frame, take
-from driftcal.core.texts import as_texts, is_text
 from driftcal.core.validation import REAL_KINDS, SURELY_PROBABILITIES, as_array, check_columns
 from driftcal.errors import DriftcalError, ImagesError, InputError, ModelError, UnknownName
 from driftcal.io.fingerprint import fingerprint

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.core.array_dicts import ArrayDict
+from driftcal.core.inputs.array_dicts import ArrayDict
 from driftcal.core.messages import first_line
 from driftcal.core.parallel import n_threads
 from driftcal.errors import ModelError, need, need_safe

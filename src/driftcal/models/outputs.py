@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from driftcal.core.array_dicts import ArrayDict
-from driftcal.core.tables import is_frame
+from driftcal.core.inputs.array_dicts import ArrayDict
+from driftcal.core.inputs.frames import is_frame
 from driftcal.core.validation import looks_like_probabilities
 from driftcal.errors import ImagesError, ModelError
 from driftcal.types import AnyArray, Array, Float64, Indices, Inputs, Logits

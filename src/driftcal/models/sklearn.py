@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from driftcal.core.inputs.frames import holds_numbers, is_frame, take
 from driftcal.core.numerics import log_softmax
-from driftcal.core.tables import holds_numbers, is_frame, take
 from driftcal.errors import ModelError
 from driftcal.io.fingerprint import fingerprint, sha256_array
 from driftcal.models.outputs import Outputs, log_probabilities

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from driftcal.core.array_dicts import ArrayDict
+from driftcal.core.inputs.array_dicts import ArrayDict
 from driftcal.errors import ModelError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models.outputs import Outputs, scores

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from driftcal.core.images import as_step
+from driftcal.shifts.arguments import as_step
 from driftcal.shifts.shift import shift_images
 from driftcal.types import AnyArray, Float64, Images
 

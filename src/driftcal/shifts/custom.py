@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.core.array_dicts import ArrayDict, as_array_dict, is_array_dict
-from driftcal.core.images import as_indices, as_step, as_strength
-from driftcal.core.tables import is_frame
-from driftcal.core.texts import as_texts, is_text
+from driftcal.core.inputs.array_dicts import ArrayDict, as_array_dict, is_array_dict
+from driftcal.core.inputs.frames import is_frame
+from driftcal.core.inputs.texts import as_texts, is_text
 from driftcal.errors import InputError
+from driftcal.shifts.arguments import as_indices, as_step, as_strength
 from driftcal.types import AnyArray
 
 

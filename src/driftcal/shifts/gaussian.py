@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from driftcal.core.images import as_strength
+from driftcal.shifts.arguments import as_strength
 from driftcal.shifts.shift import shift_images
 from driftcal.types import AnyArray, Images
 

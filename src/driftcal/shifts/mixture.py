@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.core.images import as_indices, as_step
+from driftcal.shifts.arguments import as_indices, as_step
 from driftcal.shifts.corruptions.corruption import Corruption
 from driftcal.shifts.shift import sample_keys
 from driftcal.types import AnyArray, Images

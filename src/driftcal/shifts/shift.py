@@ -7,8 +7,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from driftcal.core.images import as_block, as_indices, as_seed, image_array
+from driftcal.core.inputs.images import as_block, image_array
 from driftcal.core.parallel import run_in_threads
+from driftcal.core.random import as_seed
+from driftcal.shifts.arguments import as_indices
 from driftcal.types import AnyArray, Array, Images, Indices
 
 # Values in a block: a megabyte of float32, so that a block and its result fit the second-level cache.

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from driftcal.core.images import as_indices, as_strength
+from driftcal.shifts.arguments import as_indices, as_strength
 from driftcal.shifts.gaussian import Gaussian
 from driftcal.shifts.shift import sample_keys, shift_images
 from driftcal.types import AnyArray, Array, Float64, Images

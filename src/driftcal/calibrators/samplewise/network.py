@@ -19,9 +19,9 @@ from driftcal.calibrators.parameters import check_positive, check_whole
 from driftcal.calibrators.samplewise.sample_scaling import moments
 from driftcal.calibrators.scaling.temperature import fit_nll
 from driftcal.core.dataset import LabelledLogits
-from driftcal.core.images import as_seed
 from driftcal.core.numerics import MASKED, exp, kernel, row_max
 from driftcal.core.optimize import Loss, Minimum
+from driftcal.core.random import as_seed
 from driftcal.errors import DidNotConverge, NoFiniteOptimum
 from driftcal.types import Float64
 

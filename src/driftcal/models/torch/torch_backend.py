@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from driftcal.core.array_dicts import ArrayDict
+from driftcal.core.inputs.array_dicts import ArrayDict
 from driftcal.core.messages import first_line
 from driftcal.errors import ModelError, need
 from driftcal.io.fingerprint import fingerprint

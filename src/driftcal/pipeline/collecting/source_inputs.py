@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.core.array_dicts import as_array_dict, is_array_dict
+from driftcal.core.inputs.array_dicts import as_array_dict, is_array_dict
+from driftcal.core.inputs.frames import is_frame
+from driftcal.core.inputs.texts import as_texts, is_text
 from driftcal.core.labels import as_columns
-from driftcal.core.tables import is_frame
-from driftcal.core.texts import as_texts, is_text
 from driftcal.data import Source, is_data_set, open_source
 from driftcal.errors import InputError, LabelsError
 from driftcal.io.fingerprint import fingerprint

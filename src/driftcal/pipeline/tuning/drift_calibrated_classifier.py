@@ -13,6 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from driftcal.calibrators import CALIBRATORS, Calibrator
+from driftcal.core.inputs.frames import take
 from driftcal.core.labels import as_columns, check_range
 from driftcal.core.validation import as_array
 from driftcal.errors import InputError, LabelsError, ModelError, UnknownName
@@ -117,7 +118,7 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
                 )
             folds = check_cv(self.cv, targets, classifier=True).split(samples, targets)
             predictors = [
-                (clone(self.estimator).fit(_take(samples, fitted), targets[fitted]), held_out)
+                (clone(self.estimator).fit(take(samples, fitted), targets[fitted]), held_out)
                 for fitted, held_out in folds
             ]
             if sorted(np.concatenate([held_out for _, held_out in predictors])) != list(range(len(targets))):
@@ -126,7 +127,7 @@ class DriftCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimat
                 )
             self.estimator_ = clone(self.estimator).fit(samples, targets)
         for estimator, held_out in predictors:
-            _check_scores(estimator, _take(samples, held_out))
+            _check_scores(estimator, take(samples, held_out))
         provider = CrossFittedLogits(samples, labels, predictors, self.classes_, self.random_state)
         perturbed = perturb(provider, self._tuning_shift(samples), n_levels=self.n_levels)
         accuracy = float(np.mean(np.asarray(perturbed.clean).argmax(axis=1) == labels))
@@ -210,7 +211,7 @@ class CrossFittedLogits:
         """All logits of a condition."""
         logits = np.empty((len(self.labels), len(self.classes)))
         for estimator, held_out in self.predictors:
-            inputs = _take(self.samples, held_out)
+            inputs = take(self.samples, held_out)
             if shift is not None and level:
                 inputs = shift(inputs, level, seed=self.seed, indices=held_out)
             logits[held_out] = _estimator_logits(estimator, inputs, self.classes)
@@ -249,10 +250,6 @@ def _checked_targets(y: AnyArray, n_samples: int) -> Array:
             f"y must hold one label per sample of X; X has {n_samples} samples and y has shape {targets.shape}."
         )
     return targets
-
-
-def _take(samples: Any, indices: Indices) -> Any:
-    return samples.iloc[indices] if hasattr(samples, "iloc") else samples[indices]
 
 
 def _estimator_logits(estimator: Any, samples: Any, classes: Array) -> Logits:

@@ -6,8 +6,8 @@ import importlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from driftcal.core.images import as_step
 from driftcal.errors import UnknownName
+from driftcal.shifts.arguments import as_step
 from driftcal.shifts.corruptions.severities import TABLES, parameters, table_for
 from driftcal.shifts.shift import shift_images
 from driftcal.types import AnyArray, Images

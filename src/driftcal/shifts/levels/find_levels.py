@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.core.images import as_seed
+from driftcal.core.random import as_seed
 from driftcal.errors import InputError, UnknownName
 from driftcal.shifts.levels.search import Evaluate, LevelSearch, PerturbationLevel, PerturbationLevels
 from driftcal.shifts.levels.solvers import SOLVERS

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from driftcal.core.images import as_indices, as_step, as_strength
 from driftcal.errors import InputError, NotFittedError
+from driftcal.shifts.arguments import as_indices, as_step, as_strength
 from driftcal.shifts.series.changes import N_DRAWS, SERIES_SHIFTS, SIMULATED_SERIES, Change
 from driftcal.shifts.shift import sample_keys
 from driftcal.types import AnyArray, Array, Float64

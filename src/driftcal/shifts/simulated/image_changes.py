@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from driftcal.core.images import as_indices, as_step
+from driftcal.shifts.arguments import as_indices, as_step
 from driftcal.shifts.shift import sample_keys, shift_images
 from driftcal.shifts.simulated.resampling import downscale, soften, zoom
 from driftcal.shifts.varied import PERTURBATIONS, n_draws_per_image

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from driftcal.core.inputs.frames import is_frame
 from driftcal.core.labels import is_missing
-from driftcal.core.tables import is_frame
 from driftcal.core.validation import NUMBER_KINDS, column_indices
 from driftcal.errors import InputError
 from driftcal.types import AnyArray, Array, Float64

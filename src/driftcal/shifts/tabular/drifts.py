@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from driftcal.core.images import as_indices, as_step
 from driftcal.core.validation import NUMBER_KINDS
 from driftcal.errors import NotFittedError
+from driftcal.shifts.arguments import as_indices, as_step
 from driftcal.shifts.shift import sample_keys
 from driftcal.shifts.tabular.columns import categories_of, codes_of, open_table
 from driftcal.shifts.tabular.tabular_noise import TabularNoise, check_width, uniforms

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from driftcal.core.images import as_indices, as_strength
 from driftcal.core.validation import NUMBER_KINDS
 from driftcal.errors import InputError, NotFittedError
+from driftcal.shifts.arguments import as_indices, as_strength
 from driftcal.shifts.shift import sample_keys
 from driftcal.shifts.tabular.columns import (
     FeatureTable,

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from driftcal.core.images import as_indices, as_seed
-from driftcal.core.texts import as_texts
+from driftcal.core.inputs.texts import as_texts
+from driftcal.core.random import as_seed
 from driftcal.errors import InputError
+from driftcal.shifts.arguments import as_indices
 from driftcal.shifts.shift import sample_keys
 from driftcal.shifts.text.characters import random_letters, recognition_errors, typing_errors
 from driftcal.types import AnyArray, Array
