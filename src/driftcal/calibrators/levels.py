@@ -6,6 +6,7 @@ import numpy as np
 
 from driftcal.core import validation
 from driftcal.core.dataset import LabelledLogits
+from driftcal.core.scalars import is_number
 from driftcal.errors import InputError
 from driftcal.types import AnyArray, Array
 
@@ -57,7 +58,7 @@ def level_weights(n_levels: int, clean_weight: float | None) -> list[float] | No
 
 def check_clean_weight(clean_weight: float) -> None:
     """Refuse a clean weight that is no share between 0 and 1."""
-    if isinstance(clean_weight, bool) or not isinstance(clean_weight, (int, float)) or not 0 < clean_weight < 1:
+    if not is_number(clean_weight) or not 0 < clean_weight < 1:
         raise InputError(
             f"clean_weight must be between 0 and 1, the share of the clean samples in all weight; it is {clean_weight!r}. "
             "0.5 is a usual middle; None weights all levels alike, as the paper does."

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
+from driftcal.core.scalars import is_number, is_whole
 from driftcal.errors import InputError
 
 #: Larger whole numbers are no size of anything: 2³¹ − 1.
@@ -21,8 +21,7 @@ def check_positive(name: str, value: Any, default: float | str) -> None:
 
 def check_whole(name: str, value: Any, least: int, default: int) -> None:
     """Refuse a value that is not a whole number of at least `least`, or that is no possible size."""
-    is_whole = not isinstance(value, bool) and isinstance(value, (int, np.integer))
-    if not is_whole or not least <= value <= _LARGEST_WHOLE:
+    if not is_whole(value) or not least <= value <= _LARGEST_WHOLE:
         raise InputError(
             f"{name} must be a whole number of at least {least}; it is {shown(value)}. The default is {default}."
         )
@@ -36,12 +35,7 @@ def check_true_or_false(name: str, value: Any) -> None:
 
 def is_positive(value: Any) -> bool:
     """Whether a value is a positive number that a float can hold."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or np.iscomplexobj(value):
-        return False
-    try:
-        return 0 < float(value) < math.inf
-    except OverflowError:  # a whole number of many digits
-        return False
+    return is_number(value) and bool(value > 0)
 
 
 def shown(value: Any) -> str:

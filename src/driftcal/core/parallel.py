@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
+from driftcal.core.scalars import is_whole
 from driftcal.errors import InputError
 
 S = TypeVar("S")
@@ -48,7 +49,7 @@ def map_in_threads(function: Callable[[S], T], items: Sequence[S], *, threads: i
     >>> map_in_threads(abs, [-1, 2, -3])
     [1, 2, 3]
     """
-    if threads is not None and not (isinstance(threads, int) and threads >= 1):
+    if threads is not None and not (is_whole(threads) and threads >= 1):
         raise InputError(f"threads must be at least 1; it is {threads!r}. Leave it out for one per core.")
     size = threads or n_threads()
     if size == 1 or len(items) <= 1 or getattr(_this_thread, "is_pooled", False):

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driftcal.core.numerics import ieee, inlined
+from driftcal.core.scalars import is_whole
 from driftcal.errors import InputError
 from driftcal.types import Indices
 
@@ -122,6 +123,6 @@ def _outside_rectangle(key: Any, layer: Any, x: Any) -> Any:
 
 def as_seed(seed: Any, name: str = "seed") -> int:
     """A seed: a whole number from 0 to 2**64 - 1."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= int(seed) < 2**64:
+    if not is_whole(seed) or not 0 <= int(seed) < 2**64:
         raise InputError(f"{name} must be a whole number from 0 to 2**64 - 1; got {seed!r}. Try {name}=0.")
     return int(seed)

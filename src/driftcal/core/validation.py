@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.core.scalars import is_whole
 from driftcal.errors import InputError, LogitsError, ProbabilitiesError, UnknownName, WeightsError
 from driftcal.types import AnyArray, Array, Logits, LogProbs, Probs, Weights
 
@@ -270,7 +271,7 @@ def column_indices(
             if column not in names:
                 raise UnknownName.of("column", column, map(str, names))
             indices.add(list(names).index(column))
-        elif isinstance(column, int | np.integer) and not isinstance(column, bool) and -n_columns <= column < n_columns:
+        elif is_whole(column) and -n_columns <= column < n_columns:
             indices.add(int(column) % n_columns)
         else:
             raise InputError(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.core.parallel import map_in_threads
+from driftcal.core.scalars import is_whole
 from driftcal.data.decode_image import FORMATS, check_pixel_count, decode_image, is_deep
 from driftcal.data.source import Source
 from driftcal.errors import DataError, InputError
@@ -39,11 +40,7 @@ class ImageDecoder:
 
     def __post_init__(self) -> None:
         sides = (self.size, self.size) if isinstance(self.size, int) else self.size
-        is_pair = (
-            isinstance(sides, tuple | list)
-            and len(sides) == 2
-            and all(isinstance(side, int | np.integer) for side in sides)
-        )
+        is_pair = isinstance(sides, tuple | list) and len(sides) == 2 and all(map(is_whole, sides))
         if sides is not None and not (is_pair and min(sides) >= 1):
             raise InputError(f"size must be one number or (height, width), at least 1; it is {self.size!r}.")
         if not (isinstance(self.crop, int | float) and 0 < self.crop <= 1):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.core.labels import text_labels
+from driftcal.core.scalars import spells_number
 from driftcal.errors import DataError, UnknownName, need
 from driftcal.io.npz import LABEL_NAMES, LOGIT_NAMES, open_arrays
 from driftcal.io.parquet import read_parquet
@@ -126,7 +127,7 @@ def _read_csv(file: Path) -> tuple[list[str], dict[str, Array]]:
         header = next(lines, None)
         if not header or len(set(header)) < len(header):
             raise DataError(f"{str(file)!r} must begin with a header of different column names; it is {header!r}.")
-        if all(_is_number(name) for name in header) and header != [str(k) for k in range(len(header))]:
+        if all(spells_number(name) for name in header) and header != [str(k) for k in range(len(header))]:
             raise DataError(
                 f"{str(file)!r} must begin with a header; its first line holds numbers. Write a line with the names of the columns."
             )
@@ -146,14 +147,6 @@ def _rows(file: Path, stream: Any) -> Iterator[list[str]]:
         yield from (row for row in csv.reader(stream) if row)
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{str(file)!r} must be a .csv file in UTF-8; {error}.") from error
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _read_parquet(file: Path) -> tuple[list[str], dict[str, Array]]:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta, binom
 
+from driftcal.core.scalars import is_number
 from driftcal.decisions.coverage_curve import CoverageCurve
 from driftcal.errors import InputError, NoThreshold
 from driftcal.types import Array
@@ -139,7 +140,7 @@ def choose_threshold(
         )
     ((criterion, target),) = criteria.items()
     for name, value in ((criterion, target), ("delta", delta)):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        if not is_number(value) or not 0 < value < 1:
             raise InputError(f"{name} must be a share between 0 and 1; it is {value!r}. {_way_out(name, value)}")
     if criterion == "accuracy":
         certified = _certified(curve, target, delta)
@@ -164,7 +165,7 @@ def choose_threshold(
         coverage=kept / curve.n_samples,
         accuracy=correct / kept,
         accuracy_bound=None if criterion == "cost" else lower_bound(correct, kept, delta),
-        delta=delta,
+        delta=float(delta),
         n_samples=curve.n_samples,
     )
 
@@ -231,7 +232,7 @@ def _not_certified(curve: CoverageCurve, accuracy: float, delta: float) -> NoThr
 
 
 def _way_out(name: str, value: Any) -> str:
-    if isinstance(value, int | float) and 1 < value < 100:
+    if is_number(value) and 1 < value < 100:
         return f"Write {value / 100:g} for {value:g} %."
     return "The default of delta is 0.05." if name == "delta" else "Pass, say, accuracy=0.95."
 
@@ -259,4 +260,4 @@ def _walk(curve: CoverageCurve, start: int, accuracy: float, delta: float) -> in
 
 
 def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+    return is_number(value) and 0 <= value <= 1

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from driftcal.core.numerics import kernel, with_small
+from driftcal.core.scalars import is_whole
 from driftcal.errors import InputError
 from driftcal.types import Array, Float64
 
@@ -19,7 +20,7 @@ def bin_edges(n_bins: int) -> Float64:
     >>> all(bin_indices(np.array([m / n]), bin_edges(n))[0] == m - 1 for n in (7, 10, 15, 30) for m in range(1, n + 1))
     True
     """
-    if not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
+    if not is_whole(n_bins) or n_bins < 1:
         raise InputError(f"n_bins must be a whole number of at least 1; it is {n_bins!r}. The usual choice is 15.")
     n = int(n_bins)
     edges: Float64 = np.arange(n + 1) / n

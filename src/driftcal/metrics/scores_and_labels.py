@@ -118,12 +118,12 @@ def refuse_swapped(y_true: AnyArray, scores: AnyArray, order: str) -> None:
     if y_true is None or scores is None or validation.is_chunked(scores) or validation.is_chunked(y_true):
         return
     first, second = validation.as_array(y_true, "y_true"), validation.as_array(scores, "scores")
-    if second.ndim == 1 and first.dtype.kind == "f" and not _is_whole(first) and _is_whole(second):
+    if second.ndim == 1 and first.dtype.kind == "f" and not _are_whole(first) and _are_whole(second):
         raise InputError(
             f"arguments must come as {order}; the labels hold fractions (shape {first.shape}) and the scores hold labels "
             f"(shape {second.shape}). Swap them."
         )
 
 
-def _is_whole(values: Array) -> bool:
+def _are_whole(values: Array) -> bool:
     return values.dtype.kind != "f" or bool((values == np.floor(values)).all())

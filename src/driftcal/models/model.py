@@ -12,6 +12,7 @@ from driftcal.core.inputs.array_dicts import ArrayDict, as_array_dict, is_array_
 from driftcal.core.inputs.frames import as_matrix, describe_columns, is_frame, take
 from driftcal.core.inputs.texts import as_texts, is_text
 from driftcal.core.messages import first_line
+from driftcal.core.scalars import is_whole
 from driftcal.core.validation import REAL_KINDS, SURELY_PROBABILITIES, as_array, check_columns
 from driftcal.errors import DriftcalError, ImagesError, InputError, ModelError, UnknownName
 from driftcal.io.fingerprint import fingerprint
@@ -404,7 +405,7 @@ def _rebuilt(
 def _check_batch_size(batch_size: int | Literal["auto"], backend: Backend) -> None:
     if batch_size == "auto":
         return
-    if not isinstance(batch_size, int) or batch_size < 1:
+    if not is_whole(batch_size) or batch_size < 1:
         raise InputError(f'batch_size must be a number of samples of at least 1, or "auto"; it is {batch_size!r}.')
     if backend.fixed_batch and batch_size != backend.fixed_batch:
         raise InputError(

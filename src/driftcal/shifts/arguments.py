@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from driftcal.core.scalars import is_number
 from driftcal.errors import InputError
 from driftcal.types import AnyArray, Indices
 
@@ -31,7 +31,7 @@ def as_indices(indices: AnyArray | None, n: int) -> Indices:
 
 def as_step(level: Any, levels: Sequence[int], name: str) -> int:
     """A level of a shift with a table: a position in that table."""
-    if not _is_finite(level) or int(level) != level or not levels[0] <= level <= levels[-1]:
+    if not is_number(level) or int(level) != level or not levels[0] <= level <= levels[-1]:
         raise InputError(
             f"level of {name!r} must be a whole number from {levels[0]} (untouched) to {levels[-1]}; got {level!r}. "
             "A level is a position in the shift's table, not its parameter."
@@ -41,15 +41,9 @@ def as_step(level: Any, levels: Sequence[int], name: str) -> int:
 
 def as_strength(level: Any, name: str) -> float:
     """A level of a continuous shift: a finite number, 0 or more."""
-    if not _is_finite(level) or level < 0:
+    if not is_number(level) or level < 0:
         raise InputError(
             f"level of {name!r} must be a finite number, 0 (untouched) or more; got {level!r}. It is a variance: "
             "square a standard deviation."
         )
     return float(level)
-
-
-def _is_finite(level: Any) -> bool:
-    """Whether a level is a finite number; a truth value is none."""
-    is_number = isinstance(level, (int, np.integer, float, np.floating)) and not isinstance(level, bool)
-    return is_number and math.isfinite(level)

@@ -13,6 +13,7 @@ import numpy as np
 
 from driftcal.calibrators.windowed.window_file import read_windows, write_windows
 from driftcal.calibrators.windowed.windowed_calibrator import MAX_KEYS, WINDOW_SIZE, WindowedCalibrator, sum_statistics
+from driftcal.core.scalars import is_whole
 from driftcal.errors import InputError
 from driftcal.types import AnyArray, Float64, LogProbs, Probs
 
@@ -69,12 +70,12 @@ class WindowedPredictor:
         self, calibrator: WindowedCalibrator, window_size: int = WINDOW_SIZE, *, max_keys: int = MAX_KEYS
     ) -> None:
         smallest = calibrator.min_window
-        if not _is_whole(window_size) or window_size < smallest:
+        if not is_whole(window_size) or window_size < smallest:
             raise InputError(
                 f"window_size must be a whole number of samples, {smallest} or more; it is {window_size!r}. "
                 f"Smaller windows say too little about a shift; {WINDOW_SIZE} is usual."
             )
-        if not _is_whole(max_keys) or max_keys < 1:
+        if not is_whole(max_keys) or max_keys < 1:
             raise InputError(
                 f"max_keys must be a whole number of windows, 1 or more; it is {max_keys!r}. The default is {MAX_KEYS}."
             )
@@ -216,10 +217,6 @@ class WindowedPredictor:
 def _as_key(key: Any) -> Key:
     if key is None or isinstance(key, str):
         return key
-    if not _is_whole(key):
+    if not is_whole(key):
         raise InputError(f"key must be text or a whole number; it is {key!r}. Pass str(key), say a camera or a client.")
     return int(key)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)

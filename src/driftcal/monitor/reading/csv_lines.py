@@ -6,6 +6,7 @@ import csv
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from driftcal.core.scalars import spells_number
 from driftcal.monitor.clock import seconds
 from driftcal.monitor.reading.line_reader import MAX_LINE, line_groups
 from driftcal.monitor.reading.stream_batch import BatchBuilder, StreamBatch
@@ -41,7 +42,7 @@ class _CsvLineReader:
         except csv.Error:
             return self.builder.reject("not CSV")
         if self.names is None:
-            has_heading = not all(map(_is_number, cells))
+            has_heading = not all(map(spells_number, cells))
             self.names = [cell.strip().lower() for cell in cells] if has_heading else [""] * len(cells)
             if has_heading:
                 return None
@@ -52,18 +53,10 @@ class _CsvLineReader:
             return self.builder.reject("wrong number of columns")
         by_name = dict(zip(names, cells, strict=True))
         scores = [cell for name, cell in zip(names, cells, strict=True) if name not in _SPECIAL_COLUMNS]
-        if not all(map(_is_number, scores)):
+        if not all(map(spells_number, scores)):
             return self.builder.reject("not numbers")
         moment = by_name.get("time")
-        times = None if moment is None else [seconds(float(moment) if _is_number(moment) else moment)]
+        times = None if moment is None else [seconds(float(moment) if spells_number(moment) else moment)]
         labels = [by_name["label"] or None] if "label" in by_name else None
         ids = [by_name["id"] or None] if "id" in by_name else None
         return self.builder.add_samples([[float(cell) for cell in scores]], times, labels, ids)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

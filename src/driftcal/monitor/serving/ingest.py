@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import queue
 import threading
 import time
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from driftcal.core.scalars import is_number
 from driftcal.errors import DataError
 from driftcal.monitor.reading.json_lines import JsonLineReader, parse_json
 from driftcal.monitor.reading.line_reader import MAX_LINE, QUIET_SECONDS
@@ -45,10 +45,7 @@ class Request:
         values = _parsed(head)
         event, arrival = (values.get("event"), values.get("arrival")) if isinstance(values, dict) else (None, None)
         if not (
-            isinstance(event, dict)
-            and all(isinstance(text, str) for text in event.values())
-            and isinstance(arrival, int | float)
-            and math.isfinite(arrival)
+            isinstance(event, dict) and all(isinstance(text, str) for text in event.values()) and is_number(arrival)
         ):
             raise DataError(
                 "the journal beside the state must hold requests, as a monitor writes it; it does not. Move it away, or "

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from driftcal.core.scalars import is_number, is_whole
 from driftcal.errors import ArtefactError
 from driftcal.io.fingerprint import canonical_json, sha256_bytes
 from driftcal.io.json_text import parse_json
@@ -48,7 +48,7 @@ def read_results(path: Path) -> dict[str, Any]:
 def check_results(results: Results) -> None:
     """Raise ValueError for values of the wrong type, or for rows that are missing: reports and tables rely on them."""
     _check(isinstance(results.suite, str), "suite must be text")
-    _check(_is_whole(results.n_bins) and results.n_bins >= 1, "n_bins must be a whole number")
+    _check(is_whole(results.n_bins) and results.n_bins >= 1, "n_bins must be a whole number")
     _check(results.perturbation is None or isinstance(results.perturbation, dict), "perturbation must be an object")
     _check(isinstance(results.metadata, dict), "metadata must be an object")
     for info in results.calibrators:
@@ -56,7 +56,7 @@ def check_results(results: Results) -> None:
         _check(all(isinstance(text, str) for text in texts), "the names of calibrators must be text")
         _check(isinstance(info.keeps_accuracy, bool), "keeps_accuracy must be true or false")
         _check(info.temperature is None or _is_number(info.temperature), "temperature must be a number")
-        _check(info.window_size is None or _is_whole(info.window_size), "window_size must be a whole number")
+        _check(info.window_size is None or is_whole(info.window_size), "window_size must be a whole number")
     for shift in results.shifts:
         _check(isinstance(shift.name, str), "the names of shifts must be text")
         _check(
@@ -70,7 +70,7 @@ def check_results(results: Results) -> None:
             elif name not in _OTHER_FIELDS:
                 _check(_is_number(value), f"{name} must be a number")
         _check(_is_number(row.level) or row.level == "all", "level must be a number or 'all'")
-        _check(_is_whole(row.n_samples) and row.n_samples >= 0, "n_samples must be a whole number")
+        _check(is_whole(row.n_samples) and row.n_samples >= 0, "n_samples must be a whole number")
         _check(row.group is None or isinstance(row.group, str), "group must be text")
         _check(isinstance(row.bins, dict) and all(map(_are_numbers, row.bins.values())), "bins must hold numbers")
         pairs = list(row.intervals.values())
@@ -84,7 +84,7 @@ def _is_decision(value: Any) -> bool:
     return (
         isinstance(value, dict)
         and _is_number(value.get("coverage"))
-        and _is_whole(value.get("n_accepted"))
+        and is_whole(value.get("n_accepted"))
         and (value.get("accuracy") is None or _is_number(value["accuracy"]))
     )
 
@@ -110,13 +110,7 @@ def _check(is_valid: bool, problem: str) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300 and math.isfinite(value)
-    )
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return is_number(value) and abs(value) < 1e300
 
 
 def _are_numbers(values: Any) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from driftcal.calibrators import CALIBRATORS, Calibrator, calibrator_class, make_calibrator
+from driftcal.core.scalars import is_number
 from driftcal.errors import InputError
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures
 from driftcal.pipeline.collecting.perturbation import PerturbedLogits
@@ -57,7 +58,7 @@ class Selection:
 
     def __post_init__(self) -> None:
         value = 0.0 if self.tolerance is None else self.tolerance
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        if not (is_number(value) and value >= 0):
             raise InputError(
                 f"tolerance must be an ECE of at least 0; it is {self.tolerance!r}. The default is {TOLERANCE:g}."
             )

@@ -56,6 +56,7 @@ def tune_calibrators(
 ) -> TunedCalibrators:
     """Fit `method` and its baselines; if `method` is None, `selection` chooses one."""
     level_features = features or CollectedFeatures()
+    clean_weight = None if clean_weight is None else float(clean_weight)  # files hold plain numbers
     choice: Choice | None = None
     if method is None:
         choice = choose(selection, perturbed, labels, clean_weight=clean_weight, features=level_features)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.core.random import as_seed
+from driftcal.core.scalars import is_whole
 from driftcal.errors import InputError, UnknownName
 from driftcal.shifts.levels.search import Evaluate, LevelSearch, PerturbationLevel, PerturbationLevels
 from driftcal.shifts.levels.solvers import SOLVERS
@@ -82,7 +83,7 @@ def find_levels(
     >>> [round(level.accuracy, 1) for level in levels.levels]
     [0.9, 0.6, 0.4, 0.1]
     """
-    if isinstance(n_levels, bool) or not isinstance(n_levels, (int, np.integer)) or n_levels < 1:
+    if not is_whole(n_levels) or n_levels < 1:
         raise InputError(f"n_levels must be a whole number, 1 or more; got {n_levels!r}. The paper takes 10.")
     if not (tolerance > 0 and math.isfinite(tolerance)):
         raise InputError(f"tolerance must be a positive accuracy; got {tolerance!r}. Try 0.01.")

@@ -11,6 +11,7 @@ import numpy as np
 
 from driftcal.core.inputs.texts import as_texts
 from driftcal.core.random import as_seed
+from driftcal.core.scalars import is_number
 from driftcal.errors import InputError
 from driftcal.shifts.arguments import as_indices
 from driftcal.shifts.shift import sample_keys
@@ -153,7 +154,7 @@ class WordNoise:
 
     def __call__(self, inputs: AnyArray, level: Any, *, seed: int = 0, indices: AnyArray | None = None) -> Array:
         """The noisy texts, an object array of ``str``."""
-        if not isinstance(level, int | float | np.number) or not level >= 0:
+        if not is_number(level) or level < 0:
             raise InputError(f"level of {self.name} must be a number of at least 0; got {level!r}. 0 is the identity.")
         return change_texts(inputs, self.name, 1 - math.exp(-float(level)), _scramble, seed=seed, indices=indices)
 
