@@ -21,8 +21,9 @@ from driftcal.calibrators.fitted_array import check_arrays
 from driftcal.calibrators.registry import CALIBRATORS, make_calibrator, name_of
 from driftcal.calibrators.version_1 import from_version_1
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
-from driftcal.errors import ArtefactError, DriftcalError, InputError, NotFittedError
+from driftcal.errors import ArtefactError, InputError, NotFittedError
 from driftcal.io.checked_tensors import digest_of_tensors, is_digest
+from driftcal.io.damaged_file import as_artefact_error
 from driftcal.io.safetensors import read_tensors, write_tensors
 from driftcal.types import Array
 
@@ -138,7 +139,7 @@ def _describe(calibrator: Calibrator) -> tuple[dict[str, Any], dict[str, Array]]
 
 
 def _restore(path: str | os.PathLike[str], description: Any, arrays: Mapping[str, Array]) -> Calibrator:
-    try:
+    with as_artefact_error(path, "must describe a calibrator; it does not fit this version", "Save it again."):
         name = description["calibrator"]
         if name not in CALIBRATORS:  # a file must not decide which package is imported
             raise ArtefactError(
@@ -162,12 +163,6 @@ def _restore(path: str | os.PathLike[str], description: Any, arrays: Mapping[str
         report = description["fit_report"]
         losses = {key: math.inf if report[key] is None else float(report[key]) for key in ("before", "after")}
         calibrator.fit_report_ = FitReport(**{**report, **losses, "warnings": tuple(report["warnings"])})
-    except ArtefactError:
-        raise
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, DriftcalError) as error:
-        raise ArtefactError(
-            f"{path} must describe a calibrator; it does not fit this version: {error}. Save it again."
-        ) from error
     return calibrator
 
 
@@ -211,12 +206,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         raise ArtefactError(f"{path} must match its own digest; it was altered or damaged. Copy or save it again.")
     if version > 1:
         return header, arrays
-    try:
+    with as_artefact_error(path, "must describe a calibrator; it does not", "Save it again."):
         return from_version_1(path, header, arrays)
-    except ArtefactError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:  # for instance a list instead of an object
-        raise ArtefactError(f"{path} must describe a calibrator; it does not: {error}. Save it again.") from error
 
 
 def _plain(value: Any) -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> TypeGuard[int]:
     """Whether a value is a whole number by its type.
 
     >>> [is_whole(value) for value in (3, np.int64(3), 3.0, True, "3")]
@@ -17,7 +17,7 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """Whether a value is a finite number that a float can hold.
 
     >>> [is_number(value) for value in (3, np.float32(0.5), float("nan"), 10**400, True, "3")]

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from driftcal._version import __version__
-from driftcal.errors import ArtefactError, DriftcalError
+from driftcal.errors import ArtefactError
 from driftcal.io.checked_tensors import FileKind
+from driftcal.io.damaged_file import as_artefact_error
 from driftcal.monitor.pending_samples import PendingSample, PendingSamples
 from driftcal.monitor.window_sums import SumLayout, are_possible
 from driftcal.types import Array
@@ -60,7 +61,7 @@ def save(monitor: Monitor, path: str | os.PathLike[str]) -> Path:
 def load(kind: type[M], path: str | os.PathLike[str], calibrator: Any, **options: Any) -> M:
     """The monitor in a file, after all of it was checked. `options` are the drift reference and the class names."""
     metadata, arrays = _KIND.read(path)
-    try:
+    with as_artefact_error(path, "must describe a monitor; it does not", "Start without it."):
         if metadata["version"] == 1:
             metadata, arrays = _renamed(metadata, _OLD_KEYS), _renamed(arrays, _OLD_KEYS)
             metadata["settings"] = _renamed(metadata["settings"], _OLD_SETTINGS)
@@ -72,10 +73,6 @@ def load(kind: type[M], path: str | os.PathLike[str], calibrator: Any, **options
                 "Pass the calibrator it was made with, or start a new monitor."
             )
         _fill(monitor, metadata, arrays)
-    except ArtefactError:
-        raise
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError, DriftcalError) as error:
-        raise ArtefactError(f"{path} must describe a monitor; it does not: {error}. Start without it.") from error
     return monitor
 
 

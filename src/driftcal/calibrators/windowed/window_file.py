@@ -14,6 +14,7 @@ from driftcal._version import __version__
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.errors import ArtefactError
 from driftcal.io.checked_tensors import FileKind
+from driftcal.io.damaged_file import as_artefact_error
 from driftcal.types import Array, Float64
 
 _KIND = FileKind("driftcal-windows", (1,), "windows", "save() of a windowed object")
@@ -50,7 +51,7 @@ def read_windows(
 ) -> list[tuple[str | int | None, Float64]]:
     """The windows in a file that was written with the same calibrator and window size."""
     metadata, arrays = _KIND.read(path)
-    try:
+    with as_artefact_error(path, "must hold windows; it does not", "Start without it."):
         if metadata["identity"] != _identity(calibrator):
             raise ArtefactError(
                 f"{path} must belong to this calibrator; it was written with another one. Pass the calibrator it was written with, "
@@ -62,10 +63,6 @@ def read_windows(
                 f"Use windowed({metadata['window_size']})."
             )
         return _windows(metadata["keys"], arrays["samples"], arrays["ends"], window_size, calibrator)
-    except ArtefactError:
-        raise
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        raise ArtefactError(f"{path} must hold windows; it does not: {error}. Start without it.") from error
 
 
 def _windows(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from driftcal.core.display import Displayed, plot
 from driftcal.errors import ArtefactError, UnknownName, need
 from driftcal.io.atomic import write_atomic
+from driftcal.io.damaged_file import as_artefact_error
 from driftcal.pipeline.evaluating.results_file import check_results, read_results, results_text
 
 if TYPE_CHECKING:
@@ -300,14 +301,10 @@ class Results(Displayed):
             raise ArtefactError(
                 f"{path} must hold the results of an evaluation; there is no such file. Run evaluate first."
             )
-        try:
+        with as_artefact_error(path, "must be results.json as evaluate writes it; it is not", "Evaluate again."):
             results = cls.from_dict(read_results(path))
             check_results(results)
             return results
-        except ArtefactError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise ArtefactError(f"{path} must be results.json as evaluate writes it; it is not: {error}") from error
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Results:
