@@ -1,4 +1,4 @@
-"""Every name of docs/api.md exists, and mkdocs.yml is YAML whose pages exist."""
+"""Every name of docs/api.md exists, every public name is on it, and mkdocs.yml is YAML whose pages exist."""
 
 import importlib
 import re
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+import driftcal
 
 ROOT = Path(__file__).parents[1]
 NAMES = re.findall(r"^::: ([\w.]+)", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
@@ -18,6 +20,15 @@ def test_a_name_of_the_page_exists(name):
         importlib.import_module(name)
     else:
         assert hasattr(importlib.import_module(module), attribute)
+
+
+@pytest.mark.parametrize("name", sorted(driftcal._PUBLIC))
+def test_a_public_name_is_on_the_page(name):
+    (path,) = [
+        path for path in NAMES if path.rpartition(".")[2] == name and path != "driftcal.metrics.evaluation.evaluate"
+    ]
+    module, _, attribute = path.rpartition(".")
+    assert getattr(importlib.import_module(module), attribute) is getattr(driftcal, name)
 
 
 def pages(navigation):
