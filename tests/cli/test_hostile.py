@@ -9,7 +9,7 @@ from PIL import Image
 from tiny_model import make_data, make_onnx
 
 import driftcal
-from driftcal.cli.console import printable
+from driftcal.core.messages import printable
 from driftcal.pipeline.evaluating.results import Results
 
 HOSTILE = [

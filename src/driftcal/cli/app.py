@@ -25,9 +25,9 @@ from driftcal.cli.commands.report import report
 from driftcal.cli.commands.shifts import shifts
 from driftcal.cli.commands.threshold import threshold
 from driftcal.cli.commands.tune import tune
-from driftcal.cli.console import printable
 from driftcal.cli.plugins import register_plugins
 from driftcal.cli.registry_help import RegistryHelpCommand
+from driftcal.core.messages import printable
 from driftcal.errors import DriftcalError, UnknownName
 
 app = typer.Typer(

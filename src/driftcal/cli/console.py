@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from driftcal.core.messages import printable as printable
+from driftcal.core.messages import printable
 from driftcal.core.progress import Progress, rich_console
-from driftcal.core.progress import duration as duration
 
 
 def wrapped(text: object, stream: Any) -> str:

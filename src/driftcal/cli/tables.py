@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driftcal.cli.console import duration
+from driftcal.core.progress import duration
 from driftcal.pipeline.cluster_estimate import Estimate
 from driftcal.pipeline.evaluating.results import Results
 from driftcal.pipeline.plan import Plan

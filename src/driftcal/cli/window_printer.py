@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from driftcal.cli.console import Console, plain_numbers, printable
+from driftcal.cli.console import Console, plain_numbers
+from driftcal.core.messages import printable
 
 if TYPE_CHECKING:
     from driftcal.monitor.window_report import WindowReport

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.console import Console, plain_numbers, printable
+from driftcal.cli.console import Console, plain_numbers
 from driftcal.cli.window_printer import window_printer
+from driftcal.core.messages import printable
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

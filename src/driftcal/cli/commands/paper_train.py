@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.console import Console, duration
+from driftcal.cli.console import Console
+from driftcal.core.progress import duration
 from driftcal.paper.networks import CIFAR10_NETWORKS
 
 

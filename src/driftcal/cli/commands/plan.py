@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from driftcal.cli import options
-from driftcal.cli.console import Console, Sentences, duration
+from driftcal.cli.console import Console, Sentences
+from driftcal.core.progress import duration
 
 
 @options.with_model_options
