@@ -156,19 +156,7 @@ def _check_widths(file: Path, separator: str, n_columns: int) -> None:
 def parquet(
     path: AnyPath, *, label: str | None = None, class_names: Sequence[str] | None = None, drop: Sequence[str] = ()
 ) -> Source:
-    """A Parquet file. Columns of text become categories; all others keep their type.
-
-    Parameters
-    ----------
-    path
-        The file.
-    label
-        The column of labels; without it, one named label, target, y or class.
-    class_names
-        All classes in the order of the model's outputs. Labels that are text need them.
-    drop
-        Columns that are no features, such as an identifier.
-    """
+    """A Parquet file. Columns of text become categories; all others keep their type. The options are those of :func:`csv`."""
     need("pandas", "parquet")
     file = as_path(path)
     table = read_parquet(file)
