@@ -66,34 +66,34 @@ def find_warnings(accuracy: float, labels: Labels, class_names: Sequence[str], n
     return sentences
 
 
-def impossible_labels_warning(logits: Logits, labels: Labels) -> str:
-    """A sentence if the model gives the true class of some samples no probability at all; empty if not.
+def impossible_label_warnings(logits: Logits, labels: Labels) -> list[str]:
+    """A sentence if the model gives the true class of some samples no probability at all; none if not.
 
-    >>> impossible_labels_warning(np.array([[0.0, -87.3], [0.0, -1.0]]), np.array([1, 1]))[:57]
+    >>> impossible_label_warnings(np.array([[0.0, -87.3], [0.0, -1.0]]), np.array([1, 1]))[0][:57]
     '1 of 2 validation samples have a true class with probabil'
     """
     below = logits.max(axis=1) - logits[np.arange(len(labels)), labels]
     n_impossible = int(np.count_nonzero(below > NO_PROBABILITY))
     if not n_impossible:
-        return ""
-    return (
+        return []
+    return [
         f"{n_impossible} of {len(labels)} validation samples have a true class with probability 0 according to the model. Each of them "
         "lowers the confidence of temperature scaling a lot; compare it with the uncalibrated model. A tree ensemble with more trees, "
         "or smoothed leaves, gives no zeros."
-    )
+    ]
 
 
-def preprocessing_warning(model: Model, source: Source, accuracy: float) -> str:
-    """A sentence if usual preprocessing makes an image model much more accurate; empty if not.
+def preprocessing_warnings(model: Model, source: Source, accuracy: float) -> list[str]:
+    """A sentence if usual preprocessing makes an image model much more accurate; none if not.
 
     It is tried on a few hundred samples, and only for a model that was opened without mean, std and scale.
     """
     steps = model.preprocessing
     is_normalised = bool(steps.mean) or bool(steps.std) or steps.scale != 1
     if source.kind != "images" or is_normalised or model.framework in ("sklearn", "callable"):
-        return ""
+        return []
     if accuracy > HIGH_ACCURACY:
-        return ""
+        return []
     indices = np.linspace(0, len(source) - 1, min(TRIED_SAMPLES, len(source))).astype(int)
     subset = source.subset(np.unique(indices))
     inputs, labels = subset.inputs(), subset.labels
@@ -110,11 +110,11 @@ def preprocessing_warning(model: Model, source: Source, accuracy: float) -> str:
         if tried_accuracy > best_accuracy:
             best, best_accuracy = name, tried_accuracy
     if not best:
-        return ""
-    return (
+        return []
+    return [
         f"The model seems to expect preprocessing: with {best} its accuracy is {best_accuracy:.3f} on {len(labels)} samples, without "
         f"{accuracy:.3f}. Pass open_model(model, preprocessing=...) (--mean, --std, --scale)."
-    )
+    ]
 
 
 def warn(sentences: Sequence[str], stacklevel: int = 3) -> None:

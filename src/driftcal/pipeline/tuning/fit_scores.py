@@ -15,7 +15,7 @@ from driftcal.core.labels import declared_classes
 from driftcal.errors import InputError
 from driftcal.models.scores import ScoresModel
 from driftcal.pipeline.calibrated_model import CalibratedModel
-from driftcal.pipeline.collecting.input_warnings import find_warnings, impossible_labels_warning, warn
+from driftcal.pipeline.collecting.input_warnings import find_warnings, impossible_label_warnings, warn
 from driftcal.pipeline.collecting.layer_features import check_features
 from driftcal.pipeline.collecting.perturbation import PerturbedLogits, table_record
 from driftcal.pipeline.collecting.source_inputs import scores_source
@@ -92,10 +92,9 @@ def fit(
         perturbed, clean = _by_level(logits, labels, levels)
         accuracy = float(perturbed.record["levels"][0]["accuracy"]) if perturbed.record else accuracy
     labels = labels[clean]
-    impossible = impossible_labels_warning(np.asarray(perturbed.clean), labels)
     warnings = [
         *find_warnings(accuracy, labels, source.class_names, model.n_classes),
-        *([impossible] if impossible else []),
+        *impossible_label_warnings(np.asarray(perturbed.clean), labels),
     ]
     warn(warnings)
     tuned = tune_calibrators(

@@ -8,16 +8,15 @@ import numpy as np
 
 from driftcal.calibrators import Calibrator
 from driftcal.calibrators.levels import check_clean_weight
-from driftcal.data import Source
 from driftcal.errors import InputError
-from driftcal.models import Model, open_model
+from driftcal.models import open_model
 from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.pipeline.collecting.collect import Collector
 from driftcal.pipeline.collecting.conditions import CLEAN
 from driftcal.pipeline.collecting.input_warnings import (
     find_warnings,
-    impossible_labels_warning,
-    preprocessing_warning,
+    impossible_label_warnings,
+    preprocessing_warnings,
     warn,
 )
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures, LayerFeatures, check_features
@@ -122,7 +121,10 @@ def tune(
     collector = Collector(opened_model, source, run=run, random_state=random_state)
     check_classes(opened_model, source)
     accuracy = collector.accuracy(*CLEAN)
-    warnings = _warnings(opened_model, source, accuracy)
+    warnings = [
+        *find_warnings(accuracy, source.labels, source.class_names, opened_model.n_classes),
+        *preprocessing_warnings(opened_model, source, accuracy),
+    ]
     warn(warnings)
     levels_shift = tuning_shift(shift, source)
     with collector.progress("tune", 2 * n_levels * len(source)):
@@ -130,10 +132,10 @@ def tune(
         if uses_simulated_shifts(method):
             perturbed = with_simulated_shifts(perturbed, levels_shift, collector, source)
     clean = perturbed.clean
-    # logits that workers have stored are not fetched for a warning
-    if isinstance(clean, np.ndarray) and (impossible := impossible_labels_warning(clean, source.labels)):
-        warn([impossible])
-        warnings.append(impossible)
+    if isinstance(clean, np.ndarray):  # logits that workers have stored are not fetched for a warning
+        impossible = impossible_label_warnings(clean, source.labels)
+        warn(impossible)
+        warnings += impossible
     level_features = CollectedFeatures()
     if features is not None:
         level_features = CollectedFeatures.of(collector, recorded_conditions(perturbed.record, source), features)
@@ -156,9 +158,3 @@ def tune(
         layers=features.layers if features else (),
         random_state=random_state,
     )
-
-
-def _warnings(model: Model, source: Source, accuracy: float) -> list[str]:
-    """What is suspicious about the validation data, as sentences."""
-    hint = preprocessing_warning(model, source, accuracy)
-    return [*find_warnings(accuracy, source.labels, source.class_names, model.n_classes), *([hint] if hint else [])]

@@ -88,6 +88,7 @@ def tune_calibrators(
         tuned_on = SIMULATED_SHIFTS if variant.simulated else str(perturbed.record["shift"])
     on_clean = tuned_on == CLEAN_SAMPLES
     trial = None if choice is None or tuned.warning else _trial_of(choice, choice.per_sample)
+    windowed_trial = None if choice is None or windowed is None else _trial_of(choice, choice.windowed)
     windowed_by_name = windowed is not None and choice is None
     return TunedCalibrators(
         method="base" if tuned.warning else variant.method,
@@ -97,10 +98,8 @@ def tune_calibrators(
         windowed=windowed,
         baselines=_baselines(ts, None if on_clean or tuned.warning or windowed_by_name else clean),
         explanation=" ".join(sentence for sentence in sentences if sentence),
-        cross_validated_ece=None if choice is None or tuned.warning else _chosen_ece(choice, choice.per_sample),
-        windowed_cross_validated_ece=None
-        if choice is None or windowed is None
-        else _chosen_ece(choice, choice.windowed),
+        cross_validated_ece=_ece_of(trial),
+        windowed_cross_validated_ece=_ece_of(windowed_trial),
         validation_curve=curve_of_scores(trial.by_level[0])
         if trial is not None
         else curve_of_fit(calibrator, method, variant, perturbed, labels, level_features),
@@ -112,9 +111,8 @@ def _trial_of(choice: Choice, variant: Variant | None) -> Trial | None:
     return next((trial for trial in choice.trials if trial.variant == variant), None)
 
 
-def _chosen_ece(choice: Choice, variant: Variant | None) -> dict[str, float] | None:
-    """The cross-validated ECE of a chosen variant; None where candidates could not be compared."""
-    trial = _trial_of(choice, variant)
+def _ece_of(trial: Trial | None) -> dict[str, float] | None:
+    """The cross-validated ECE of a trial, in domain and under shift."""
     if trial is None:
         return None
     under_shift = {"under_shift": trial.shift_ece} if trial.has_shifted_samples else {}
