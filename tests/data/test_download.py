@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from driftcal import data
-from driftcal.data.download import DOWNLOADS, Download, fetch_archive
+from driftcal.data.published.download import DOWNLOADS, Download, fetch_archive
 from driftcal.errors import DataError, UnknownName
 
 

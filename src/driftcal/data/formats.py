@@ -11,11 +11,11 @@ from urllib.parse import parse_qsl
 from driftcal.core.inputs.frames import is_frame
 from driftcal.data.arrays import digits, from_arrays, npz
 from driftcal.data.bundled import fashion_mnist
-from driftcal.data.cifar10 import cifar10, cifar10_c
 from driftcal.data.hugging_face import from_hugging_face, hugging_face_kind
 from driftcal.data.image_folder import image_folder
-from driftcal.data.imagenet import imagenet, imagenet_c
-from driftcal.data.objectnet import objectnet
+from driftcal.data.published.cifar10 import cifar10, cifar10_c
+from driftcal.data.published.imagenet import imagenet, imagenet_c
+from driftcal.data.published.objectnet import objectnet
 from driftcal.data.source import Source
 from driftcal.data.tables import csv, from_frame, parquet
 from driftcal.data.torch_data import from_torch, torch_kind

@@ -1,0 +1,1 @@
+"""Published data sets in their own layouts, and their downloads."""
