@@ -21,7 +21,7 @@ from driftcal.decisions import CoverageCurve, Threshold, choose_threshold, maske
 from driftcal.decisions.metadata import DECISIONS, decisions_from_metadata, decisions_to_metadata
 from driftcal.errors import ArtefactError, InputError, ModelError
 from driftcal.models import Model, open_model, pooled_features
-from driftcal.models.scores import SCORES, ScoresModel
+from driftcal.models.recorded_scores import SCORES, ScoresModel
 from driftcal.pipeline.collecting.simulated import SIMULATED_SHIFTS
 from driftcal.pipeline.collecting.source_inputs import as_inputs, labelled_source, scores_source
 from driftcal.pipeline.evaluating.candidate import Candidate, uncalibrated

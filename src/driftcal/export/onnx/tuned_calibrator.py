@@ -11,7 +11,7 @@ from driftcal.calibrators import Calibrator
 from driftcal.calibrators.serialization import WINDOWED_NAME, load_file
 from driftcal.decisions import Threshold, decisions_from_metadata
 from driftcal.errors import ArtefactError, InputError
-from driftcal.models.scores import SCORES
+from driftcal.models.recorded_scores import SCORES
 from driftcal.pipeline.calibrated_model import CalibratedModel
 
 #: Where a calibrated model records the cross-validated ECE of its windowed form.

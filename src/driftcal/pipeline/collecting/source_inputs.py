@@ -15,7 +15,7 @@ from driftcal.data import Source, is_data_set, open_source
 from driftcal.errors import InputError, LabelsError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models import Model
-from driftcal.models.scores import ScoresModel, score_columns
+from driftcal.models.recorded_scores import ScoresModel, score_columns
 from driftcal.types import AnyArray, Inputs
 
 

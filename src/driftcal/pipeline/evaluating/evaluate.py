@@ -14,7 +14,7 @@ from driftcal.decisions import Threshold
 from driftcal.engines.remote_passes import map_logits
 from driftcal.errors import InputError
 from driftcal.metrics.sample_scores import SampleScores
-from driftcal.models.scores import ScoresModel
+from driftcal.models.recorded_scores import ScoresModel
 from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.pipeline.collecting.collect import Collector
 from driftcal.pipeline.collecting.conditions import table_levels

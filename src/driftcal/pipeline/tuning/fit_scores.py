@@ -13,7 +13,7 @@ from driftcal.core import validation
 from driftcal.core.dataset import LabelledLogits
 from driftcal.core.labels import declared_classes
 from driftcal.errors import InputError
-from driftcal.models.scores import ScoresModel
+from driftcal.models.recorded_scores import ScoresModel
 from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.pipeline.collecting.input_warnings import find_warnings, impossible_label_warnings, warn
 from driftcal.pipeline.collecting.layer_features import check_features

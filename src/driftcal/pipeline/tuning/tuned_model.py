@@ -9,7 +9,7 @@ from driftcal.calibrators.scaling.temperature import TemperatureScaling
 from driftcal.data import Source
 from driftcal.drift.reference import MIN_SAMPLES, DriftReference
 from driftcal.models import Model
-from driftcal.models.scores import ScoresModel
+from driftcal.models.recorded_scores import ScoresModel
 from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.pipeline.collecting.perturbation import PerturbedLogits
 from driftcal.pipeline.evaluating.versions import versions
