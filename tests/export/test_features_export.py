@@ -23,7 +23,7 @@ from driftcal.export.onnx.layer_pooling import add_means, add_unit
 from driftcal.export.onnx.nodes import Nodes
 from driftcal.export.onnx.verification import open_session
 from driftcal.models.features import pooled
-from driftcal.models.onnx import with_more_outputs
+from driftcal.models.onnx.onnx_backend import with_more_outputs
 
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")

@@ -247,7 +247,7 @@ def _backend(model: Any, settings: _Settings, *, outputs: Outputs, name: str | N
     if weights is not None:
         raise InputError(f"weights= goes with a torch module; {type(model).__name__} is none. Leave it out.")
     if type(model).__name__ == "ModelProto":
-        from driftcal.models.onnx import OnnxBackend
+        from driftcal.models.onnx.onnx_backend import OnnxBackend
 
         return OnnxBackend(model, device=device, threads=threads)
     if "keras" in frameworks:
@@ -318,7 +318,7 @@ def _from_file(path: Path, *, device: str, threads: int | None, trust: bool, out
 
 
 def _onnx(path: Path, device: str, threads: int | None) -> Backend:
-    from driftcal.models.onnx import OnnxBackend
+    from driftcal.models.onnx.onnx_backend import OnnxBackend
 
     return OnnxBackend(path, device=device, threads=threads)
 

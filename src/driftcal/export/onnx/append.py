@@ -46,7 +46,7 @@ from driftcal.export.onnx.window_temperature import WINDOW_NAMES, add_windowed_c
 from driftcal.export.onnx.window_verification import probe_batches, verify_window
 from driftcal.io.atomic import as_target, write_atomic
 from driftcal.models import Model, open_model
-from driftcal.models.onnx import output_name, with_more_outputs
+from driftcal.models.onnx.onnx_backend import output_name, with_more_outputs
 from driftcal.models.outputs import Outputs
 from driftcal.pipeline.calibrated_model import CalibratedModel, check_same_model
 from driftcal.types import AnyArray, Array

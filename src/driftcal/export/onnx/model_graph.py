@@ -10,7 +10,7 @@ from driftcal.core.messages import first_line
 from driftcal.errors import ModelError, need
 from driftcal.export.onnx.to_onnx import IR_VERSION, OPSET
 from driftcal.models.file_digest import file_state
-from driftcal.models.onnx_external_data import external_files
+from driftcal.models.onnx.external_data import external_files
 
 #: The oldest opset in which all operators of a calibration have their present form.
 _OLDEST_OPSET = 13

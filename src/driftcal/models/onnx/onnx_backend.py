@@ -14,7 +14,7 @@ from driftcal.core.parallel import n_threads
 from driftcal.errors import ModelError, need, need_safe
 from driftcal.io.fingerprint import fingerprint, sha256_bytes
 from driftcal.models.file_digest import file_digest, file_state
-from driftcal.models.onnx_external_data import external_files, locations
+from driftcal.models.onnx.external_data import external_files, locations
 from driftcal.models.outputs import Outputs
 from driftcal.types import Array, Inputs
 

@@ -1,0 +1,1 @@
+"""ONNX: files through onnxruntime, and the weight files that they refer to."""
