@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from driftcal.pipeline.evaluating.compare import compare_methods as compare_methods
     from driftcal.pipeline.evaluating.evaluate import evaluate as evaluate
     from driftcal.pipeline.evaluating.results import Results as Results
-    from driftcal.pipeline.recalibrate import recalibrate as recalibrate
+    from driftcal.pipeline.recalibrating.recalibrate import recalibrate as recalibrate
     from driftcal.pipeline.tuning.candidates import Selection as Selection
     from driftcal.pipeline.tuning.drift_calibrated_classifier import (
         DriftCalibratedClassifier as DriftCalibratedClassifier,
@@ -154,7 +154,7 @@ _PUBLIC: dict[str, str] = {
     "open_source": "driftcal.data",
     "plot_reliability": "driftcal.report.reliability_diagram",
     "pooled_features": "driftcal.models",
-    "recalibrate": "driftcal.pipeline.recalibrate",
+    "recalibrate": "driftcal.pipeline.recalibrating.recalibrate",
     "register_calibrator": "driftcal.calibrators",
     "register_shift": "driftcal.shifts",
     "tune": "driftcal.pipeline.tuning.tune",

@@ -26,7 +26,7 @@ def files(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch):
-    monkeypatch.setattr("driftcal.pipeline.recalibrate.N_RESAMPLES", 100)
+    monkeypatch.setattr("driftcal.pipeline.recalibrating.recalibrate.N_RESAMPLES", 100)
 
 
 def names(folder):

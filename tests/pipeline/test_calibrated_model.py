@@ -8,7 +8,7 @@ import driftcal
 from driftcal.calibrators.serialization import load_file
 from driftcal.errors import InputError, ModelError
 from driftcal.pipeline import calibrated_model
-from driftcal.pipeline.recalibrate import recalibrate_file
+from driftcal.pipeline.recalibrating.recalibrate_file import recalibrate_file
 
 N, C = 600, 4
 

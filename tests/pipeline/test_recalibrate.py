@@ -6,9 +6,10 @@ import pytest
 import driftcal
 from driftcal.calibrators.serialization import load_file
 from driftcal.errors import InputError, LabelsError, LogitsError, NotFittedError, WouldBeWorse
-from driftcal.pipeline import blend
-from driftcal.pipeline import recalibrate as module
-from driftcal.pipeline.recalibrate import Recalibration, recalibrate, recalibrate_file
+from driftcal.pipeline.recalibrating import blend
+from driftcal.pipeline.recalibrating import recalibrate as module
+from driftcal.pipeline.recalibrating.recalibrate import Recalibration, recalibrate
+from driftcal.pipeline.recalibrating.recalibrate_file import recalibrate_file
 
 
 @pytest.fixture(autouse=True)

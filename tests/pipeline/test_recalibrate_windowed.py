@@ -9,8 +9,9 @@ import driftcal
 from driftcal.calibrators.export_maps.windowed_map import WindowedMap
 from driftcal.calibrators.serialization import WINDOWED_NAME, calibrator_identity, load_file, save
 from driftcal.metrics import expected_calibration_error
-from driftcal.pipeline import recalibrate as module
-from driftcal.pipeline.recalibrate import recalibrate, recalibrate_file
+from driftcal.pipeline.recalibrating import recalibrate as module
+from driftcal.pipeline.recalibrating.recalibrate import recalibrate
+from driftcal.pipeline.recalibrating.recalibrate_file import recalibrate_file
 
 C = 5
 

@@ -9,7 +9,7 @@ from driftcal.core.progress import duration
 from driftcal.pipeline.cluster_estimate import Estimate
 from driftcal.pipeline.evaluating.results import Results
 from driftcal.pipeline.plan import Plan
-from driftcal.pipeline.recalibrate import Recalibration
+from driftcal.pipeline.recalibrating.recalibrate import Recalibration
 from driftcal.report.result_tables import headline_table, main_table_of
 from driftcal.report.table import Table, Value, to_terminal
 

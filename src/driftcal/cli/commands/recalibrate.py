@@ -76,8 +76,8 @@ def recalibrate(
     from driftcal.cli.tables import change_table
     from driftcal.monitor.reading.labelled_stream import JSON_LINES, read_labelled_stream
     from driftcal.pipeline.collecting.labelled_logits import LabelledFile, collect_labelled, read_labelled
-    from driftcal.pipeline.recalibrate import next_name, recalibrate_file
-    from driftcal.pipeline.recalibrate import recalibrate as refit
+    from driftcal.pipeline.recalibrating.recalibrate import recalibrate as refit
+    from driftcal.pipeline.recalibrating.recalibrate_file import next_name, recalibrate_file
 
     def read_logits(path: str) -> Any:
         if model is None and path.endswith(JSON_LINES):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,19 @@ from driftcal.calibrators.scaling.uncalibrated import Uncalibrated
 from driftcal.calibrators.serialization import WINDOWED_NAME, CalibratorFile, load_file, save
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.core import validation
-from driftcal.decisions.metadata import DECISIONS
 from driftcal.errors import InputError, LogitsError, NotFittedError, WouldBeWorse
-from driftcal.io.atomic import as_target
-from driftcal.io.fingerprint import fingerprint, sha256_file
+from driftcal.io.fingerprint import fingerprint
 from driftcal.metrics import Evaluation, evaluate
-from driftcal.pipeline.blend import LabelledColumns, check_several_classes, checked_samples, names_of, refit
 from driftcal.pipeline.calibrated_model import CalibratedModel
-from driftcal.pipeline.recalibrate_windowed import WindowedRecalibration, recalibrate_windowed
-from driftcal.pipeline.what_got_worse import what_got_worse
+from driftcal.pipeline.recalibrating.blend import (
+    LabelledColumns,
+    check_several_classes,
+    checked_samples,
+    names_of,
+    refit,
+)
+from driftcal.pipeline.recalibrating.recalibrate_windowed import WindowedRecalibration, recalibrate_windowed
+from driftcal.pipeline.recalibrating.what_got_worse import what_got_worse
 from driftcal.types import AnyArray, Array
 
 #: The fewest labelled samples: with fewer, the intervals are too wide to compare two calibrators.
@@ -82,10 +85,11 @@ class Recalibration:
         self.check()
         if Path(path).exists():
             raise InputError(f"output must be a new file; {str(path)!r} exists. Choose another name.")
-        return save(self.calibrator, path, metadata=metadata, others=self._windowed_form)
+        return save(self.calibrator, path, metadata=metadata, others=self.windowed_form)
 
     @property
-    def _windowed_form(self) -> dict[str, Calibrator]:
+    def windowed_form(self) -> dict[str, Calibrator]:
+        """The windowed form under its name in a file; empty without one."""
         return {} if self.windowed is None else {WINDOWED_NAME: self.windowed.calibrator}
 
     def check(self) -> None:
@@ -152,23 +156,9 @@ def recalibrate(
     >>> new.worse, before.temperature_ < new.calibrator.temperature_ < 3.5
     ((), True)
     """
-    names: Sequence[Any] | None = None
-    windowed: Calibrator | None = None
-    if isinstance(calibrator, str | os.PathLike):
-        calibrator = load_file(calibrator)
-    if isinstance(calibrator, CalibratedModel):
-        if np.ndim(logits) > 2:
-            raise LogitsError(
-                f"logits must be scores of the model, (n, classes); their shape is {np.shape(logits)}. For inputs pass "
-                "calibrated.logits(X)."
-            )
-        windowed = calibrator.windowed_calibrator
-        names, calibrator = calibrator.class_names or None, calibrator.calibrator
-    elif isinstance(calibrator, CalibratorFile):
-        windowed = calibrator.others.get(WINDOWED_NAME)
-        names, calibrator = calibrator.metadata.get("class_names") or None, calibrator.calibrator
-    old_calibrator = _refittable(calibrator)
-    names = names_of(old_calibrator) or names
+    fitted = _fitted_forms(calibrator, logits)
+    old_calibrator = _refittable(fitted.calibrator)
+    names = names_of(old_calibrator) or fitted.class_names
     new = checked_samples(old_calibrator, logits, y, "logits", names)
     old_samples = None if old is None else checked_samples(old_calibrator, *old, "old logits", names)
     check_several_classes(old_calibrator, new.labels, names)
@@ -206,101 +196,36 @@ def recalibrate(
         worse=what_got_worse(before, after),
         metadata={"data": _digest(new), "old_data": None if old_samples is None else _digest(old_samples)},
         windowed=(
-            recalibrate_windowed(windowed, new, final_weight, old_samples, options)
-            if isinstance(windowed, WindowedCalibrator)
+            recalibrate_windowed(fitted.windowed, new, final_weight, old_samples, options)
+            if isinstance(fitted.windowed, WindowedCalibrator)
             else None
         ),
     )
 
 
 @dataclass(frozen=True, eq=False)
-class RecalibratedFile:
-    """The result of a recalibration, the paths of the new and the old calibrator, and an explanation."""
+class _FittedForms:
+    """The per-sample and the windowed form of what is recalibrated, and the names of its classes, if there are any."""
 
-    result: Recalibration
-    path: Path
-    old_path: Path
-    explanation: str
+    calibrator: Any
+    windowed: Calibrator | None = None
+    class_names: Sequence[Any] | None = None
 
 
-def recalibrate_file(
-    path: str | os.PathLike[str],
-    logits: AnyArray,
-    y: AnyArray,
-    output: str | os.PathLike[str] | None = None,
-    *,
-    on_compared: Callable[[Recalibration], None] | None = None,
-    **options: Any,
-) -> RecalibratedFile:
-    """Recalibrate the file `path`, and write the new calibrator to a file.
-
-    Without `output` the new file is ``cal-2.safetensors`` next to ``cal.safetensors``, or the next free number. If
-    `output` is `path` itself, the old calibrator is first copied to such a name. No other existing file is replaced.
-    The new file holds both forms if the old one does; the explanation says whether the windowed one was refitted.
-    """
-    source = Path(path)
-    target = next_name(source) if output is None else Path(output)
-    in_place = target.resolve() == source.resolve()
-    if target.exists() and not in_place:
-        raise InputError(
-            f"output must be a new file or the calibrator itself; {str(target)!r} exists. Choose another name."
+def _fitted_forms(calibrator: Any, logits: AnyArray) -> _FittedForms:
+    if isinstance(calibrator, str | os.PathLike):
+        calibrator = load_file(calibrator)
+    if isinstance(calibrator, CalibratorFile):
+        names = calibrator.metadata.get("class_names") or None
+        return _FittedForms(calibrator.calibrator, calibrator.others.get(WINDOWED_NAME), names)
+    if not isinstance(calibrator, CalibratedModel):
+        return _FittedForms(calibrator)
+    if np.ndim(logits) > 2:
+        raise LogitsError(
+            f"logits must be scores of the model, (n, classes); their shape is {np.shape(logits)}. For inputs pass "
+            "calibrated.logits(X)."
         )
-    as_target(target)
-    file = load_file(source)
-    result = recalibrate(file, logits, y, **options)
-    if on_compared is not None:  # before the check: a refused result is shown as well
-        on_compared(result)
-    result.check()
-    metadata = dict(file.metadata)
-    record = {"from": sha256_file(source), **result.to_dict()}
-    metadata["recalibrations"] = [*metadata.get("recalibrations", []), record]
-    for name in ("cross_validated_ece", DECISIONS):  # those of the old calibrator
-        metadata.pop(name, None)
-    if result.windowed is None or result.windowed.refitted:
-        metadata.pop("windowed_cross_validated_ece", None)
-    explanation = _explanation(result)
-    if "explanation" in metadata:
-        metadata["explanation"] = f"{explanation} Before: {metadata['explanation']}"
-    baselines = {name: other for name, other in file.others.items() if not other.needs_window}
-    old_path = _copy_to_free_name(source) if in_place else source
-    written = save(result.calibrator, target, metadata=metadata, others={**baselines, **result._windowed_form})
-    return RecalibratedFile(result, written, old_path, explanation)
-
-
-def _explanation(result: Recalibration) -> str:
-    """What a recalibration did, in plain sentences."""
-    windowed = "" if result.windowed is None else f" {result.windowed.explanation}"
-    return (
-        f"Recalibrated with {result.n_samples} labelled samples and weight {result.weight:g}: held-out ECE {result.before.ece:.3f} "
-        f"before, {result.after.ece:.3f} after.{windowed}"
-    )
-
-
-def next_name(path: Path) -> Path:
-    """The first free name: ``cal-2.safetensors``, ``cal-3.safetensors``, …"""
-    number = 2
-    while (name := path.with_name(f"{path.stem}-{number}{path.suffix}")).exists():
-        number += 1
-    return name
-
-
-def _copy_to_free_name(path: Path) -> Path:
-    """Copy `path` to the next free name, and wait until the copy is on the disk."""
-    while True:
-        copy = next_name(path)
-        try:
-            with open(copy, "xb") as file:
-                try:
-                    shutil.copymode(path, copy)  # the old calibrator may be private
-                    file.write(path.read_bytes())
-                    file.flush()
-                    os.fsync(file.fileno())
-                except BaseException:
-                    copy.unlink()  # an incomplete copy is no calibrator
-                    raise
-        except FileExistsError:  # another process was faster
-            continue
-        return copy
+    return _FittedForms(calibrator.calibrator, calibrator.windowed_calibrator, calibrator.class_names or None)
 
 
 def _refittable(calibrator: Any) -> Calibrator:

@@ -11,8 +11,8 @@ import numpy as np
 from driftcal.calibrators import name_of
 from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE, WindowedCalibrator, sum_statistics
 from driftcal.metrics import Evaluation, evaluate
-from driftcal.pipeline.blend import LabelledColumns
-from driftcal.pipeline.what_got_worse import what_got_worse
+from driftcal.pipeline.recalibrating.blend import LabelledColumns
+from driftcal.pipeline.recalibrating.what_got_worse import what_got_worse
 from driftcal.types import Array, Float64, Logits
 
 #: Folds of consecutive samples: a window lies in one of them.

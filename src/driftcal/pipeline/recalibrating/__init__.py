@@ -1,0 +1,1 @@
+"""Refitting a calibrator with new labelled samples: per sample, windowed, and in its file."""
