@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from driftcal.cli import main
-from driftcal.cli.commands.monitor import _stop_on_signals
+from driftcal.cli.commands.monitor import _interrupt_on_signals
 from driftcal.monitor.monitor import Monitor
 from driftcal.monitor.reading import line_reader
 from driftcal.monitor.reading.json_lines import json_batches
@@ -74,7 +74,7 @@ def test_signal_handlers_are_restored():
     before = signal.getsignal(signal.SIGTERM)
     ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
     try:
-        with _stop_on_signals():
+        with _interrupt_on_signals():
             signal.raise_signal(signal.SIGHUP)
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGTERM)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -14,6 +12,7 @@ import typer
 
 from driftcal.cli import options
 from driftcal.cli.console import Console, plain_numbers
+from driftcal.cli.signals import on_signals
 from driftcal.cli.window_printer import window_printer
 from driftcal.core.messages import printable
 
@@ -115,10 +114,7 @@ def monitor(
       driftcal monitor cal.safetensors --window-size 1h \\
         --listen 127.0.0.1:9108 --state monitor.safetensors
     """
-    from driftcal.errors import DataError
-    from driftcal.monitor.monitor import Monitor
     from driftcal.monitor.reading.stream_reader import read_batches
-    from driftcal.monitor.serving.journal import Journal
     from driftcal.monitor.serving.service import MonitorService
 
     console = Console(as_json, quiet)
@@ -141,17 +137,8 @@ def monitor(
                 param_hint="--listen",
             )
     paths = sources or ["-"]
-    if state is not None and listen is None and (records := Journal(state).unwritten()):
-        raise DataError(
-            f"{state} must hold all samples of its last run to be continued; {len(records):,} requests are only in its journal, "
-            "because a listening monitor was killed. Start it once more with --listen, and stop it."
-        )
-    if state is not None and state.exists():
-        monitored = Monitor.load(state, calibrator)
-        _check_settings(context, settings, timed, monitored)
-        continued = True
-    else:
-        monitored, continued = Monitor(calibrator, **settings), False
+    continued = state is not None and state.exists()
+    monitored = _open_monitor(context, calibrator, state, settings, timed=timed, listens=listen is not None)
     if dry_run:
         outputs = [str(path) for path in (state, report, prometheus) if path is not None and str(path) != "-"]
         inputs = [path if path == "-" or Path(path).exists() else f"{path} (missing)" for path in paths]
@@ -178,7 +165,7 @@ def monitor(
         source = nullcontext(
             read_batches(paths, score_type, n_classes=monitored.n_classes, timed=timed, max_line=max_line)
         )
-    with _stop_on_signals():
+    with _interrupt_on_signals():
         try:
             with source as batches, window_printer(console, prints_prometheus) as show:
                 for window in service.run(batches):
@@ -192,14 +179,45 @@ def monitor(
 
         write_timeline(monitored, report, title=title)
         console.message(f"timeline in {report}")
-    summary = monitored.summary()
     if prints_prometheus:
         print(service.prometheus_text(), end="")
-    elif as_json:
-        print(json.dumps(plain_numbers({"summary": summary.to_dict()})))
     else:
-        for line in summary.lines():
-            print(printable(line))
+        _print_summary(monitored, as_json=as_json)
+
+
+def _open_monitor(
+    context: typer.Context,
+    calibrator: Path,
+    state: Path | None,
+    settings: dict[str, Any],
+    *,
+    timed: bool,
+    listens: bool,
+) -> Monitor:
+    """The monitor that the state file holds, or a new one."""
+    from driftcal.errors import DataError
+    from driftcal.monitor.monitor import Monitor
+    from driftcal.monitor.serving.journal import Journal
+
+    if state is not None and not listens and (records := Journal(state).unwritten()):
+        raise DataError(
+            f"{state} must hold all samples of its last run to be continued; {len(records):,} requests are only in its journal, "
+            "because a listening monitor was killed. Start it once more with --listen, and stop it."
+        )
+    if state is None or not state.exists():
+        return Monitor(calibrator, **settings)
+    monitored = Monitor.load(state, calibrator)
+    _check_settings(context, settings, timed, monitored)
+    return monitored
+
+
+def _print_summary(monitored: Monitor, *, as_json: bool) -> None:
+    summary = monitored.summary()
+    if as_json:
+        print(json.dumps(plain_numbers({"summary": summary.to_dict()})))
+        return
+    for line in summary.lines():
+        print(printable(line))
 
 
 def _parse_window_size(text: str) -> tuple[float, bool]:
@@ -235,23 +253,15 @@ def _check_settings(context: typer.Context, settings: dict[str, Any], timed: boo
 
 
 @contextmanager
-def _stop_on_signals() -> Iterator[None]:
+def _interrupt_on_signals() -> Iterator[None]:
     """Inside, SIGTERM and SIGHUP act like Ctrl-C, so that a service that is stopped writes its files."""
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    received: list[int] = []
+    n_received = 0
 
-    def stop(number: int, _: Any) -> None:
-        received.append(number)
-        if len(received) == 1:  # a second signal must not interrupt the writing of the files
+    def stop() -> None:
+        nonlocal n_received
+        n_received += 1
+        if n_received == 1:  # a second signal must not interrupt the writing of the files
             raise KeyboardInterrupt
 
-    previous = {}
-    if threading.current_thread() is threading.main_thread():  # other threads may not install handlers
-        # a signal that is ignored, as SIGHUP under nohup, stays ignored
-        handled = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
-        previous = {number: signal.signal(number, stop) for number in handled}
-    try:
+    with on_signals(("SIGTERM", "SIGHUP"), stop):
         yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

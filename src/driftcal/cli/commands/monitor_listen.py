@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import typer
 
 from driftcal.cli.console import Console
+from driftcal.cli.signals import on_signals
 from driftcal.monitor.reading.stream_batch import StreamBatch
 from driftcal.monitor.serving.http_server import MonitorServer
 from driftcal.monitor.serving.ingest import Ingest
@@ -19,6 +17,8 @@ from driftcal.monitor.serving.metrics_page import metrics_page
 from driftcal.monitor.serving.prometheus import MetricFamily
 from driftcal.monitor.serving.service import MonitorService
 
+#: Signals that end the command.
+_STOPPING = ("SIGINT", "SIGTERM", "SIGHUP")
 #: Bodies in memory at once, as a multiple of the largest one.
 _BODIES_IN_MEMORY = 8
 
@@ -87,7 +87,7 @@ def listening(
     server.start()
     console.message(f"listening on http://{host}:{server.server_port}")
     try:
-        with _stop_at_signals(ingest):
+        with on_signals(_STOPPING, ingest.request_stop):  # the requests that have arrived are handled first
             yield ingest.batches()
     finally:
         ingest.stop()
@@ -95,19 +95,3 @@ def listening(
         server.server_close()
         if journal is not None:
             journal.close()
-
-
-@contextmanager
-def _stop_at_signals(ingest: Ingest) -> Iterator[None]:
-    """Inside, a signal that ends the command lets the requests that have arrived be handled first."""
-    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    previous: dict[int, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (getattr(signal, name) for name in names):
-            if signal.getsignal(number) != signal.SIG_IGN:
-                previous[number] = signal.signal(number, lambda *_: ingest.request_stop())
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
