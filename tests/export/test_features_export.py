@@ -19,7 +19,7 @@ from driftcal.errors import InputError, ModelError
 from driftcal.export import append_to_onnx, to_onnx, to_torch
 from driftcal.export.checked_map import export_map_of
 from driftcal.export.onnx.calibration import OUTPUTS
-from driftcal.export.onnx.layer_pooling import add_means, add_unit
+from driftcal.export.onnx.maps.layer_pooling import add_means, add_unit
 from driftcal.export.onnx.nodes import Nodes
 from driftcal.export.onnx.verification import open_session
 from driftcal.models.features import pooled

@@ -18,7 +18,8 @@ from driftcal.errors import InputError, ModelError
 from driftcal.export.checked_map import export_map_of, windowed_map_of
 from driftcal.export.onnx.append_layers import choose_layers, pooled_layers
 from driftcal.export.onnx.calibration import ACCEPT, OUTPUTS, add_accept, add_calibration
-from driftcal.export.onnx.layer_pooling import add_means, add_unit
+from driftcal.export.onnx.maps.layer_pooling import add_means, add_unit
+from driftcal.export.onnx.maps.window_temperature import WINDOW_NAMES, add_windowed_calibration
 from driftcal.export.onnx.model_graph import batch_of, check_size, names_in, opset_of, read_model
 from driftcal.export.onnx.model_outputs import (
     add_logits,
@@ -42,7 +43,6 @@ from driftcal.export.onnx.to_onnx import (
 )
 from driftcal.export.onnx.tuned_calibrator import Tuned, load_tuned
 from driftcal.export.onnx.verification import open_session, verify, verify_accept
-from driftcal.export.onnx.window_temperature import WINDOW_NAMES, add_windowed_calibration
 from driftcal.export.onnx.window_verification import probe_batches, verify_window
 from driftcal.io.atomic import as_target, write_atomic
 from driftcal.models import Model, open_model

@@ -22,13 +22,13 @@ from driftcal.calibrators.export_maps.sample_temperatures import (
 )
 from driftcal.calibrators.normalise import LEAST_VALUE
 from driftcal.decisions import Threshold
-from driftcal.export.onnx.isotonic_and_bins import add_look_up
-from driftcal.export.onnx.layer_pooling import add_unit
+from driftcal.export.onnx.maps.isotonic_and_bins import add_look_up
+from driftcal.export.onnx.maps.layer_pooling import add_unit
+from driftcal.export.onnx.maps.one_vs_rest import add_beta_curves, add_sigmoids
+from driftcal.export.onnx.maps.samplewise import add_sample_scaling
+from driftcal.export.onnx.maps.scaling import add_blend, add_matrix, add_softmax, add_vector_scaling
+from driftcal.export.onnx.maps.top_class_spline import add_top_curve
 from driftcal.export.onnx.nodes import Nodes, is_masked, number
-from driftcal.export.onnx.one_vs_rest import add_beta_curves, add_sigmoids
-from driftcal.export.onnx.samplewise import add_sample_scaling
-from driftcal.export.onnx.scaling import add_blend, add_matrix, add_softmax, add_vector_scaling
-from driftcal.export.onnx.top_class_spline import add_top_curve
 
 #: The outputs that a calibration adds to a model.
 OUTPUTS = ("probabilities", "label", "confidence")

@@ -19,7 +19,8 @@ from driftcal.decisions import Threshold
 from driftcal.errors import InputError, need
 from driftcal.export.checked_map import export_map_of, windowed_map_of
 from driftcal.export.onnx.calibration import ACCEPT, OUTPUTS, add_accept, add_calibration
-from driftcal.export.onnx.layer_pooling import add_split
+from driftcal.export.onnx.maps.layer_pooling import add_split
+from driftcal.export.onnx.maps.window_temperature import WINDOW_NAMES, add_windowed_calibration
 from driftcal.export.onnx.nodes import BOOL, DOUBLE, FLOAT, FLOAT16, INT64, Nodes
 from driftcal.export.onnx.verification import (
     TOLERANCE,
@@ -29,7 +30,6 @@ from driftcal.export.onnx.verification import (
     verify,
     verify_accept,
 )
-from driftcal.export.onnx.window_temperature import WINDOW_NAMES, add_windowed_calibration
 from driftcal.export.onnx.window_verification import probe_windows, verify_window
 from driftcal.io.atomic import write_atomic
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from driftcal.calibrators.export_maps.export_map import TopCurve
 from driftcal.calibrators.nonparametric.spline import MIN_LEAD
 from driftcal.core.numerics import MASKED
-from driftcal.export.onnx.isotonic_and_bins import add_look_up
+from driftcal.export.onnx.maps.isotonic_and_bins import add_look_up
+from driftcal.export.onnx.maps.top_and_others import add_top_and_others
 from driftcal.export.onnx.nodes import Nodes, number
-from driftcal.export.onnx.top_and_others import add_top_and_others
 
 
 def add_top_curve(nodes: Nodes, scores: TopCurve, z: str, name: str | None) -> str:

@@ -16,7 +16,7 @@ from driftcal.calibrators.samplewise.hts import LEAST_ARGUMENT, LEAST_LOG_ENTROP
 from driftcal.calibrators.samplewise.neighbours import half_squares
 from driftcal.calibrators.samplewise.network import MAX_LOG_FACTOR
 from driftcal.core.numerics import MASKED
-from driftcal.export.onnx.layer_pooling import add_split
+from driftcal.export.onnx.maps.layer_pooling import add_split
 from driftcal.export.onnx.nodes import DOUBLE, Nodes, affine, number, sum_over_classes
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from driftcal.calibrators.export_maps.export_map import BetaCurves, Sigmoids
 from driftcal.calibrators.normalise import LEAST_VALUE
 from driftcal.core.numerics import MASKED
+from driftcal.export.onnx.maps.top_and_others import add_top_and_others
 from driftcal.export.onnx.nodes import Nodes, number
-from driftcal.export.onnx.top_and_others import add_top_and_others
 
 
 def add_sigmoids(nodes: Nodes, scores: Sigmoids, z: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from driftcal.calibrators.export_maps.windowed_map import InterpolatedTemperature, RegressedTemperature, WindowedMap
+from driftcal.export.onnx.maps.regressed_temperature import add_regressed_temperature, add_regression_statistics
 from driftcal.export.onnx.nodes import DOUBLE, INT64, Nodes, is_masked, number, sum_over_classes
-from driftcal.export.onnx.regressed_temperature import add_regressed_temperature, add_regression_statistics
 from driftcal.types import Float64
 
 #: The margin and the energy of a sample with one unmasked class, as in driftcal/drift/label_free_statistics.py.
