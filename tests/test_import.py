@@ -71,6 +71,12 @@ def test_editors_and_the_interpreter_know_the_same_names():
     assert {name: module for name, module in imported.items() if name not in modules} == driftcal._PUBLIC
 
 
+def test_editors_and_the_interpreter_know_the_same_names_of_export():
+    tree = ast.parse(Path(driftcal.export.__file__).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    assert {a.asname: node.module for node in block.body for a in node.names} == driftcal.export._PUBLIC
+
+
 def test_every_method_name_is_offered_by_editors():
     from driftcal.pipeline.tuning.tune import MethodName
 

@@ -1,6 +1,6 @@
 """Calibrators for deployment: as torch modules, as ONNX graphs, at the end of a user's ONNX model.
 
-The folders onnx/ and torch/ have the same files, one per family of calibrators: `scaling`, `one_vs_rest`,
+The folders onnx/maps/ and torch/ have the same files, one per family of calibrators: `scaling`, `one_vs_rest`,
 `isotonic_and_bins`, `top_class_spline`, `samplewise`. A calibrator of your own returns an `ExportMap` from
 `export_map`. A framework is imported when a function that needs it is called.
 """
