@@ -43,7 +43,8 @@ def levels_table(perturbation: Mapping[str, Any]) -> Any:
 def plan_lines(plan: Plan) -> list[str]:
     """A plan as lines of text."""
     lines = [
-        f"{part.data}: {part.n_samples:,} samples, {part.n_conditions} conditions, {part.passes:g} passes to make"
+        f"{part.data}: {_count(part.n_samples, 'sample')}, {_count(part.n_conditions, 'condition')}, "
+        f"{_count(part.passes, 'pass', 'passes')} to make"
         for part in plan.parts
     ]
     if plan.at_most is not None:
@@ -52,8 +53,19 @@ def plan_lines(plan: Plan) -> list[str]:
             f"at most {plan.at_most:g}; {duration(plan.seconds)} to {duration(2 * plan.seconds)}"
         )
     else:
-        lines.append(f"{plan.passes:g} model passes, {plan.n_inputs:,} inputs, about {duration(plan.seconds)}")
+        passes = _count(plan.passes, "model pass", "model passes")
+        lines.append(f"{passes}, {_count(plan.n_inputs, 'input')}, about {duration(plan.seconds)}")
     return lines
+
+
+def _count(number: float, singular: str, plural: str = "") -> str:
+    """A number with its noun.
+
+    >>> _count(1, "condition"), _count(2_000_000, "sample"), _count(1.5, "pass", "passes")
+    ('1 condition', '2,000,000 samples', '1.5 passes')
+    """
+    digits = f"{int(number):,}" if number == int(number) else f"{number:g}"
+    return f"{digits} {singular if number == 1 else plural or singular + 's'}"
 
 
 def change_table(result: Recalibration) -> Any:
