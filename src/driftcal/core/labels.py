@@ -158,6 +158,21 @@ def columns_and_names(
     return labels, tuple(str(column) for column in range(n_classes))
 
 
+def in_order_of_names(
+    labels: Labels, stored_names: Sequence[str], class_names: Sequence[str] | None
+) -> tuple[Labels, tuple[str, ...]]:
+    """The columns of labels that count the names of a data set, also if these names are numbers; and the names of the columns.
+
+    >>> in_order_of_names(np.array([0, 2, -1]), ["0", "1", "10"], ["10", "1", "0"])
+    (array([ 2,  0, -1]), ('10', '1', '0'))
+    """
+    stored, names = ([str(name) for name in listed] for listed in (stored_names, class_names or stored_names))
+    is_named = set(stored) <= set(names)  # otherwise these are other names for the same columns
+    if is_named and stored != names and labels.max() < len(stored):
+        labels = np.array([*map(names.index, stored), NO_CLASS])[labels]
+    return labels, tuple(names)
+
+
 def as_classes(classes: Sequence[Any], n_classes: int, argument: str = "classes") -> Array:
     """The classes of `n_classes` columns, all different."""
     _check_ordered(classes, argument)

@@ -11,7 +11,7 @@ import numpy as np
 
 from driftcal.core.inputs.array_dicts import ArrayDict, as_array_dict, is_array_dict
 from driftcal.core.inputs.images import check_pixels
-from driftcal.core.labels import NO_CLASS, columns_and_names, from_one_hot
+from driftcal.core.labels import columns_and_names, from_one_hot, in_order_of_names
 from driftcal.core.validation import NUMBER_KINDS, as_array
 from driftcal.data.layout import Layout, arranged, check_series
 from driftcal.data.source import Source
@@ -217,21 +217,6 @@ def _columns(
     if stored_names is not None and labels.dtype.kind in "iu":
         return in_order_of_names(columns_and_names(labels)[0], stored_names, class_names)
     return columns_and_names(labels, stored_names if class_names is None else class_names)
-
-
-def in_order_of_names(
-    labels: Labels, stored_names: Sequence[str], class_names: Sequence[str] | None
-) -> tuple[Labels, tuple[str, ...]]:
-    """The columns of labels that count the names of a data set, also if these names are numbers; and the names of the columns.
-
-    >>> in_order_of_names(np.array([0, 2, -1]), ["0", "1", "10"], ["10", "1", "0"])
-    (array([ 2,  0, -1]), ('10', '1', '0'))
-    """
-    stored, names = ([str(name) for name in listed] for listed in (stored_names, class_names or stored_names))
-    is_named = set(stored) <= set(names)  # otherwise these are other names for the same columns
-    if is_named and stored != names and labels.max() < len(stored):
-        labels = np.array([*map(names.index, stored), NO_CLASS])[labels]
-    return labels, tuple(names)
 
 
 def _dtype_and_shape(inputs: Inputs) -> str:

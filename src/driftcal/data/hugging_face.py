@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.core.labels import in_order_of_names
 from driftcal.data.arrays import from_arrays
-from driftcal.data.batches import LABEL_KEYS, BatchFormat, in_order_of_names, indexed_source, streamed_source
+from driftcal.data.batches import LABEL_KEYS, BatchFormat, indexed_source, streamed_source
 from driftcal.data.layout import Layout
 from driftcal.data.source import Source
 from driftcal.data.tables import from_frame, with_categories
