@@ -2,7 +2,7 @@
 
     python -m benchmarks.reliability.monitor_load --seconds 600
 
-Four senders post lines of JSON, samples and late labels in turn. In the first fifth of the time the monitor is killed with -9 three times
+The monitor has a file of `window-ts`, the default. Four senders post lines of JSON, samples and late labels in turn. In the first fifth of the time the monitor is killed with -9 three times
 and started again. Afterwards it runs on while slow clients, garbage, huge bodies and 1,000 connections arrive. At the end the state must
 hold every sample that was acknowledged, and nothing that was not sent.
 """
@@ -26,12 +26,21 @@ from pathlib import Path
 
 import numpy as np
 
+import driftcal
 from benchmarks.measure import machine
-from benchmarks.speed.monitor_throughput import N_CLASSES, make_monitor
+from benchmarks.speed.monitor_throughput import N_CLASSES
 from driftcal.monitor.monitor import Monitor
 
 SAMPLES_PER_BODY = 50
 N_SENDERS = 4
+
+
+def make_calibrated() -> driftcal.CalibratedModel:
+    """Ten classes, four levels of noise, and the default method."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(N_CLASSES, size=2000)
+    logits = [4 * np.eye(N_CLASSES)[y] + noise * rng.normal(size=(2000, N_CLASSES)) for noise in (1, 3, 6, 20)]
+    return driftcal.fit(np.concatenate(logits), np.tile(y, 4), levels=np.repeat(range(4), 2000), method="window-ts")
 
 
 class Service:
@@ -137,6 +146,11 @@ def disturb(service: Service, counts: Counter[str]) -> None:
         with socket.create_connection(address, timeout=30) as client:
             client.sendall(random.randbytes(200) + b"\r\n\r\n")
         counts["garbage requests"] += 1
+    for _ in range(20):
+        client = http.client.HTTPConnection(*address, timeout=60)
+        client.request("POST", "/", random.randbytes(2000))
+        counts[f"garbage body: {client.getresponse().status}"] += 1
+        client.close()
     for _ in range(5):
         with socket.create_connection(address, timeout=30) as client:
             client.sendall(b"POST / HTTP/1.1\r\nContent-Length: 100000000000\r\n\r\n" + b"x" * 10_000)
@@ -159,10 +173,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600)
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
-    monitor = make_monitor()
-    assert monitor.drift_reference is not None
     artefact, state = folder / "cal.safetensors", folder / "state.safetensors"
-    monitor.calibrator.save(artefact, metadata={"drift_reference": monitor.drift_reference.to_dict()})
+    make_calibrated().save(artefact)
     service, begin = Service(artefact, state), time.monotonic()
     senders, counts = Senders(service.port), Counter[str]()
     for _ in range(3):

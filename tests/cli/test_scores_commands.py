@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from driftcal import CalibratedModel, Monitor
+
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
@@ -46,3 +48,24 @@ def test_misuse_is_one_line(files, run):
     assert "score_type" in one_column.err
     assert run("evaluate", "cal.safetensors").code == 2
     assert run("evaluate", "model.onnx", "cal.safetensors", "--scores", "val.csv").code == 2
+
+
+def test_the_monitor_takes_the_type_of_scores_from_the_file(files, run):
+    """Probabilities of one column were read as log-odds: an accuracy of 0.47 on data with 0.97."""
+    rng = np.random.default_rng(0)
+    score = rng.random(900)
+    y = (rng.random(900) < score).astype(int)
+    np.savetxt(
+        "binary.csv", np.column_stack([score, y]), delimiter=",", header="score,label", comments="", fmt=["%.9g", "%d"]
+    )
+    options = ("--score-type", "probabilities")
+    assert run("fit", "binary.csv", "--method", "ts", *options, "-o", "cal.safetensors").code == 0
+    for given in ((), options):
+        monitored = run("monitor", "cal.safetensors", "binary.csv", "--json", *given)
+        assert monitored.code == 0, monitored.err
+        labelled = json.loads(monitored.out.splitlines()[-1])["summary"]["labelled"]
+        assert labelled["accuracy"] == np.mean((score >= 0.5) == y)
+        assert labelled["ece"] < 0.1
+    calibrated = CalibratedModel.load("cal.safetensors")
+    assert Monitor(calibrated).settings.score_type == Monitor("cal.safetensors").settings.score_type == "probabilities"
+    assert Monitor("cal.safetensors", score_type="logits").settings.score_type == "logits"

@@ -51,7 +51,8 @@ class Monitor(Displayed):
     calibrator : the file that `tune` wrote, a CalibratedModel, or a calibrator.
     drift_reference : the drift reference, if `calibrator` does not hold it.
     class_names : names that labels may use; by default those of the calibrator.
-    score_type : what `update` receives, "logits" or the "probabilities" of the uncalibrated model.
+    score_type : what `update` receives, "logits" or the "probabilities" of the uncalibrated model. By default the type that
+        `driftcal.fit` was given, otherwise "logits".
     window_size : length of a window in seconds, or in samples if samples have no times.
     estimator : accuracy estimator; by default "window-ts", the regression of the windowed form, if there is one.
     false_alarm_rate : largest share of clean windows with an alarm, that is a state other than ok and cannot tell.
@@ -84,7 +85,7 @@ class Monitor(Displayed):
         **settings: Any,
     ) -> None:
         self.monitored = open_calibrator(calibrator, drift_reference, class_names)
-        self.settings = MonitorSettings.of(settings)
+        self.settings = MonitorSettings.of({"score_type": self.monitored.score_type, **settings})
         self.monitored.check_has(self.settings.estimator)
         #: Which sums a window has.
         self.layout = self.monitored.layout

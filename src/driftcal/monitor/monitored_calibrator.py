@@ -21,6 +21,7 @@ from driftcal.drift.estimators import CALIBRATED_CONFIDENCE, CONFIDENCE, DRIFT_S
 from driftcal.drift.reference import OLD_KEYS, DriftReference, rename_keys
 from driftcal.errors import InputError
 from driftcal.io.fingerprint import fingerprint
+from driftcal.models.scores import SCORES
 from driftcal.monitor.window_sums import MeasuredSamples, SumLayout
 from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.types import Array
@@ -37,6 +38,7 @@ class MonitoredCalibrator:
     class_names : the names of the classes, if there are any.
     windowed : the windowed form, if it estimates the accuracy of a window.
     threshold : which predictions are accepted, if there is a threshold.
+    score_type : type of the scores that it was fitted on, if these were recorded scores; otherwise "logits".
     """
 
     calibrator: Calibrator
@@ -44,6 +46,7 @@ class MonitoredCalibrator:
     class_names: tuple[str, ...] = ()
     windowed: WindowedTemperatureScaling | None = None
     threshold: Threshold | None = None
+    score_type: str = "logits"
 
     @property
     def layout(self) -> SumLayout:
@@ -141,18 +144,25 @@ def _open(source: CalibratorSource) -> MonitoredCalibrator:
         names: Any = source.class_names
         windowed: Calibrator | None = source.windowed_calibrator
         threshold = source.decision_threshold
+        model: Any = {"framework": source.model.framework, "outputs": source.model.outputs}
     else:
         file = load_file(source)
         calibrator, metadata = file.calibrator, file.metadata
         reference, names = metadata.get("drift_reference"), metadata.get("class_names")
         windowed = file.others.get(WINDOWED_NAME)
         threshold = decisions_from_metadata(metadata, source).threshold
+        model = metadata.get("model")
+    is_of_probabilities = isinstance(model, Mapping) and (model.get("framework"), model.get("outputs")) == (
+        SCORES,
+        "probabilities",
+    )
     return MonitoredCalibrator(
         calibrator,
         DriftReference.from_dict(reference) if isinstance(reference, Mapping) else None,
         tuple(names) if isinstance(names, list | tuple) else (),  # a file may hold anything
         _estimating(windowed if windowed is not None else calibrator),
         threshold,
+        "probabilities" if is_of_probabilities else "logits",
     )
 
 

@@ -36,8 +36,12 @@ def monitor(
         ),
     ] = None,
     score_type: Annotated[
-        str, typer.Option(help="Type of the scores: logits, or probabilities of the uncalibrated model.")
-    ] = "logits",
+        str | None,
+        typer.Option(
+            help="Type of the scores: logits, or probabilities of the uncalibrated model.",
+            show_default="that of fit, otherwise logits",
+        ),
+    ] = None,
     window_size: Annotated[
         str,
         typer.Option(
@@ -120,7 +124,7 @@ def monitor(
     console = Console(as_json, quiet)
     size, timed = _parse_window_size(window_size)
     settings: dict[str, Any] = {
-        "score_type": score_type,
+        **({} if score_type is None else {"score_type": score_type}),
         "window_size": size,
         "estimator": estimator,
         "false_alarm_rate": false_alarm_rate,
@@ -161,9 +165,10 @@ def monitor(
             address, service, console, timed=timed, max_body=max_body, max_line=max(max_line, max_body), title=title
         )
     else:
-        score_type = monitored.settings.score_type
         source = nullcontext(
-            read_batches(paths, score_type, n_classes=monitored.n_classes, timed=timed, max_line=max_line)
+            read_batches(
+                paths, monitored.settings.score_type, n_classes=monitored.n_classes, timed=timed, max_line=max_line
+            )
         )
     with _interrupt_on_signals():
         try:
