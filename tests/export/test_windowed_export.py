@@ -114,8 +114,8 @@ def test_a_per_sample_calibrator_has_no_windowed_form(level_ts, tmp_path):
         driftcal.export.export_file(path, tmp_path / "ts.onnx", windowed=True)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+@pytest.fixture(scope="module", params=["level-ts", "window-ts"])
+def folder(request, tmp_path_factory):
     """A tuned ONNX model, exported in both forms, and test images."""
     path = tmp_path_factory.mktemp("windowed")
     make_onnx(str(path / "model.onnx"), 3 * np.random.default_rng(0).normal(size=(64, C)).astype(np.float32))
@@ -125,7 +125,7 @@ def folder(tmp_path_factory):
         model = driftcal.open_model(
             path / "model.onnx", preprocessing=driftcal.Preprocessing(mean=[0.5], std=[0.5], layout="NCHW")
         )
-        calibrated = driftcal.tune(model, val["x"], val["y"], method="level-ts", n_levels=4)
+        calibrated = driftcal.tune(model, val["x"], val["y"], method=request.param, n_levels=4)
     file = calibrated.save(path / "cal.safetensors")
     append_to_onnx(path / "model.onnx", file, path / "per-sample.onnx")
     append_to_onnx(path / "model.onnx", file, path / "windowed.onnx", windowed=True)
@@ -133,11 +133,13 @@ def folder(tmp_path_factory):
 
 
 def test_metadata_name_the_form_and_the_statistics(folder):
-    path, _ = folder
+    path, calibrated = folder
+    windowed = calibrated.windowed_calibrator
     metadata = {entry.key: entry.value for entry in onnx.load(path / "windowed.onnx").metadata_props}
-    assert (metadata["driftcal.form"], metadata["driftcal.calibrator"]) == ("windowed", "level-ts")
-    assert json.loads(metadata["driftcal.window_statistics"]) == ["count", "margin"]
-    assert (metadata["driftcal.window_size"], metadata["driftcal.min_window"]) == ("100", "20")
+    assert (metadata["driftcal.form"], metadata["driftcal.calibrator"]) == ("windowed", calibrated.method)
+    assert json.loads(metadata["driftcal.window_statistics"]) == list(windowed.statistic_names)
+    assert metadata["driftcal.window_size"] == "100"
+    assert metadata["driftcal.min_window"] == {"level-ts": "20", "window-ts": "1"}[calibrated.method]
 
 
 def onnx_window():
