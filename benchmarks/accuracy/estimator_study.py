@@ -1,6 +1,6 @@
 """Errors of label-free accuracy estimates on the logits of the study, by suite, with the coverage of intervals.
 
-    python -m benchmarks.accuracy.estimator_study benchmarks/data resnet20 resnet44 plain-cnn \
+    python -m benchmarks.accuracy.estimator_study benchmarks/data resnet20 resnet44 plain-cnn plain-cnn-10-epochs \
         > benchmarks/accuracy/estimator_study.md
 
 Estimators are fitted on validation images alone: the published ones on clean samples or on the simulated shifts
@@ -93,7 +93,7 @@ def main() -> None:
         return
     print("# Label-free accuracy estimates on the logits of the study\n")
     print(
-        f"`python -m benchmarks.accuracy.estimator_study FOLDER {' '.join(options.networks)}`\n\n"
+        f"`python -m benchmarks.accuracy.estimator_study benchmarks/data {' '.join(options.networks)}`\n\n"
         "Mean absolute error of the estimated accuracy; `covered` is the share of windows whose true accuracy lies in the 90 % "
         "interval, `width` the median half-width, over the affine shifts and corruptions. No test shift is among the shifts that "
         "estimators were fitted on.\n"

@@ -1,14 +1,15 @@
 """The table of the README and the figure of the docs, from the figures of the study.
 
-    python -m benchmarks.accuracy.windowed_study benchmarks/data resnet20 resnet44 plain-cnn --methods base default window-ts \\
-        --windows 100 --seeds 1 -o benchmarks/accuracy/default_forms
     python -m benchmarks.accuracy.readme_table
+
+`python -m benchmarks.accuracy.windowed_study` writes the figures.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean
 
@@ -18,7 +19,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 ROOT = Path(__file__).parents[2]
-STUDY = Path(__file__).with_name("default_forms.json")
+STUDY = Path(__file__).with_name("windowed_study.json")
 FIGURE = ROOT / "docs" / "images" / "in-domain-and-shift.png"
 BLOCK = re.compile(r"(<!-- table: begin.*?-->\n).*?(<!-- table: end -->)", re.DOTALL)
 LABELS = {
@@ -29,7 +30,13 @@ LABELS = {
     "window-ts@100": "driftcal, with the last 100 inputs",
 }
 PAPER_P = ("ts-p", "ets-p", "ts-ir-p", "ir-p", "irm-p")
-NETWORKS = {"resnet20": "ResNet-20", "resnet44": "ResNet-44", "plain-cnn": "a plain CNN"}
+NETWORKS = {
+    "resnet20": "ResNet-20",
+    "resnet44": "ResNet-44",
+    "plain-cnn": "a plain CNN",
+    "plain-cnn-10-epochs": "one trained longer",
+    "vgg19-bn": "VGG19",
+}
 
 
 def under_shift(row: dict[str, float]) -> float:
@@ -40,22 +47,21 @@ def under_shift(row: dict[str, float]) -> float:
 def rows(study: dict[str, dict[str, dict[str, float]]]) -> dict[str, list[tuple[float, float]]]:
     """Calibrator -> (ECE in domain, ECE under shift) of each network."""
     values: dict[str, list[tuple[float, float]]] = {name: [] for name in LABELS}
-    for network in NETWORKS:
-        measured = study[network]
+    for measured in study.values():
         measured = {**measured, "best -P": min((measured[name] for name in PAPER_P), key=under_shift)}
         for name in LABELS:
             values[name].append((measured[name]["in domain"], under_shift(measured[name])))
     return values
 
 
-def table(values: dict[str, list[tuple[float, float]]]) -> str:
+def table(values: dict[str, list[tuple[float, float]]], networks: Iterable[str]) -> str:
     """The table in Markdown, with the sentence that says what was measured."""
     lines = ["| | ECE in domain | ECE under shift |", "|---|---:|---:|"]
     lines += [
         f"| {label} | {fmean(x for x, _ in values[name]):.3f} | {fmean(y for _, y in values[name]):.3f} |"
         for name, label in LABELS.items()
     ]
-    *others, last = NETWORKS.values()
+    *others, last = (NETWORKS[network] for network in networks)
     note = (
         f"ECE is the expected calibration error: how far confidence misses accuracy. Mean of {', '.join(others)} and {last} on CIFAR-10, 15 bins. "
         "Under shift: nine geometric changes (turned, moved, scaled, …) and 19 corruptions (noise, blur, …). Shifts unlike all simulated "
@@ -81,10 +87,11 @@ def draw(values: dict[str, list[tuple[float, float]]]) -> None:
 
 def main() -> None:
     """Write the table into the README, and the figure."""
-    values = rows(json.loads(STUDY.read_text(encoding="utf-8")))
+    study = json.loads(STUDY.read_text(encoding="utf-8"))
+    values = rows(study)
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
-    readme.write_text(BLOCK.sub(lambda match: match[1] + table(values) + match[2], text), encoding="utf-8")
+    readme.write_text(BLOCK.sub(lambda match: match[1] + table(values, study) + match[2], text), encoding="utf-8")
     draw(values)
 
 

@@ -1,6 +1,6 @@
 """Whether stated rates are the real rates: false alarms, intervals, the sequential test, and windows that are off while `ok`.
 
-    python -m benchmarks.reliability.stated_rates ../shared/golden benchmarks/data resnet20 resnet44 plain-cnn \
+    python -m benchmarks.reliability.stated_rates ../shared/golden benchmarks/data resnet20 resnet44 plain-cnn plain-cnn-10-epochs \
         > benchmarks/reliability/stated_rates.md
 
 `../shared/golden` holds recorded logits of a CIFAR-10 ResNet-20 under levels of noise, `benchmarks/data` those of
@@ -258,7 +258,7 @@ def main() -> None:
     ]
     print("# Stated rates and measured rates\n")
     print(
-        "`python -m benchmarks.reliability.stated_rates ../shared/golden benchmarks/data resnet20 resnet44 plain-cnn > "
+        f"`python -m benchmarks.reliability.stated_rates ../shared/golden benchmarks/data {' '.join(arguments.networks)} > "
         "benchmarks/reliability/stated_rates.md`\n"
     )
     estimators = ", ".join(
