@@ -128,6 +128,8 @@ def test_limits_are_refused_with_a_status(artefact):
             (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"411"),
             (b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", b"400"),
             (b"POST / HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 9\r\n\r\n{}", b"400"),
+            (b"POST / HTTP/1.1\r\nContent-Length: 2\r\nContent-Length : 9\r\n\r\n{}", b"400"),
+            (b"POST / HTTP/1.1\r\nContent-Length: 2\r\nno header\r\nTransfer-Encoding: chunked\r\n\r\n{}", b"400"),
             (b"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", b"400"),
             (b"POST / HTTP/1.1\r\nContent-Length: 99999999999\r\nExpect: 100-continue\r\n\r\n", b"413"),
             (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", b"414"),
@@ -140,10 +142,15 @@ def test_limits_are_refused_with_a_status(artefact):
         with socket.create_connection(("127.0.0.1", listener.port), timeout=10) as client:
             client.sendall(b"\x00\xff\xfe garbage\r\n\r\n")
             assert b"400" in client.recv(65536)
-        with socket.create_connection(("127.0.0.1", listener.port), timeout=10) as client:
-            client.sendall(b"GET /healthz HTTP/1.1\r\nContent-Length: 24\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n")
-            answers = b"".join(iter(lambda: client.recv(65536), b""))
-            assert answers.count(b"HTTP/1.1 ") == 1, "a body is no request"
+        for length in (
+            b"Content-Length: 24",
+            b"Content-Length: 0\r\nContent-Length: 24",
+            b"no header\r\nContent-Length: 24",
+        ):
+            with socket.create_connection(("127.0.0.1", listener.port), timeout=10) as client:
+                client.sendall(b"GET /healthz HTTP/1.1\r\n" + length + b"\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n")
+                answers = b"".join(iter(lambda: client.recv(65536), b""))
+                assert answers.count(b"HTTP/1.1 ") == 1, "a body is no request"
         assert listener.request("GET", "/healthz")[0] == 200
 
 
