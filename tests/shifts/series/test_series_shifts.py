@@ -79,3 +79,16 @@ def test_mistakes_name_the_way_out():
         fitted("series_drift")(SERIES[..., :2], 1)
     with pytest.raises(InputError, match=r"x\[\.\.\., None\]"):
         SeriesNoise().fit(SERIES[..., 0])
+
+
+def test_smoothing_leaves_missing_values_out():
+    shift, series = fitted("series_smooth"), SERIES.copy()
+    series[0, 5, 0] = np.nan
+    for level in (1, 5):
+        smooth = shift(series, level)
+        assert np.isnan(smooth).sum() == 1
+        assert np.isnan(smooth[0, 5, 0])
+        np.testing.assert_array_equal(smooth[1:], shift(SERIES, level)[1:])
+    series[0, :, 0] = 3.0
+    series[0, ::2, 0] = np.nan
+    np.testing.assert_allclose(shift(series, 3)[0, 1::2, 0], 3.0, rtol=1e-6)

@@ -82,11 +82,15 @@ def _interference(z: Float64, amount: float, draws: Float64, normals: Float64) -
 
 
 def _smoothing(z: Float64, amount: float, draws: Float64, normals: Float64) -> Float64:
-    """The mean over a window, as of a slow sensor."""
+    """The mean over a window, as of a slow sensor. Missing values stay missing and count in no mean."""
     from scipy.ndimage import uniform_filter1d
 
     size = 1 + 2 * max(1, round(amount * z.shape[1] / 2))  # odd: an even window would also move the series
-    smooth: Float64 = uniform_filter1d(z, size, axis=1, mode="nearest")
+    missing = np.isnan(z)
+    smooth: Float64 = uniform_filter1d(np.where(missing, 0.0, z), size, axis=1, mode="nearest")
+    if missing.any():  # the filter adds and subtracts, so one NaN would stay to the end of the series
+        share = uniform_filter1d((~missing).astype(np.float64), size, axis=1, mode="nearest")
+        smooth = np.where(missing, np.nan, smooth / np.maximum(share, 1 / size))
     return smooth
 
 
