@@ -256,3 +256,17 @@ def test_a_file_of_text_labels_asks_for_class_names(tmp_path):
     with pytest.raises(DriftcalError, match="pass class_names="):
         driftcal.open_source(path)
     assert driftcal.open_source(path, class_names=["bee", "cow", "ant"]).labels.tolist() == [0, 2, 0]
+
+
+def test_a_frame_whose_columns_were_sorted_as_text_is_refused():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(200, 12)), columns=[f"p_{k}" for k in range(12)])
+    y = (2 * frame.to_numpy() + rng.gumbel(size=frame.shape)).argmax(axis=1)
+    as_text = frame[sorted(frame.columns)]
+    for use in (
+        lambda scores: driftcal.make_calibrator("ts").fit(scores, y),
+        lambda scores: driftcal.metrics.evaluate(y, scores, score_type="logits"),
+    ):
+        use(frame)
+        with pytest.raises(InputError, match="'p_10' stands where that of 2"):
+            use(as_text)

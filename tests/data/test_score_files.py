@@ -126,3 +126,17 @@ def test_columns_of_codes_and_words_are_text(tmp_path):
     table = pyarrow.table({"ant": [1.0, 2.0, 3.0, 4.0], "y": pyarrow.chunked_array(words)})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2)
     assert read_scores(tmp_path / "a.parquet").labels.tolist() == ["x", "y", "z", "y"]
+
+
+@pytest.mark.parametrize(
+    "header", [["p_1", "p_0", "y"], ["p_1", "p_3", "p_2", "y"], [*sorted(f"p{k}" for k in range(12)), "y"]]
+)
+def test_columns_that_are_numbered_in_another_order_are_refused(tmp_path, header):
+    n_classes = len(header) - 1
+    rows = [[*range(n_classes), k % 2] for k in range(4)]
+    path = csv_file(tmp_path / "a.csv", header, rows)
+    with pytest.raises(DataError, match="must be in the order of the classes"):
+        read_scores(path)
+    assert read_scores(path, columns=header[:-1]).scores.shape == (4, n_classes)
+    for names in (["p0", "p1", "p2"], ["p_1", "p_2", "p_3"], ["q3", "p1", "p2"], ["p7", "p3", "p4"], ["1", "0", "2"]):
+        assert read_scores(csv_file(tmp_path / "b.csv", [*names, "y"], [[1, 2, 3, 0]])).scores.shape == (1, 3)

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.core.validation import NUMBER_KINDS, as_array, column_names
-from driftcal.errors import InputError, LabelsError
+from driftcal.errors import DriftcalError, InputError, LabelsError
 from driftcal.types import AnyArray, Array, Labels
 
 #: The label of a sample that belongs to none of the classes, in data sets that allow such samples.
@@ -50,6 +50,7 @@ _MAX_CHARACTERS = 1000
 MOST_CLASSES = 1_000_000
 
 _COLUMN = re.compile(r"0|[1-9][0-9]{0,8}")  # the usual spelling of a column: "01" and "1.0" are names
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,9})")  # a column with the number of a class at its end
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 # numpy's codes of dtypes, `dtype.kind`
@@ -207,6 +208,20 @@ def declared_classes(scores: AnyArray, y: AnyArray, classes: Sequence[Any] | Non
     return classes
 
 
+def check_numbered(names: Sequence[str], owner: str, error: type[DriftcalError] = InputError) -> None:
+    """Refuse columns that are numbered by their names in another order, as after sorting: p_0, p_1, p_10, p_2, …"""
+    numbered = [_NUMBERED.fullmatch(name) for name in names]
+    numbers = [int(match[2]) for match in numbered if match]
+    are_classes = len({match and match[1] for match in numbered}) == 1 and len(numbers) == len(names) > 1
+    if are_classes and sorted(numbers) in (list(range(len(names))), list(range(1, len(names) + 1))):
+        for name, number, place in zip(names, numbers, sorted(numbers), strict=True):
+            if number != place:
+                raise error(
+                    f"the columns of {owner} must be in the order of the classes; {name!r} stands where that of {place} is expected. "
+                    "Sort them by number, or name the class of each column."
+                )
+
+
 def _classes_of_frame(names: list[str] | None, y: AnyArray) -> list[str] | None:
     """The column names of a frame, if all labels are among them or if one-hot labels have the same columns."""
     if not names or y is None:
@@ -216,6 +231,7 @@ def _classes_of_frame(names: list[str] | None, y: AnyArray) -> list[str] | None:
     with contextlib.suppress(TypeError, ValueError):  # labels that cannot be compared; as_columns refuses them
         if set(np.ravel(np.asarray(y, object)).tolist()) <= set(names):
             return names
+    check_numbered(names, "the frame")
     return None
 
 

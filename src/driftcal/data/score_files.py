@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.core.labels import text_labels
+from driftcal.core.labels import check_numbered, text_labels
 from driftcal.core.scalars import spells_number
 from driftcal.errors import DataError, UnknownName, need
 from driftcal.io.npz import LABEL_NAMES, LOGIT_NAMES, open_arrays
@@ -101,6 +101,8 @@ def _of_table(
         return ScoreFile(scores[:, 0], text_labels(texts))
     if set(texts) <= set(score_names):
         return ScoreFile(scores, text_labels(texts), tuple(score_names))
+    if not columns:
+        check_numbered(score_names, repr(str(file)), DataError)
     return ScoreFile(scores, text_labels(texts))
 
 
