@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
+import driftcal
 from driftcal.calibrators import CALIBRATORS
 from driftcal.cli.commands.tune import tune as tune_command
 from driftcal.errors import InputError, UnknownName
@@ -234,3 +235,24 @@ def test_the_command_line_has_the_same_tolerance():
 def test_tables_have_a_smaller_tolerance_unless_one_is_set():
     assert (Selection().for_inputs("images").limit, Selection().for_inputs("features").limit) == (0.015, 0.005)
     assert Selection(tolerance=0.02).for_inputs("features").limit == 0.02
+
+
+def test_candidates_are_read_once():
+    assert Selection(candidates=(name for name in ("ts", "hts"))).candidates == ("ts", "hts")
+    for candidates in ("ts", 5, [], [5], [["ts"]]):
+        with pytest.raises(InputError, match="candidates must be a list of names"):
+            Selection(candidates=candidates)
+    with pytest.raises(UnknownName):
+        Selection(candidates=["tts"])
+
+
+def test_keep_accuracy_is_true_or_false():
+    for value in ("no", None, 0):
+        with pytest.raises(InputError, match="keep_accuracy must be True or False"):
+            Selection(keep_accuracy=value)
+
+
+def test_the_number_of_levels_is_checked_before_the_work():
+    for n_levels in (None, "3", 0, 2.5):
+        with pytest.raises(InputError, match="n_levels must be a whole number"):
+            driftcal.tune(None, None, n_levels=n_levels)

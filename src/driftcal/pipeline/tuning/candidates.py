@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from driftcal.calibrators import CALIBRATORS, Calibrator, calibrator_class, make_calibrator
+from driftcal.calibrators.parameters import check_true_or_false
 from driftcal.core.scalars import is_number
 from driftcal.errors import InputError
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures
@@ -57,13 +59,14 @@ class Selection:
     candidates: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        check_true_or_false("keep_accuracy", self.keep_accuracy)
+        if self.candidates is not None:
+            object.__setattr__(self, "candidates", _method_names(self.candidates))
         value = 0.0 if self.tolerance is None else self.tolerance
         if not (is_number(value) and value >= 0):
             raise InputError(
                 f"tolerance must be an ECE of at least 0; it is {self.tolerance!r}. The default is {TOLERANCE:g}."
             )
-        for name in self.candidates or ():
-            calibrator_class(name)
 
     @property
     def limit(self) -> float:
@@ -73,6 +76,18 @@ class Selection:
     def for_inputs(self, kind: str) -> Selection:
         """This selection with the default tolerance of this kind of inputs, unless the user has set one."""
         return replace(self, tolerance=TABLE_TOLERANCE) if self.tolerance is None and kind == "features" else self
+
+
+def _method_names(candidates: Any) -> tuple[str, ...]:
+    """The short names among which a selection chooses, read once: an iterator is empty afterwards."""
+    names = tuple(candidates) if isinstance(candidates, Iterable) and not isinstance(candidates, str) else ()
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InputError(
+            f"candidates must be a list of names of methods; it is {candidates!r}. Pass ['ts', 'hts'], or None for all that suit."
+        )
+    for name in names:
+        calibrator_class(name)
+    return names
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from driftcal.pipeline.collecting.source_inputs import check_classes, labelled_s
 from driftcal.pipeline.tuning.candidates import Selection, method_calibrator, uses_simulated_shifts
 from driftcal.pipeline.tuning.tune_calibrators import tune_calibrators
 from driftcal.pipeline.tuning.tuned_model import tuned_model
+from driftcal.shifts.levels.find_levels import check_n_levels
 from driftcal.shifts.shift import Shift
 from driftcal.types import AnyArray
 
@@ -108,6 +109,7 @@ def tune(
     """
     calibrator = method_calibrator(method)
     check_features(calibrator, features)
+    check_n_levels(n_levels)
     if clean_weight is not None:
         check_clean_weight(clean_weight)
     if shift is None and clean_weight is not None:

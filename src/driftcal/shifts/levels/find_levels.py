@@ -83,8 +83,7 @@ def find_levels(
     >>> [round(level.accuracy, 1) for level in levels.levels]
     [0.9, 0.6, 0.4, 0.1]
     """
-    if not is_whole(n_levels) or n_levels < 1:
-        raise InputError(f"n_levels must be a whole number, 1 or more; got {n_levels!r}. The paper takes 10.")
+    check_n_levels(n_levels)
     if not (tolerance > 0 and math.isfinite(tolerance)):
         raise InputError(f"tolerance must be a positive accuracy; got {tolerance!r}. Try 0.01.")
     if not (0 < first_level < math.inf and max_level >= first_level):
@@ -121,3 +120,9 @@ def _draw_subsample(n_samples: int, size: int, random_state: int) -> Indices:
         raise InputError(f"subsample must be a number of samples, 1 or more; got {size!r}. Leave it out to use all.")
     generator = np.random.default_rng(as_seed(random_state, "random_state"))
     return np.sort(generator.permutation(n_samples)[:size])
+
+
+def check_n_levels(n_levels: Any) -> None:
+    """Refuse a number of perturbation levels that is no whole number of at least 1."""
+    if not is_whole(n_levels) or n_levels < 1:
+        raise InputError(f"n_levels must be a whole number, 1 or more; got {n_levels!r}. The paper takes 10.")
