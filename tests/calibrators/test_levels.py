@@ -40,6 +40,7 @@ def test_without_levels_all_samples_are_clean_and_a_level_without_weight_is_left
     [
         ([0, 1], "one whole number per sample"),
         (np.full(12, 0.5), "one whole number per sample"),
+        (np.repeat([0, np.inf], 6), "one whole number per sample"),
         (np.ones(12, int), "count from 0"),
     ],
 )

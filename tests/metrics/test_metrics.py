@@ -302,3 +302,9 @@ def test_public_names():
     assert set(METRICS) <= set(RANGES) | {"classwise_ece", "marginal_debiased_ece"}
     page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
     assert all(f"| `{name}` |" in page for name in METRICS)
+
+
+@pytest.mark.parametrize("n_bins", [0, True, 15.0, "15", 10**9, 10**30])
+def test_a_number_of_bins_that_cannot_be_is_refused(n_bins):
+    with pytest.raises(InputError, match="n_bins must be a whole number"):
+        metrics.expected_calibration_error([0, 1], [[0.4, 0.6], [0.3, 0.7]], n_bins=n_bins)

@@ -263,3 +263,19 @@ def test_bad_calls_are_refused():
 def test_recalibrate_is_public():
     assert driftcal.recalibrate is recalibrate
     assert isinstance(driftcal.recalibrate(fit("ts"), *samples(100, 3, 3, 2)), Recalibration)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weight": None}, "weight must be"),
+        ({"weight": []}, "weight must be"),
+        ({"random_state": -1}, "random_state must be"),
+        ({"old": 5}, "old must be"),
+        ({"old": (np.zeros((3, 3)),)}, "old must be"),
+        ({"groups": [None] * 60}, "groups must be"),
+    ],
+)
+def test_options_of_another_type_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        recalibrate(fit("ts"), *samples(60, 3, 3, 2), **options)

@@ -67,7 +67,9 @@ def check_clean_weight(clean_weight: float) -> None:
 
 def _as_levels(levels: AnyArray, n_samples: int) -> Array:
     values = validation.as_array(levels, "levels").reshape(-1)
-    are_whole = values.dtype.kind in "iu" or (values.dtype.kind == "f" and bool((np.floor(values) == values).all()))
+    are_whole = values.dtype.kind in "iu" or (
+        values.dtype.kind == "f" and bool((np.isfinite(values) & (np.floor(values) == values)).all())
+    )
     if not are_whole or len(values) != n_samples:
         raise InputError(
             f"levels must hold one whole number per sample of logits; there are {n_samples} samples and it has {len(values)} entries "

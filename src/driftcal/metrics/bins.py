@@ -11,6 +11,9 @@ from driftcal.core.scalars import is_whole
 from driftcal.errors import InputError
 from driftcal.types import Array, Float64
 
+#: More bins than this are a mistake, and would take gigabytes.
+MAX_BINS = 1_000_000
+
 
 def bin_edges(n_bins: int) -> Float64:
     """The M + 1 edges 0, 1/M, ..., 1, each the float nearest to m/M, so that a confidence of m/M is in the bin below.
@@ -20,8 +23,11 @@ def bin_edges(n_bins: int) -> Float64:
     >>> all(bin_indices(np.array([m / n]), bin_edges(n))[0] == m - 1 for n in (7, 10, 15, 30) for m in range(1, n + 1))
     True
     """
-    if not is_whole(n_bins) or n_bins < 1:
-        raise InputError(f"n_bins must be a whole number of at least 1; it is {n_bins!r}. The usual choice is 15.")
+    if not is_whole(n_bins) or not 1 <= n_bins <= MAX_BINS:
+        value = "far too large" if is_whole(n_bins) and n_bins > MAX_BINS else repr(n_bins)
+        raise InputError(
+            f"n_bins must be a whole number of at least 1 and at most {MAX_BINS:,}; it is {value}. The usual choice is 15."
+        )
     n = int(n_bins)
     edges: Float64 = np.arange(n + 1) / n
     return edges

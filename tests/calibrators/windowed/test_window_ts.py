@@ -150,3 +150,9 @@ def test_a_file_keeps_the_estimate(fitted, tmp_path):
     again = load(fitted.save(tmp_path / "window.safetensors"))
     window, _ = samples(3.0, seed=82, n=60)
     assert again.estimate_accuracy(window) == fitted.estimate_accuracy(window)
+
+
+@pytest.mark.parametrize("families", [5, (name for name in FAMILIES), FAMILIES[:-1], "families"])
+def test_families_that_name_no_level_are_refused(families):
+    with pytest.raises(InputError, match="families must name"):
+        make_calibrator("window-ts").fit(Z, Y, levels=LEVELS, families=families)

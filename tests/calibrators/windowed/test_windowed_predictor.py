@@ -237,3 +237,14 @@ def test_threads_share_the_object(fitted):
     shared = live._windows["shared"]
     whole = {fitted.window_statistics(batch).tobytes() for batch in z}
     assert {shared[low : low + 10].tobytes() for low in range(0, SIZE, 10)} <= whole
+
+
+def test_keys_are_numbers_that_a_file_can_hold(fitted, tmp_path):
+    live, (batch, _) = fitted.windowed(SIZE), level_data(1, seed=9, n=3)
+    for key in (2**128, -(10**5000)):  # Python writes no number of more than 4,300 digits
+        with pytest.raises(InputError, match="key must be"):
+            live.observe(batch, key=key)
+    live.observe(batch, key=2**128 - 1)  # as of a UUID
+    again = fitted.windowed(SIZE)
+    again.restore(live.save(tmp_path / "windows"))
+    assert again.keys == [2**128 - 1]

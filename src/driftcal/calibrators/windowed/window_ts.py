@@ -300,7 +300,7 @@ def _tie_break(logits: Logits, temperature: float, class_order: Array) -> Float6
 
 
 def _names(families: Sequence[str], by_level: dict[int, LabelledLogits]) -> list[str]:
-    if isinstance(families, str) or len(families) <= max(by_level):
+    if isinstance(families, str) or not hasattr(families, "__len__") or len(families) <= max(by_level):
         raise InputError(
             f"families must name the shift of each of the levels 0..{max(by_level)}; it is {families!r}. "
             "Pass one name per level, or leave it out."

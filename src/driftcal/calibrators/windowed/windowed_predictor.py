@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from driftcal.calibrators.parameters import shown
 from driftcal.calibrators.windowed.window_file import read_windows, write_windows
 from driftcal.calibrators.windowed.windowed_calibrator import MAX_KEYS, WINDOW_SIZE, WindowedCalibrator, sum_statistics
 from driftcal.core.scalars import is_whole
@@ -19,6 +20,8 @@ from driftcal.types import AnyArray, Float64, LogProbs, Probs
 
 #: The name of a window, such as a camera or a client; None is the window of calls without a key.
 Key: TypeAlias = str | int | None
+#: Whole numbers are smaller: Python does not write numbers of any length to a file.
+_LARGEST_KEY = 1 << 128
 
 
 @dataclass(frozen=True)
@@ -217,6 +220,8 @@ class WindowedPredictor:
 def _as_key(key: Any) -> Key:
     if key is None or isinstance(key, str):
         return key
-    if not is_whole(key):
-        raise InputError(f"key must be text or a whole number; it is {key!r}. Pass str(key), say a camera or a client.")
+    if not is_whole(key) or abs(key) >= _LARGEST_KEY:
+        raise InputError(
+            f"key must be text or a whole number below 2**128; it is {shown(key)}. Pass a name, say of a camera."
+        )
     return int(key)

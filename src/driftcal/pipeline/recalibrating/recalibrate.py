@@ -16,6 +16,7 @@ from driftcal.calibrators.scaling.uncalibrated import Uncalibrated
 from driftcal.calibrators.serialization import WINDOWED_NAME, CalibratorFile, load_file, save
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
 from driftcal.core import validation
+from driftcal.core.random import as_seed
 from driftcal.errors import InputError, LogitsError, NotFittedError, WouldBeWorse
 from driftcal.io.fingerprint import fingerprint
 from driftcal.metrics import Evaluation, evaluate
@@ -156,11 +157,11 @@ def recalibrate(
     >>> new.worse, before.temperature_ < new.calibrator.temperature_ < 3.5
     ((), True)
     """
-    fitted = _fitted_forms(calibrator, logits)
+    fitted, random_state = _fitted_forms(calibrator, logits), as_seed(random_state, "random_state")
     old_calibrator = _refittable(fitted.calibrator)
     names = names_of(old_calibrator) or fitted.class_names
     new = checked_samples(old_calibrator, logits, y, "logits", names)
-    old_samples = None if old is None else checked_samples(old_calibrator, *old, "old logits", names)
+    old_samples = None if old is None else checked_samples(old_calibrator, *_pair(old), "old logits", names)
     check_several_classes(old_calibrator, new.labels, names)
     fold, group_of_sample = _folds(len(new), groups, random_state)
     fixed_weight = _fixed_weight(weight)
@@ -253,13 +254,21 @@ def _refittable(calibrator: Any) -> Calibrator:
     return calibrator
 
 
+def _pair(old: Any) -> tuple[AnyArray, AnyArray]:
+    if not isinstance(old, tuple | list) or len(old) != 2:
+        raise InputError(
+            f"old must be the logits and the labels of the old fit; it is a {type(old).__name__}. Pass old=(logits, y)."
+        )
+    return old[0], old[1]
+
+
 def _fixed_weight(weight: float | str) -> float | None:
     """The weight as a number; None for "auto"."""
     if weight == "auto":
         return None
     try:
         number = float(weight)
-    except ValueError:
+    except (TypeError, ValueError):
         number = np.nan
     if not 0 <= number <= 1:
         raise InputError(
@@ -275,7 +284,12 @@ def _folds(n_samples: int, groups: AnyArray, random_state: int) -> tuple[Array, 
         raise InputError(
             f"groups must name one group per sample; there are {n_samples} samples and {len(group_names)} groups."
         )
-    group = np.arange(n_samples) if group_names is None else np.unique(group_names, return_inverse=True)[1]
+    try:
+        group = np.arange(n_samples) if group_names is None else np.unique(group_names, return_inverse=True)[1]
+    except TypeError as error:  # None, or text and numbers
+        raise InputError(
+            f"groups must be names or numbers, one kind for all samples; {error}. Name each group."
+        ) from error
     n_groups = int(group.max(initial=-1)) + 1
     if n_samples < MIN_SAMPLES or n_groups < N_FOLDS:
         raise InputError(
