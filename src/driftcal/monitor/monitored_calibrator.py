@@ -21,7 +21,7 @@ from driftcal.drift.estimators import CALIBRATED_CONFIDENCE, CONFIDENCE, DRIFT_S
 from driftcal.drift.reference import OLD_KEYS, DriftReference, rename_keys
 from driftcal.errors import InputError
 from driftcal.io.fingerprint import fingerprint
-from driftcal.models.scores import SCORES
+from driftcal.models.recorded_scores import SCORES
 from driftcal.monitor.window_sums import MeasuredSamples, SumLayout
 from driftcal.pipeline.calibrated_model import CalibratedModel
 from driftcal.types import Array
