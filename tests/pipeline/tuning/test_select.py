@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import driftcal
-from driftcal.calibrators import CALIBRATORS
+from driftcal.calibrators import CALIBRATORS, make_calibrator
 from driftcal.cli.commands.tune import tune as tune_command
 from driftcal.errors import InputError, UnknownName
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures
@@ -169,7 +169,7 @@ def test_candidates_are_fitted_and_judged_on_simulated_shifts_that_were_left_out
     assert len(best.shifted) == 4
     assert sorted(best.images) == list(range(N))
     assert f"{best.shift_ece:.3f}" in choice.explanation
-    assert "Its cost in domain" in choice.explanation
+    assert f"(TS {ts.shift_ece:.3f})" in choice.explanation
     tuned = tune_calibrators(None, Selection(tolerance=0.05), SIMULATED, LABELS)
     assert (tuned.method, tuned.tuned_on) == (choice.per_sample.method, "simulated shifts")
     assert tuned.cross_validated_ece == {"in_domain": best.in_domain_ece, "under_shift": best.shift_ece}
@@ -220,6 +220,72 @@ def level_scores(outcome):
     from driftcal.metrics.sample_scores import SampleScores
 
     return SampleScores.of_columns(np.stack([np.full(N, 0.5), outcome, outcome, *np.zeros((3, N))], axis=1))
+
+
+def clean_trial(method, confidence, outcome, nll):
+    """A trial on clean samples only."""
+    from driftcal.metrics.sample_scores import SampleScores
+
+    columns = np.stack([confidence, outcome, outcome, nll, *np.zeros((2, len(outcome)))], axis=1)
+    return Trial(Variant(method), [SampleScores.of_columns(columns)], 5, np.arange(len(outcome)))
+
+
+def test_without_shift_a_candidate_replaces_ts_only_if_its_ece_is_clearly_lower_and_its_nll_is_not_higher():
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.5, 1, 2000)
+    outcome = (rng.random(2000) < p).astype(float)
+    nll = -np.log(np.where(outcome > 0, p, 1 - p))
+    ts = clean_trial("ts", p, outcome, nll)
+    rule = SelectionRule(ts, Selection().limit, ts.accuracy)
+    lucky = clean_trial("irm", p + np.where(p < 0.9, 0.002, 0.0) * np.sign(outcome.mean() - p.mean()), outcome, nll)
+    shifted = clean_trial("ts", np.clip(p + 0.1, 0, 1), outcome, nll + 0.02)
+    assert lucky.in_domain_ece < ts.in_domain_ece, "lower by less than the noise"
+    assert rule.best([ts, lucky]) is ts
+    rule = SelectionRule(shifted, Selection().limit, shifted.accuracy)
+    better, worse = clean_trial("hts", p, outcome, nll), clean_trial("hts", p, outcome, nll + 0.03)
+    assert rule.best([shifted, better]) is better
+    assert rule.best([shifted, worse]) is shifted, "the ECE is clearly lower, but the NLL is higher"
+    unsure = clean_trial("spline", p, outcome, nll + 0.03)
+    assert rule.best([shifted, better, unsure]) is better
+
+
+def test_the_explanation_of_a_choice_without_shift_says_the_rule():
+    rng = np.random.default_rng(1)
+    logits = 3 * rng.normal(size=(N, C))
+    y = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    choice = choose(Selection(candidates=("base", "ets")), PerturbedLogits(None, [logits]), y)
+    assert choice.per_sample == TS
+    ts = named(choice.trials)[TS]
+    assert choice.explanation == (
+        "TS was chosen: no other candidate has a clearly lower ECE without a higher NLL (cross-validated ECE of TS "
+        f"{ts.in_domain_ece:.3f})."
+    )
+
+
+def test_windows_are_recommended_only_where_they_are_clearly_better():
+    gained = choose(Selection(candidates=("level-ts",)), PERTURBED, LABELS)
+    assert "use calibrated.windowed(100)" in gained.explanation
+    same = PerturbedLogits({}, [level_data(0, seed)[0] for seed in range(4)])  # levels that change nothing
+    useless = choose(Selection(candidates=("level-ts",)), same, LABELS)
+    assert useless.windowed is not None
+    assert "Windows of 100 samples gained nothing in the cross-validation" in useless.explanation
+    assert "calibrated.windowed" not in useless.explanation
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "message"),
+    [
+        ([0.9, 0.7, 0.55], "The strongest perturbation lowers the accuracy to 0.55 only, not to chance (0.20)."),
+        ([0.9, 0.6, 0.25], ""),
+        ([0.9], "Accuracy does not fall."),
+    ],
+)
+def test_the_explanation_tells_of_the_levels_only_what_matters(accuracies, message):
+    levels = [{"accuracy": value} for value in accuracies]
+    record = {"shift": "gaussian", "levels": levels, "notes": ["accuracy does not fall"]}
+    perturbed = PerturbedLogits(record, PERTURBED.by_level[: len(levels)])
+    tuned = tune_calibrators(make_calibrator("ts"), Selection(), perturbed, LABELS)
+    assert tuned.explanation == message
 
 
 def test_a_single_family_of_simulated_shifts_cannot_be_left_out_so_levels_count():

@@ -66,12 +66,14 @@ class Trial:
     images: Indices
     shifted: Sequence[ShiftedScores] = ()
     in_domain_ece: float = field(init=False)
+    nll: float = field(init=False)
     shift_ece: float = field(init=False)
     accuracy: float = field(init=False)
 
     def __post_init__(self) -> None:
         clean = Statistics.of_samples(self.by_level[0], n_bins=N_BINS)
         object.__setattr__(self, "in_domain_ece", clean.ece)
+        object.__setattr__(self, "nll", clean.nll)
         shifted = [family.ece for family in self.shifted]
         object.__setattr__(self, "shift_ece", float(np.mean(shifted)) if shifted else self.level_ece)
         object.__setattr__(self, "accuracy", clean.accuracy)

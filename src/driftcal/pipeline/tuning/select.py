@@ -10,7 +10,7 @@ import numpy as np
 from driftcal.calibrators import CALIBRATORS
 from driftcal.calibrators.windowed.windowed_calibrator import WINDOW_SIZE
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures
-from driftcal.pipeline.collecting.perturbation import PerturbedLogits
+from driftcal.pipeline.collecting.perturbation import PerturbedLogits, family_of
 from driftcal.pipeline.tuning.candidates import TS, Selection, Variant, variants_of
 from driftcal.pipeline.tuning.cross_validation import Trial, cross_validate
 from driftcal.pipeline.tuning.selection_rule import SelectionRule
@@ -42,6 +42,7 @@ def choose(
     count. A per-sample candidate is admitted if its in-domain ECE exceeds that of TS by at most the tolerance
     (:class:`driftcal.pipeline.tuning.selection_rule.SelectionRule`). Among the admitted candidates, those within one
     standard error of the lowest ECE under shift count as equal, and the simplest of them is chosen. TS is the simplest.
+    Without shifted samples a candidate replaces TS only if its ECE is clearly lower and its NLL is not higher.
     Windowed candidates are compared with each other, in windows of 100 held-out samples. After each fold, candidates
     that are clearly worse are dropped (successive halving).
     """
@@ -61,7 +62,7 @@ def choose(
     windowed = rule.best_windowed([trial for trial in complete if trial.variant.needs_window])
     sentences = [_per_sample_sentences(best, rule)]
     if windowed is not None:
-        sentences.append(_windowed_sentence(windowed, trials[TS], left_out=_leaves_out(windowed.variant, perturbed)))
+        sentences.append(_windowed_sentence(windowed, rule, perturbed))
     return Choice(
         best.variant,
         None if windowed is None else windowed.variant,
@@ -71,39 +72,39 @@ def choose(
 
 
 def _per_sample_sentences(best: Trial, rule: SelectionRule) -> str:
-    ts, limit = rule.ts, f"{rule.tolerance:g}"
+    ts, label = rule.ts, best.variant.label
+    in_domain, under_shift = f"{best.in_domain_ece:.3f}", f"{best.shift_ece:.3f}"
     if not ts.has_shifted_samples:
-        others = "no other candidate is better" if best is ts else f"the lowest ECE; TS has {ts.in_domain_ece:.3f}"
-        return f"{best.variant.label} was chosen (cross-validated ECE {best.in_domain_ece:.3f}): {others}."
-    shift = "simulated shifts that the fit had not seen" if ts.shifted else "the simulated shift"
+        if best is ts:
+            reason = "no other candidate has a clearly lower ECE without a higher NLL"
+            return f"TS was chosen: {reason} (cross-validated ECE of TS {in_domain})."
+        reason = "its ECE is clearly lower than that of TS, and its NLL is not higher"
+        return f"{label} was chosen: {reason} (cross-validated ECE {in_domain}; TS {ts.in_domain_ece:.3f})."
+    shift = "simulated shifts left out of the fit" if ts.shifted else "the simulated shift"
     if best is ts:
         return (
-            f"TS was chosen for single samples (cross-validated ECE {ts.in_domain_ece:.3f} in domain and {ts.shift_ece:.3f} under "
-            f"{shift}): no other candidate is better under shift at a cost of at most {limit} in domain."
+            "TS was chosen for single samples: no other candidate is clearly better. "
+            f"Its cross-validated ECE is {in_domain} in domain and {under_shift} under {shift}."
         )
-    if best.in_domain_ece <= ts.in_domain_ece:
-        cost = f"In domain it costs nothing: the ECE is {best.in_domain_ece:.3f}, that of TS {ts.in_domain_ece:.3f}."
-    else:
-        cost = (
-            f"Its cost in domain: an ECE of {best.in_domain_ece:.3f}, where TS has {ts.in_domain_ece:.3f}; at most {limit} more was "
-            "allowed."
-        )
+    cost = "Its cost in domain: an ECE of" if best.in_domain_ece > ts.in_domain_ece else "In domain it has"
     return (
-        f"{best.variant.label} was chosen for single samples: its cross-validated ECE under {shift} is {best.shift_ece:.3f}; that "
-        f"of temperature scaling on clean samples (TS) is {ts.shift_ece:.3f}. {cost}"
+        f"{label} was chosen for single samples: its cross-validated ECE is {under_shift} under {shift} (TS {ts.shift_ece:.3f}). "
+        f"{cost} {in_domain} (TS {ts.in_domain_ece:.3f})."
     )
 
 
-def _leaves_out(variant: Variant, perturbed: PerturbedLogits) -> bool:
-    return CALIBRATORS[variant.method].uses_families and perturbed.simulated is not None
-
-
-def _windowed_sentence(trial: Trial, ts: Trial, *, left_out: bool) -> str:
-    unknown = ", which was left out of its fit" if left_out else ""
-    advice = f"use calibrated.windowed({WINDOW_SIZE}) if you have recent inputs"
-    if trial.level_ece >= ts.level_ece:
-        advice = "windows gain nothing on these data"
+def _windowed_sentence(trial: Trial, rule: SelectionRule, perturbed: PerturbedLogits) -> str:
+    label, ts = trial.variant.label, f"TS {rule.ts.level_ece:.3f}"
+    is_noise = perturbed.record is not None and family_of(str(perturbed.record.get("shift"))) == "noise"
+    shift = "noise" if is_noise else "the tuning shift"
+    if CALIBRATORS[trial.variant.method].uses_families and perturbed.simulated is not None:
+        shift += " left out of the fit"
+    if not rule.windows_gain(trial):
+        return (
+            f"Windows of {WINDOW_SIZE} samples gained nothing in the cross-validation: {label} has {trial.level_ece:.3f} under "
+            f"{shift} ({ts})."
+        )
     return (
-        f"With windows of {WINDOW_SIZE} samples {trial.variant.label} has {trial.in_domain_ece:.3f} in domain and "
-        f"{trial.level_ece:.3f} under the tuning shift{unknown} (TS {ts.level_ece:.3f}): {advice}."
+        f"With windows of {WINDOW_SIZE} samples {label} has {trial.level_ece:.3f} under {shift} ({ts}) and {trial.in_domain_ece:.3f} "
+        f"in domain: use calibrated.windowed({WINDOW_SIZE}) if you have recent inputs."
     )
