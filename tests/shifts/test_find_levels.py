@@ -149,7 +149,7 @@ def test_accuracy_that_jumps_is_noted_and_costs_few_passes() -> None:
 def test_labels_of_one_class_get_a_note() -> None:
     evaluate, _, _ = network()
     result = driftcal.find_levels(evaluate, np.full(600, 2), n_levels=5)
-    assert "all labels are 2" in result.notes[0]
+    assert "all samples have the same label" in result.notes[0]
     assert result.levels[0].epsilon == 0
 
 

@@ -47,6 +47,12 @@ def test_suspicious_data_give_a_warning(x, y, message):
     assert message in tuned.explanation
 
 
+def test_a_single_class_is_named():
+    assert find_warnings(1.0, np.ones(200, int), ["no", "yes"], 2)[-1].startswith(
+        "All 200 validation samples have the label 'yes'."
+    )
+
+
 def test_an_accuracy_slightly_above_chance_is_near_chance():
     assert find_warnings(0.14, np.arange(10_000) % 10, [], 10)
     assert not find_warnings(0.35, np.arange(10_000) % 10, [], 10)

@@ -56,8 +56,13 @@ def find_warnings(accuracy: float, labels: Labels, class_names: Sequence[str], n
         sentences.append(
             f"There are only {n} validation samples. Calibration needs some hundreds; {FEW_SAMPLES} or more are usual."
         )
-    missing = np.flatnonzero(np.bincount(labels, minlength=n_classes) == 0)
-    if len(missing):
+    counts = np.bincount(labels, minlength=n_classes)
+    missing = np.flatnonzero(counts == 0)
+    if n and len(missing) == n_classes - 1:
+        column = int(counts.argmax())
+        name = repr(class_names[column]) if len(class_names) == n_classes else column
+        sentences.append(f"All {n} validation samples have the label {name}. Take samples of every class.")
+    elif len(missing):
         names = [class_names[column] if len(class_names) == n_classes else str(column) for column in missing[:5]]
         sentences.append(
             f"{len(missing)} of {n_classes} classes have no validation sample: {', '.join(names)}{' …' * (len(missing) > 5)}. "

@@ -21,6 +21,8 @@ from driftcal.types import Labels
 
 #: The baselines of a calibrated model: temperature scaling, and the chosen method, each tuned on clean samples only.
 TS_BASELINE, CLEAN_BASELINE = "ts", "clean-tuned"
+#: The explanation says it if the last level keeps more than this share of the accuracy above chance.
+MUCH_ACCURACY = 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +83,7 @@ def tune_calibrators(
     if isinstance(calibrator, WindowedCalibrator):  # the caller named a windowed method
         windowed, calibrator = calibrator, calibrator.per_sample()
     ts = clean if variant.method == "ts" else fit_on_clean(make_calibrator("ts"), perturbed, labels)
-    notes = [] if perturbed.record is None else [f"{n[0].upper()}{n[1:]}." for n in perturbed.record["notes"]]
-    sentences = [choice.explanation if choice else "", tuned.warning, *notes]
+    sentences = [choice.explanation if choice else "", tuned.warning, *_level_sentences(perturbed)]
     tuned_on = CLEAN_SAMPLES
     if perturbed.record is not None and variant.clean_weight != CLEAN_ONLY:
         tuned_on = SIMULATED_SHIFTS if variant.simulated else str(perturbed.record["shift"])
@@ -104,6 +105,22 @@ def tune_calibrators(
         if trial is not None
         else curve_of_fit(calibrator, method, variant, perturbed, labels, level_features),
     )
+
+
+def _level_sentences(perturbed: PerturbedLogits) -> list[str]:
+    """What the levels lack, if it matters: there is only the clean one, or the last one leaves much of the accuracy."""
+    record = perturbed.record or {}
+    accuracies = [level["accuracy"] for level in record.get("levels", ())]
+    if record.get("solver") == "table" or not accuracies:
+        return []
+    if len(accuracies) == 1:
+        return [f"{note[0].upper()}{note[1:]}." for note in record["notes"]]
+    chance = 1 / perturbed.clean.shape[1]
+    if accuracies[-1] - chance <= MUCH_ACCURACY * (accuracies[0] - chance):
+        return []
+    return [
+        f"The strongest perturbation lowers the accuracy to {accuracies[-1]:.2f} only, not to chance ({chance:.2f})."
+    ]
 
 
 def _trial_of(choice: Choice, variant: Variant | None) -> Trial | None:

@@ -128,7 +128,7 @@ class LevelSearch:
         """Add a note if all labels are one class."""
         if self.columns is not None and len(np.unique(self.columns)) == 1:
             self.notes.append(
-                f"all labels are {self.columns[0]}: accuracy only says how often the model predicts that class, "
+                "all samples have the same label: accuracy only says how often the model predicts that class, "
                 "and may rise with noise"
             )
 

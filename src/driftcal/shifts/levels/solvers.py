@@ -28,8 +28,8 @@ def _solve_by_curve(search: LevelSearch) -> None:
     plateau = _descend(curve, lambda level: search.measure(level, n_levels - 1), search, start)
     if plateau > search.clean_accuracy - search.tolerance:
         search.notes.append(
-            f"accuracy does not fall: {search.clean_accuracy:.3f} without the shift, {plateau:.3f} or more up to level "
-            f"{max(curve.points):.4g}; only the clean level is used"
+            f"accuracy does not fall: {search.clean_accuracy:.3f} without the shift, {plateau:.3f} or more with it; "
+            "only the clean level is used"
         )
         search.targets = [search.clean_accuracy]
         return
