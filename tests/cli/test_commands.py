@@ -285,6 +285,30 @@ def test_a_feature_matrix_is_evaluated_under_tabular_drifts(folder, run):
     assert "holds features, and the suite is 'affine'. Take 'tabular'" in ran.err
 
 
+def test_categorical_columns_of_a_file_have_names(folder, run):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(rng.normal(size=(80, 64)), columns=[f"x{k}" for k in range(64)])
+    frame.assign(visits=rng.integers(0, 5, 80), risk=rng.integers(4, size=80)).drop(columns="x63").to_csv(
+        "val.csv", index=False
+    )
+    arguments = (
+        "tune",
+        "cli_net:make",
+        "val.csv?label=risk",
+        "--method",
+        "ts",
+        "--shift",
+        "none",
+        "-o",
+        "t.safetensors",
+    )
+    assert run(*arguments, "--categorical", "visits,2").code == 0
+    assert driftcal.CalibratedModel.load("t.safetensors").metadata["categorical"] == [2, 63]
+    ran = run(*arguments, "--categorical", "visit")
+    assert (ran.code, "did you mean 'visits'" in ran.err) == (2, True), ran.err
+
+
 def test_text_labels_follow_the_class_names_of_the_calibrator(folder, run):
     names = np.array(["owl", "ant", "bee", "cow"])
     for part in ("val", "test"):

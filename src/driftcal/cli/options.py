@@ -98,6 +98,11 @@ def names(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip()) if text else ()
 
 
+def column_names(text: str) -> list[int | str]:
+    """``visits,3`` as names and numbers of columns."""
+    return [int(item) if item.removeprefix("-").isdecimal() else item for item in names(text)]
+
+
 def _size(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None

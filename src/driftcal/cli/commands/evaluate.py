@@ -30,7 +30,9 @@ def evaluate(
     test: Annotated[
         str | None,
         typer.Argument(
-            help="Labelled test data: test.npz, a folder, cifar10=DIR, …", metavar="TEST", show_default=False
+            help="Labelled test data: test.npz, 'test.csv?label=NAME', 'test.parquet?label=NAME', a folder, cifar10=DIR, …",
+            metavar="TEST",
+            show_default=False,
         ),
     ] = None,
     output: Annotated[

@@ -16,12 +16,17 @@ from driftcal.cli.console import Console
 def tune(
     model: Annotated[
         str,
-        typer.Argument(help="net.onnx, net.pt2, net.pt, net.keras, or package.module:factory.", metavar="MODEL"),
+        typer.Argument(
+            help="net.onnx, net.pt2, net.pt, net.keras; trees.txt (LightGBM), .json or .ubj (XGBoost), .cbm (CatBoost); "
+            "or package.module:factory.",
+            metavar="MODEL",
+        ),
     ],
     validation: Annotated[
         str,
         typer.Argument(
-            help="Labelled validation data: val.npz, a folder with one folder per class, digits, cifar10=DIR, …",
+            help="Labelled validation data: val.npz, 'val.csv?label=NAME', 'val.parquet?label=NAME', a folder with one folder per "
+            "class, digits, cifar10=DIR, …",
             metavar="VALIDATION",
         ),
     ],
@@ -34,7 +39,10 @@ def tune(
     ] = "auto",
     shift: Annotated[
         str,
-        typer.Option(help="What perturbs the validation data: {tuning_shifts}, h_mixture; none: clean samples only."),
+        typer.Option(
+            help="What perturbs the validation data: {tuning_shifts}, h_mixture; none: clean samples only.",
+            show_default="gaussian; tables tabular_noise, texts text_noise, series series_noise",
+        ),
     ] = "gaussian",
     n_levels: Annotated[int, typer.Option(min=1, help="Perturbation levels from clean down to chance.")] = 10,
     keep_accuracy: Annotated[
@@ -60,7 +68,10 @@ def tune(
         typer.Option(help="All classes in the order of the model's outputs; text labels need them.", metavar="A,B,…"),
     ] = None,
     categorical: Annotated[
-        str | None, typer.Option(help="Feature matrices: columns that hold categories, from 0.", metavar="I,J,…")
+        str | None,
+        typer.Option(
+            help="Tables: further columns that hold categories, by name or by number from 0.", metavar="A,B,…"
+        ),
     ] = None,
     layers: Annotated[
         str | None,
@@ -106,7 +117,7 @@ def tune(
     source_options = {} if class_names is None else {"class_names": class_names}
     source = driftcal.open_source(validation, **source_options)
     if categorical:
-        source = source.with_categorical([int(column) for column in options.numbers(categorical, "--categorical")])
+        source = source.with_categorical(options.column_names(categorical))
     features = None
     if layers or reference:
         training = driftcal.open_source(reference) if reference else None
