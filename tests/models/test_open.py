@@ -52,6 +52,11 @@ def factories(tmp_path, monkeypatch):
     sys.modules.pop("my_models_for_test", None)
 
 
+def test_a_missing_file_of_the_demo_names_the_command_that_writes_it():
+    with pytest.raises(ModelError, match=r"no model file 'runs/demo/model\.onnx'\. It is written by: make demo\."):
+        open_model("runs/demo/model.onnx")
+
+
 def test_a_factory_gives_a_model(factories, tmp_path):
     model = open_model(f"{factories}:good")
     assert model.logits(X).shape == (40, 3)

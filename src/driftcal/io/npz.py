@@ -17,7 +17,7 @@ import numpy as np
 
 from driftcal.errors import DataError, DriftcalError
 from driftcal.io.limits import ARRAY_BYTES, ARRAY_RATIO
-from driftcal.io.paths import AnyPath, as_path, check_regular, is_remote
+from driftcal.io.paths import AnyPath, as_path, check_regular, demo_hint, is_remote
 from driftcal.io.unpacked_size import check_unpacked_size
 from driftcal.types import Array
 
@@ -121,7 +121,7 @@ def _as_data_error(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise DataError(f"there is no file {str(path)!r}.") from error
+        raise DataError(f"there is no file {str(path)!r}.{demo_hint(path)}") from error
     except DriftcalError:
         raise
     except Exception as error:  # damaged files fail in many ways: in zipfile, in zlib, in numpy's parser of headers

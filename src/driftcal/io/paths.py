@@ -53,6 +53,15 @@ def as_path(path: AnyPath) -> Path:
     return Path(os.path.expanduser(text))  # ~ of an unknown user stays, as in a shell
 
 
+def demo_hint(path: AnyPath) -> str:
+    """The way out if `path` is missing and is one of the files that `make demo` writes; empty for other paths.
+
+    >>> demo_hint("runs/demo/model.onnx"), demo_hint("model.onnx")
+    (' It is written by: make demo.', '')
+    """
+    return " It is written by: make demo." if "runs/demo" in Path(path).as_posix() else ""
+
+
 def _check_length(text: str) -> None:
     """Refuse a path that no file system can look up, such as the content of a file in place of its name."""
     longest = max((len(part.encode(errors="surrogatepass")) for part in text.split(os.sep)), default=0)

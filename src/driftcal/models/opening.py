@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from driftcal.errors import InputError, ModelError
+from driftcal.io.paths import demo_hint
 from driftcal.models.backend import Backend
 from driftcal.models.boosters import BOOSTER_FILES, booster_framework, from_booster, from_booster_file
 from driftcal.models.model import Model
@@ -301,7 +302,7 @@ def _from_file(path: Path, *, device: str, threads: int | None, trust: bool, out
             f'{path.name!r} holds weights only. Name the network too: open_model("package.module:factory", weights=...).'
         )
     if not os.path.isfile(path):
-        hint = " A factory is written package.module:function." if ":" in str(path) else ""
+        hint = " A factory is written package.module:function." if ":" in str(path) else demo_hint(path)
         raise ModelError(f"there is no model file {str(path)!r}.{hint} Known endings: {', '.join(FILES)}.")
     if path.suffix not in FILES:
         raise ModelError(f"{path.name!r} must end in one of {', '.join(FILES)}. Export the model to ONNX if in doubt.")
