@@ -92,6 +92,12 @@ def test_another_model_is_refused_unless_forced(tmp_path):
     assert append_to_onnx(other, saved, tmp_path / "yes.onnx", force=True).path.is_file()
 
 
+def test_trees_are_not_exported_but_the_calibrator_alone_is(tmp_path):
+    (tmp_path / "trees.txt").write_text("tree\n")
+    with pytest.raises(ModelError, match=r"holds trees\. Export the calibrator alone.*driftcal export CALIBRATOR -o"):
+        append_to_onnx(tmp_path / "trees.txt", fitted("ts", 5), tmp_path / "out.onnx")
+
+
 def test_a_file_that_names_no_model_is_refused_unless_forced(tmp_path):
     saved = fitted("ts", 5).save(tmp_path / "cal.safetensors")
     with pytest.raises(ArtefactError, match="which model"):

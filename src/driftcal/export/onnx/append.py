@@ -46,6 +46,7 @@ from driftcal.export.onnx.verification import open_session, verify, verify_accep
 from driftcal.export.onnx.window_verification import probe_batches, verify_window
 from driftcal.io.atomic import as_target, write_atomic
 from driftcal.models import Model, open_model
+from driftcal.models.boosters import BOOSTER_FILES
 from driftcal.models.onnx.onnx_backend import output_name, with_more_outputs
 from driftcal.models.outputs import Outputs
 from driftcal.pipeline.calibrated_model import CalibratedModel, check_same_model
@@ -230,6 +231,11 @@ def _check_files(model: Path, calibrator: Any, output: str | os.PathLike[str]) -
         raise InputError(f"output must be another file than the model {str(model)!r}. Choose a new name.")
     if isinstance(calibrator, str | os.PathLike) and target == Path(calibrator).resolve():
         raise InputError(f"output must be another file than the calibrator {str(calibrator)!r}. Choose a new name.")
+    if model.suffix in BOOSTER_FILES:
+        raise ModelError(
+            f"the model must be an ONNX file; {str(model)!r} holds trees. Export the calibrator alone, and run it behind the booster: "
+            "driftcal export CALIBRATOR -o calibrator.onnx."
+        )
     if model.suffix != ".onnx" and model.is_file():
         raise ModelError(
             f"the model must be an ONNX file, which ends in .onnx; it is {str(model)!r}. Export it to ONNX first, or put "
