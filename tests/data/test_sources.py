@@ -285,7 +285,9 @@ def test_categorical_columns_of_a_data_frame_have_names():
     frame["colour"] = ["red", "blue", "red", "red"]
     source = open_source((frame, [0, 1, 0, 1]), categorical=["colour"])
     pandas.testing.assert_frame_equal(source.inputs(), frame)
-    with pytest.raises(ImagesError, match="Pass a table with text as a pandas data frame"):
+    with pytest.raises(
+        InputError, match=r"^x must be numbers, or a table.*Pass a table with text as a pandas data frame"
+    ):
         open_source((frame.to_numpy(), [0, 1, 0, 1]))
 
 

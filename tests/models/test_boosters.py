@@ -118,6 +118,31 @@ def test_a_table_with_other_columns_is_refused(name):
         open_model(MODELS[name][0](), preprocessing={"scale": 2}).logits(frame)
 
 
+def test_columns_of_numbers_that_differ_are_named():
+    """LightGBM took a frame of numbers as a matrix: other columns in the same number were not noticed."""
+    from lightgbm import LGBMClassifier
+
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(len(TWO), 3)), columns=["age", "net income", "debt"])
+    model = open_model(LGBMClassifier(n_estimators=3, verbose=-1).fit(frame, TWO))
+    assert model.logits(frame).shape == (len(TWO), 2)
+    for changed, message in (
+        (frame.drop(columns="debt"), r"; 'debt' is missing\. Add"),
+        (frame.assign(height=0.0), r"; 'height' is not among them\. Pass inputs\[model"),
+        (frame[["debt", "age", "net income"]], r"same order, \['age', 'net_income', 'debt'\]"),
+    ):
+        with pytest.raises(InputError, match=message):
+            model.logits(changed)
+
+
+def test_a_message_of_a_library_has_one_full_stop():
+    from lightgbm import LGBMClassifier
+
+    x = FRAME[["amount", "visits"]].to_numpy()
+    model = open_model(LGBMClassifier(n_estimators=3, verbose=-1).fit(x, TWO))
+    with pytest.raises(ModelError, match=r"[^.]\. Has the batch the columns"):
+        model.logits(x[:, :1])
+
+
 def test_a_matrix_with_missing_values():
     from lightgbm import LGBMClassifier
 

@@ -148,6 +148,9 @@ def test_unusable_inputs_and_options_are_refused():
         model.logits(np.zeros((2, 4, 4, 3), np.uint8))
     with pytest.raises(ImagesError, match=r"images \(n, H, W, C\), series \(n, length, channels\), features \(n, F\)"):
         model.logits(np.zeros((2, 4, 4, 3, 1), np.float32))
+    with pytest.raises(InputError, match="inputs must be numbers, or a table as a pandas data frame") as raised:
+        model.logits(np.array([[1, "north"], [2.5, "south"]], dtype=object))
+    assert not isinstance(raised.value, ImagesError)
     with pytest.raises(ImagesError, match="at least one sample"):
         model.logits(X[:0])
     with pytest.raises(InputError, match="batch_size must be a number"):

@@ -250,11 +250,18 @@ def check_columns(
 ) -> None:
     """Refuse a frame whose columns are not `fitted_names` in the same order; without names nothing is compared."""
     names = column_names(frame)
-    if names and fitted_names is not None and names != list(fitted_names):
-        raise error(
-            f"{name} must have the columns of fit in the same order, {list(fitted_names)[:3]} …; they have {names[:3]} …. "
-            f"{way_out or f'Pass {name}[{owner}.feature_names_in_].'}"
-        )
+    if not names or fitted_names is None or names == list(fitted_names):
+        return
+    missing = [column for column in fitted_names if column not in names]
+    extra = [column for column in names if column not in fitted_names]
+    facts = [
+        f"{', '.join(map(repr, columns[:3]))}{' …' * (len(columns) > 3)} {'is' if len(columns) == 1 else 'are'} {word}"
+        for columns, word in ((missing, "missing"), (extra, "not among them"))
+        if columns
+    ]
+    fact = "; " + " and ".join(facts) if facts else f", {list(fitted_names)[:3]} …; they have {names[:3]} …"
+    usual = "Add what is missing." if missing else f"Pass {name}[{owner}.feature_names_in_]."
+    raise error(f"{name} must have the columns of fit in the same order{fact}. {way_out or usual}")
 
 
 def column_indices(

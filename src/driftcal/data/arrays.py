@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from driftcal.core.inputs.array_dicts import ArrayDict, as_array_dict, is_array_dict
-from driftcal.core.inputs.frames import is_frame
+from driftcal.core.inputs.frames import check_no_mixed_values, is_frame
 from driftcal.core.inputs.images import check_pixels
 from driftcal.core.inputs.texts import as_texts, digest_of_texts, is_text
 from driftcal.core.labels import MOST_CLASSES, columns_and_names
@@ -108,10 +108,9 @@ def _labels_of(y: AnyArray, class_names: Sequence[str] | None, n_samples: int) -
 
 def _as_inputs(x: Array, layout: Layout | None) -> Array:
     """`x` as images (n, H, W, C), series (n, L, C) or features (n, F), checked."""
+    check_no_mixed_values(x, "x")
     if x.ndim not in (2, 3, 4) or x.dtype.kind not in NUMBER_KINDS:
         way_out = " Are inputs and labels swapped?" if x.ndim == 1 else ""
-        if x.dtype.kind in "OSTU":  # objects, bytes and both kinds of text
-            way_out = " Pass a table with text as a pandas data frame, which keeps a dtype per column."
         raise ImagesError(
             f"x must be images (n, H, W) or (n, H, W, C), series (n, length, channels), or features (n, F); it is {x.dtype} of shape "
             f"{x.shape}.{way_out}"

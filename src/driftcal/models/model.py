@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from driftcal.core.inputs.array_dicts import ArrayDict, as_array_dict, is_array_dict
-from driftcal.core.inputs.frames import as_matrix, describe_columns, is_frame, take
+from driftcal.core.inputs.frames import as_matrix, check_no_mixed_values, describe_columns, is_frame, take
 from driftcal.core.inputs.texts import as_texts, is_text
 from driftcal.core.messages import first_line
 from driftcal.core.scalars import is_whole
@@ -447,6 +447,7 @@ def _checked_names(class_names: Sequence[Any] | None, classes: tuple[Any, ...] |
 
 def _as_array(inputs: AnyArray) -> Array:
     samples = as_array(inputs, "inputs", ImagesError)
+    check_no_mixed_values(samples, "inputs")
     if samples.dtype == np.uint8 and samples.ndim == 4:
         raise ImagesError(
             "images must be float32 in [0, 1]; they are uint8. Divide by 255, or read them through a source."

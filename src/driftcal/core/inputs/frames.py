@@ -32,6 +32,15 @@ def holds_numbers(frame: Any) -> bool:
     return all(dtype.kind in NUMBER_KINDS and str(dtype) != "category" for dtype in frame.dtypes)
 
 
+def check_no_mixed_values(values: Array, argument: str) -> None:
+    """Refuse a matrix of Python objects or text: the columns of a table with text are a data frame."""
+    if values.ndim == 2 and values.dtype.kind in "OSTU":
+        raise InputError(
+            f"{argument} must be numbers, or a table as a pandas data frame; it is a matrix of {values.dtype} of shape {values.shape}. "
+            "Pass a table with text as a pandas data frame, which keeps a dtype per column."
+        )
+
+
 def as_matrix(frame: Any, needed_by: str) -> Array:
     """A frame of numbers as float64, with NaN for missing values."""
     if not holds_numbers(frame):

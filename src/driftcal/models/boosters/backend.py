@@ -11,7 +11,6 @@ import numpy as np
 from driftcal.core.numerics import log_softmax
 from driftcal.errors import DriftcalError, ModelError
 from driftcal.models.outputs import Outputs
-from driftcal.models.sklearn import as_fitted
 from driftcal.types import Array, Float64, Inputs
 
 #: What turns margins into probabilities: a softmax over the classes, the sigmoid of the only margin, or a sigmoid per
@@ -63,7 +62,7 @@ class BoosterBackend:
     def run(self, batch: Inputs) -> Array:
         """Logits of a batch, or their softmax for ``outputs="probabilities"``."""
         with self._errors_are_ours("predict for this batch"):
-            margins = self.booster.margins(as_fitted(batch, self.columns))
+            margins = self.booster.margins(batch)
         logits = self._logits(np.asarray(margins, np.float64))
         return np.exp(log_softmax(logits)) if self._outputs == "probabilities" else logits
 
@@ -84,7 +83,7 @@ class BoosterBackend:
         except DriftcalError:
             raise
         except Exception as error:
-            first_line = str(error).partition("\n")[0]
+            first_line = str(error).partition("\n")[0].rstrip(".")
             raise ModelError(
                 f"the {self.framework} model must {task}; it says: {type(error).__name__}: {first_line}. Has the batch the columns "
                 "of the training, and is the model intact?"

@@ -11,6 +11,7 @@ import numpy as np
 
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models.boosters.backend import Link, not_a_classifier
+from driftcal.models.sklearn import as_fitted
 from driftcal.types import Array, Inputs
 
 _LINKS: dict[str, Link] = {
@@ -40,7 +41,7 @@ class CatBoostModel:
 
     def margins(self, batch: Inputs) -> Array:
         """Raw scores."""
-        return np.asarray(self._model.predict(batch, prediction_type="RawFormulaVal"))
+        return np.asarray(self._model.predict(as_fitted(batch, self.columns), prediction_type="RawFormulaVal"))
 
     def digest(self) -> str:
         """SHA-256 over the trees, without the time and the settings of the training, which a file rounds."""

@@ -6,8 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from driftcal.core.inputs.frames import is_frame
+from driftcal.core.validation import check_columns
+from driftcal.errors import InputError
 from driftcal.io.fingerprint import canonical_json, sha256_bytes
 from driftcal.models.boosters.backend import Link, not_a_classifier
+from driftcal.models.sklearn import as_fitted
 from driftcal.types import Array, Inputs
 
 _LINKS: dict[str, Link] = {
@@ -22,7 +26,7 @@ class LightGbm:
     """Categories are those of the training frame: LightGBM stores them and matches them by value."""
 
     framework = "lightgbm"
-    columns: list[str] | None = None  # LightGBM compares names itself: it stores them with underscores for spaces
+    columns: list[str] | None = None  # `margins` compares names: LightGBM stores them with underscores for spaces
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -37,13 +41,17 @@ class LightGbm:
         named = dict(setting.split(":") for setting in settings if ":" in setting)
         self.slope = float(named.get("sigmoid", 1))
         names = self._header("feature_names").split()
-        self._has_names = names != [f"Column_{j}" for j in range(len(names))]
+        self._names = None if names == [f"Column_{j}" for j in range(len(names))] else names
 
     def margins(self, batch: Inputs) -> Array:
         """Raw scores of the best iteration."""
-        has_names = self._has_names and hasattr(batch, "columns")
-        # the classifier itself warns of frames that the booster takes: it compares names before the spaces are replaced
-        return np.asarray(self._booster.predict(batch, raw_score=True, validate_features=has_names))
+        if is_frame(batch):
+            if self._names is None:
+                batch = as_fitted(batch, None)
+            else:
+                batch = batch.rename(columns=lambda name: str(name).replace(" ", "_"))
+                check_columns(batch, self._names, "inputs", "model", InputError)
+        return np.asarray(self._booster.predict(batch, raw_score=True))
 
     def digest(self) -> str:
         """SHA-256 over the trees and the categories, without the parameters of the training."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models.boosters.backend import Link, not_a_classifier
+from driftcal.models.sklearn import as_fitted
 from driftcal.types import Array, Inputs
 
 _LINKS: dict[str, Link] = {
@@ -46,6 +47,7 @@ class XgBoost:
             return np.asarray(self._model.predict(batch, output_margin=True))
         import xgboost  # installed, because the model is one of its objects
 
+        batch = as_fitted(batch, self.columns)
         matrix = xgboost.DMatrix(batch, enable_categorical=hasattr(batch, "columns"))
         return np.asarray(self._booster.predict(matrix, output_margin=True))
 
