@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from report_fixture import digits_results
 
-from driftcal.pipeline.evaluating.results import POOLED, WINDOWED, Results
+from driftcal.pipeline.evaluating.results import IN_DOMAIN, POOLED, WINDOWED, Results
 from driftcal.report.headline import GLOSSARY, report_text
 
 
@@ -29,10 +29,10 @@ TS, BASE = "that of temperature scaling", "that of the uncalibrated model"
     [
         ((0.24, 0.4), (0.12, 0.2), (0.18, 0.05), f"under shift is 0.12 × {BASE} and 0.25 × {TS}; in domain it is 0.75 × and 1.50 ×.", 3, 0),
         ((0.12, 0.1), (0.12, 0.05), (0.06, 0.2), f"under shift is 2.00 × {BASE} and 4.00 × {TS}; in domain it is 0.50 × and 0.50 ×.", 0, 3),
-        ((0.2, 0.2), (0.02, 0.2), (0.021, 0.1), f"under shift is 0.50 × {BASE} and 0.50 × {TS}; in domain it is 0.10 × {BASE} and within the null ECE of {TS}.", 3, 0),
-        ((0.02, 0.2), (0.02, 0.2), (0.021, 0.1), f"under shift is 0.50 × {BASE} and 0.50 × {TS}; in domain it is within the null ECE of both.", 3, 0),
-        ((0.2, 0.2), (0.2, 0.1), (0.1, 0.101), f"under shift is 0.51 × {BASE} and within the null ECE of {TS}; in domain it is 0.50 × {BASE} and 0.50 × {TS}.", 0, 0),
-        ((0.02, 0.2), (0.02, 0.2), (0.02, 0.199), f"under shift is within the null ECE of {BASE} and {TS}; in domain it is within the null ECE of {BASE} and {TS}.", 0, 0),
+        ((0.2, 0.2), (0.02, 0.2), (0.021, 0.1), f"under shift is 0.50 × {BASE} and 0.50 × {TS}; in domain it is 0.10 × {BASE}, with no measurable difference from temperature scaling.", 3, 0),
+        ((0.02, 0.2), (0.02, 0.2), (0.021, 0.1), f"under shift is 0.50 × {BASE} and 0.50 × {TS}; in domain it shows no measurable difference from either.", 3, 0),
+        ((0.2, 0.2), (0.2, 0.1), (0.1, 0.101), f"under shift is 0.51 × {BASE}, with no measurable difference from temperature scaling; in domain it is 0.50 × {BASE} and 0.50 × {TS}.", 0, 0),
+        ((0.02, 0.2), (0.02, 0.2), (0.02, 0.199), f"under shift shows no measurable difference from the uncalibrated model and temperature scaling; in domain it shows no measurable difference from either.", 0, 0),
     ],
 )  # fmt: skip
 def test_the_headline_gives_ratios_to_both_baselines(base, scaling, featured, headline, lower, higher):
@@ -98,3 +98,25 @@ def test_every_term_of_the_page_is_in_the_glossary():
     assert {"ECE", "Null ECE", "÷ TS", "÷ best -P", "NLL", "Brier", "-P", "Form", "Entropy", "Interval"} <= set(
         GLOSSARY
     )
+
+
+@pytest.mark.parametrize(
+    ("ece", "sentence"),
+    [
+        (0.2, " Temperature scaling is better here: fit with method='ts'."),
+        (0.051, " IRM is no better here than temperature scaling: there is no measurable difference."),
+        (0.01, ""),
+    ],
+)
+def test_a_report_of_scores_says_if_temperature_scaling_is_better(ece, sentence):
+    results = digits_results()
+    rows = [row for row in results.rows if row.level in (0, POOLED) and row.shift == results.shifts[0].name]
+    only = replace(
+        results, suite=IN_DOMAIN, rows=rows, shifts=[replace(results.shifts[0], name=IN_DOMAIN, levels=(0,))]
+    )
+    only = replace(only, rows=[replace(row, shift=IN_DOMAIN) for row in rows])
+    changed = replace(with_ece(only, {"ts": (0.05, 0.05), "irm": (ece, ece)}), metadata={"calibrator": "irm"})
+    assert changed.in_domain_only
+    headline = report_text(changed).headline
+    assert headline.startswith(f"The ECE of IRM is {ece:.3f} in domain")
+    assert headline.endswith(f"for the uncalibrated scores.{sentence}")

@@ -18,6 +18,7 @@ from driftcal.errors import ArtefactError
 from driftcal.pipeline.evaluating.results import METRICS, Results
 from driftcal.report import write_html
 from driftcal.report.html import json_block, to_html
+from driftcal.report.next_steps import next_steps
 from driftcal.report.page_data import page_data
 from driftcal.report.table import escape_html
 
@@ -231,6 +232,46 @@ def test_the_page_ends_with_what_to_do_next():
     assert HOSTILE not in page
     without = to_html(results)
     assert "calibrator.safetensors" in without[without.rindex("<section") :]
+
+
+def table_results():
+    """The digits as if they were the columns of a table, with a LightGBM object."""
+    results = digits_results()
+    data = {
+        part: {"name": "frame", "samples": 600, "input_shape": [9], "fingerprint": "a1" * 32}
+        for part in ("validation", "test")
+    }
+    steps = {"mean": [], "std": [], "size": None, "layout": "flat", "channels": "RGB", "scale": 1.0}
+    model = {"name": "LGBMClassifier", "framework": "lightgbm", "preprocessing": steps, "fingerprint": "3f" * 32}
+    infos = [info for info in results.calibrators if not info.label.endswith("-P")]
+    return replace(results, calibrators=infos, metadata={"calibrator": "irm", "model": model, "data": data})
+
+
+def test_the_report_of_a_table_speaks_of_no_images():
+    text = Page(to_html(table_results())).all_text()
+    for word in ("image", "badly lit", "RGB", "layout", "input shape", "model.onnx", "-P"):
+        assert word not in text, word
+    assert "9 columns" in text
+    assert "'trees.txt'" in text
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({"model": {"name": "risk.cbm", "framework": "catboost"}}, "'risk.cbm')"),
+        ({"model": {"name": "Pipeline", "framework": "sklearn"}}, "model)  # the model that"),
+        ({"model": {"name": "v1.2", "framework": "callable"}}, "model)  # the model that"),
+        ({}, "'model.onnx')"),
+    ],
+)
+def test_the_next_steps_name_the_model(metadata, expected):
+    (_, _, load), *_ = next_steps(replace(digits_results(), metadata=metadata))
+    assert expected in load
+
+
+def test_the_suffix_of_the_paper_is_explained_only_if_it_is_there():
+    assert "tuned on the perturbed validation set" in to_html(digits_results())
+    assert "tuned on the perturbed validation set" not in to_html(table_results())
 
 
 def test_shifts_have_human_names_beside_their_codes():

@@ -137,6 +137,11 @@ class Source:
         return {3: "images", 2: "series"}.get(len(self.input_shape), "features")
 
     @cached_property
+    def is_table(self) -> bool:
+        """Whether samples are rows of a data frame."""
+        return self.kind == "features" and is_frame(self.read(self.indices[:1]))
+
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over inputs, labels and the choice of samples. It reads every file once."""
         return fingerprint(  # with the keys of version 0.1, because cached logits are stored under this digest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from driftcal.decisions import Threshold
@@ -11,8 +12,9 @@ from driftcal.report.page_data import method_colours
 from driftcal.report.table import Table, Value, escape_html, to_html
 
 IN_DOMAIN_TEXT = "in domain"
-#: In units of the drawing, which grows and shrinks with the page: small enough that text stays readable on a phone.
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 400, 240, 40, 40
+#: Width and height of the drawing for wide and for narrow pages, as wide as the other charts, so that text has their size.
+_SIZES = {"wide": (1130, 340), "narrow": (320, 230)}
+_LEFT, _TOP, _BOTTOM = 46, 26, 46
 
 
 def threshold_of(results: Results) -> Threshold | None:
@@ -62,7 +64,7 @@ def decision_section(results: Results) -> str:
         table = to_html(decision_table(results))
         parts.append(f'<div class="panel">{table}</div>')
     if curves:
-        parts.append(f'<figure class="panel">{_svg(curves, threshold)}</figure>')
+        parts.append(f'<figure class="panel">{_figure(curves, threshold)}</figure>')
     return (
         f'<section id="decisions"><h2>Decisions</h2><p class="lead">{escape_html(lead)}</p>{"".join(parts)}</section>'
     )
@@ -103,53 +105,64 @@ def _curves(results: Results) -> list[tuple[str, int, bool, list[float]]]:
 
 
 def _ticks(lowest: float) -> list[float]:
-    """Round accuracies from the lowest one up to 1.
+    """Round accuracies up to 1; the first one is not above the lowest accuracy.
 
     >>> _ticks(0.45), _ticks(0.9)
-    ([0.6, 0.8, 1.0], [0.9, 0.92, 0.94, 0.96, 0.98, 1.0])
+    ([0.4, 0.6, 0.8, 1.0], [0.9, 0.92, 0.94, 0.96, 0.98, 1.0])
     """
     step = 0.2 if lowest < 0.6 else 0.1 if lowest < 0.8 else 0.02
-    return sorted(
-        round(1 - k * step, 2) for k in range(round((1 - lowest) / step + 0.5) + 1) if 1 - k * step >= lowest - 1e-9
-    )
+    return [round(1 - k * step, 2) for k in range(math.ceil((1 - lowest) / step - 1e-9), -1, -1)]
 
 
-def _svg(curves: Sequence[tuple[str, int, bool, list[float]]], threshold: Threshold | None) -> str:
-    """Accuracy against coverage as a drawing."""
-    lowest = min(0.9, *(value for *_, values in curves for value in values))
+def _figure(curves: Sequence[tuple[str, int, bool, list[float]]], threshold: Threshold | None) -> str:
+    """Accuracy against coverage: a caption, and a drawing for wide and one for narrow pages."""
+    legend = [
+        f'<li><svg width="28" height="8" aria-hidden="true"><line x1="0" y1="4" x2="28" y2="4" class="curve s{colour}"{_dashes(is_shifted)}/></svg> {escape_html(name)}</li>'
+        for name, colour, is_shifted, _ in curves
+    ]
+    drawings = "".join(_svg(curves, threshold, page) for page in _SIZES)
+    return f'<figcaption><strong>Accuracy against coverage</strong><ul class="legend">{"".join(legend)}</ul></figcaption>{drawings}'
+
+
+def _dashes(is_shifted: bool) -> str:
+    return ' stroke-dasharray="6 4"' if is_shifted else ""
+
+
+def _svg(curves: Sequence[tuple[str, int, bool, list[float]]], threshold: Threshold | None, page: str) -> str:
+    """Accuracy against coverage as a drawing for this width of the page."""
+    ticks = _ticks(min(0.9, *(value for *_, values in curves for value in values)))
+    lowest = ticks[0]
     target = threshold.target if threshold is not None and threshold.criterion == "accuracy" else None
-    width, height = _WIDTH - _LEFT - 10, _HEIGHT - _BOTTOM - 10
+    full_width, full_height = _SIZES[page]
+    width, height = full_width - _LEFT - 12, full_height - _BOTTOM - _TOP
 
     def x(coverage: float) -> float:
         return _LEFT + width * coverage
 
     def y(accuracy: float) -> float:
-        return 10 + height * (1 - accuracy) / (1 - lowest)
+        return _TOP + height * (1 - accuracy) / (1 - lowest)
 
-    text = '<text font-size="12" fill="currentColor"'
+    def level(accuracy: float, style: str) -> str:
+        return f'<line x1="{x(0):.1f}" y1="{y(accuracy):.1f}" x2="{x(1):.1f}" y2="{y(accuracy):.1f}" {style}/>'
+
     parts = [
-        f'<line x1="{x(0):.1f}" y1="{y(lowest):.1f}" x2="{x(1):.1f}" y2="{y(lowest):.1f}" stroke="currentColor" stroke-width="1"/>',
+        *(level(v, 'class="grid"') for v in ticks[1:]),
+        level(lowest, 'class="axis"'),
         *(
-            f'{text} x="{x(v):.1f}" y="{_HEIGHT - 24}" text-anchor="middle">{v:.1f}</text>'
+            f'<text x="{x(v):.1f}" y="{full_height - 28}" text-anchor="middle">{v:.1f}</text>'
             for v in (0, 0.2, 0.4, 0.6, 0.8, 1)
         ),
-        *(f'{text} x="{_LEFT - 6}" y="{y(v) + 4:.1f}" text-anchor="end">{v:.2f}</text>' for v in _ticks(lowest)),
-        f'{text} x="{x(0.5):.1f}" y="{_HEIGHT - 6}" text-anchor="middle">coverage: share of the predictions that is kept</text>',
+        *(f'<text x="{_LEFT - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v:.2f}</text>' for v in ticks),
+        '<text x="0" y="11">Accuracy of the kept predictions</text>',
+        f'<text x="{x(0.5):.1f}" y="{full_height - 8}" text-anchor="middle">Coverage: share of the predictions that is kept</text>',
     ]
     if target is not None and target > lowest:
-        parts.append(
-            f'<line x1="{x(0):.1f}" y1="{y(target):.1f}" x2="{x(1):.1f}" y2="{y(target):.1f}" stroke="currentColor" stroke-width="1" stroke-dasharray="2 4"/>'
-        )
-    legend = []
-    for name, colour, is_shifted, values in curves:
+        parts.append(level(target, 'class="ideal"'))
+    for _, colour, is_shifted, values in curves:
         points = " ".join(f"{x((k + 1) / len(values)):.1f},{y(value):.1f}" for k, value in enumerate(values))
-        dashes = ' stroke-dasharray="6 4"' if is_shifted else ""
-        parts.append(f'<polyline points="{points}" class="curve s{colour}"{dashes}/>')
-        legend.append(
-            f'<li><svg width="28" height="8" aria-hidden="true"><line x1="0" y1="4" x2="28" y2="4" class="curve s{colour}"{dashes}/></svg> {escape_html(name)}</li>'
-        )
+        parts.append(f'<polyline points="{points}" class="curve s{colour}"{_dashes(is_shifted)}/>')
     label = f"Accuracy against coverage: {'; '.join(name for name, *_ in curves)}"
     return (
-        f'<figcaption><strong>Accuracy against coverage</strong><ul class="legend">{"".join(legend)}</ul></figcaption>'
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" class="drawing" role="img" aria-label="{escape_html(label)}">{"".join(parts)}</svg>'
+        f'<svg viewBox="0 0 {full_width} {full_height}" class="drawing {page}" role="img" aria-label="{escape_html(label)}">'
+        f"{''.join(parts)}</svg>"
     )

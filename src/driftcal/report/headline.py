@@ -24,13 +24,13 @@ from driftcal.report.comparison import (
 #: Term -> explanation for a reader who is new to calibration.
 GLOSSARY: dict[str, str] = {
     "Confidence": "The probability that the model gives to its prediction. It is calibrated if 80 % of all predictions with a confidence of 80 % are correct.",
-    "Shift": "Data that differ from those the model was built on: rotated, noisy, badly lit. Here shifts are simulated, in levels from none to strong.",
+    "Shift": "Data that differ from those the model was built on: from another source, noisy, or damaged. Here shifts are simulated, in levels from none to strong.",
     "In domain": "Data like those the model was built on: level 0, unchanged.",
     "ECE": "Expected calibration error: the mean difference between confidence and accuracy, over bins of predictions with similar confidence. 0 is perfect; 0.10 is ten percentage points.",
     "Null ECE": "The ECE that a perfectly calibrated model would show on this many samples, by chance alone. An ECE near it cannot be distinguished from perfect.",
     "÷ TS": "The ECE divided by that of temperature scaling (TS), tuned on clean samples. Below 1 the ECE is lower than that of TS.",
     "÷ best -P": "The ECE under shift divided by the lowest one of the calibrators with the suffix -P.",
-    "Interval": "The range in which the number would lie in 95 of 100 repetitions with other images.",
+    "Interval": "The range in which the number would lie in 95 of 100 repetitions with other samples.",
     "Pooled": "All levels of a shift together, level 0 included.",
     "NLL": "Negative log-likelihood of the labels. Confident, incorrect predictions raise it most. Lower is better.",
     "Brier": "The squared distance between probabilities and labels. It measures accuracy and calibration together. Lower is better.",
@@ -39,6 +39,12 @@ GLOSSARY: dict[str, str] = {
     "Form": "A per-sample calibrator treats each sample alone. A windowed one adapts to a window of unlabelled samples; the number is the size of its window.",
     "Keeps accuracy": "The calibrator changes the confidence and never the prediction.",
 }
+
+
+def glossary_of(results: Results) -> dict[str, str]:
+    """The terms that the page of these results uses."""
+    has_p = any(info.label.endswith("-P") for info in results.calibrators)
+    return {term: text for term, text in GLOSSARY.items() if has_p or not term.endswith("-P")}
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,17 @@ def _in_domain_text(results: Results, lines: Sequence[ComparisonLine], featured:
     if base is not None and base is not featured and featured.info.keeps_accuracy:
         notes.append(f"{featured.info.label} never changes a prediction, only its confidence.")
     sentence = f"{headline}; it is {' and '.join(compared)}." if compared else f"{headline}."
-    return _with_cards(results, lines, [sentence], notes, featured)
+    return _with_cards(results, lines, [sentence, *_not_better(featured, scaling)], notes, featured)
+
+
+def _not_better(featured: ComparisonLine, scaling: ComparisonLine | None) -> list[str]:
+    """A sentence if the chosen calibrator has no lower ECE in domain than temperature scaling."""
+    if scaling is None or scaling is featured or featured.summary.in_domain_ece < scaling.summary.in_domain_ece:
+        return []
+    null_ece = max(featured.in_domain_null_ece, scaling.in_domain_null_ece)
+    if _ratio(featured.summary.in_domain_ece, scaling.summary.in_domain_ece, null_ece):
+        return ["Temperature scaling is better here: fit with method='ts'."]
+    return [f"{featured.info.label} is no better here than temperature scaling: there is no measurable difference."]
 
 
 def _with_cards(
@@ -147,25 +163,25 @@ def _ece_sentence(line: ComparisonLine, baselines: Mapping[str, ComparisonLine |
         for name, other in others.items()
     }
     text = _compared(in_domain)
-    if all(under_shift.values()) and len(others) > 1:  # both are named already
-        if all(in_domain.values()):
-            text = " and ".join(f"{ratio} ×" for ratio in in_domain.values())
-        elif not any(in_domain.values()):
-            text = "within the null ECE of both"
-    return f"{start} under shift is {_compared(under_shift)}; in domain it is {text}."
+    if len(others) > 1 and not any(in_domain.values()):  # both are named already
+        text = "shows no measurable difference from either"
+    elif len(others) > 1 and all(under_shift.values()) and all(in_domain.values()):
+        text = f"is {' and '.join(f'{ratio} ×' for ratio in in_domain.values())}"
+    return f"{start} under shift {_compared(under_shift)}; in domain it {text}."
 
 
 def _compared(ratios: Mapping[str, str]) -> str:
     """Ratios in words; an empty one stands for a difference below the null ECE.
 
     >>> _compared({"the uncalibrated model": "0.50", "temperature scaling": ""})
-    '0.50 × that of the uncalibrated model and within the null ECE of that of temperature scaling'
+    'is 0.50 × that of the uncalibrated model, with no measurable difference from temperature scaling'
     """
-    parts = [f"{ratio} × that of {name}" for name, ratio in ratios.items() if ratio]
-    close = [f"that of {name}" for name, ratio in ratios.items() if not ratio]
-    if close:
-        parts.append(f"within the null ECE of {' and '.join(close)}")
-    return " and ".join(parts)
+    parts = " and ".join(f"{ratio} × that of {name}" for name, ratio in ratios.items() if ratio)
+    close = " and ".join(name for name, ratio in ratios.items() if not ratio)
+    if not close:
+        return f"is {parts}"
+    difference = f"no measurable difference from {close}"
+    return f"is {parts}, with {difference}" if parts else f"shows {difference}"
 
 
 def _ratio(ece: float, baseline: float, null_ece: float) -> str:

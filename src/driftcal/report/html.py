@@ -17,7 +17,7 @@ from driftcal.io.atomic import write_atomic
 from driftcal.pipeline.evaluating.results import Results
 from driftcal.report.comparison import ComparisonLine, form_text, is_tuned_on_shift, is_uncalibrated
 from driftcal.report.decisions import decision_section
-from driftcal.report.headline import GLOSSARY, ReportText, percent, report_text
+from driftcal.report.headline import ReportText, glossary_of, percent, report_text
 from driftcal.report.next_steps import next_steps
 from driftcal.report.page_data import page_data
 from driftcal.report.result_tables import headline_table
@@ -25,6 +25,8 @@ from driftcal.report.shift_names import shift_title, shift_title_and_name
 from driftcal.report.table import escape_html
 from driftcal.report.table import to_html as table_html
 
+#: Preprocessing that leaves features as they are.
+_NO_STEPS = {"layout": "flat", "channels": "RGB", "scale": 1.0}
 _ASSETS = resources.files("driftcal.report") / "assets"
 
 
@@ -44,7 +46,7 @@ def to_html(results: Results, *, title: str | None = None) -> str:
     script = f'"use strict";\n{asset("charts.js")}\n{asset("page.js")}'
     style = asset("report.css")
     version = _mapping(metadata, "versions").get("driftcal")
-    decisions = decision_section(results)
+    decisions, terms = decision_section(results), glossary_of(results)
     has_levels = bool((results.perturbation or {}).get("levels"))
     parts = {
         "policy": policy(script, style),
@@ -62,7 +64,10 @@ def to_html(results: Results, *, title: str | None = None) -> str:
         "provenance": _provenance(results),
         "decisions": decisions,
         "decisions_link": '<a href="#decisions">Decisions</a>' if decisions else "",
-        "glossary": _definitions(GLOSSARY.items(), "glossary"),
+        "glossary": _definitions(terms.items(), "glossary"),
+        "best_p": " ÷ best -P: divided by the lowest ECE of the calibrators with the suffix -P."
+        if "-P" in terms
+        else "",
         "next_steps": _next_steps(results),
         "version": escape_html(f" {version}") if version is not None else "",
         "data": json_block(page_data(results)),
@@ -196,11 +201,17 @@ def _entry(value: Any) -> str:
 def _phrase(key: str, value: Any) -> str:
     """A property as text; empty if it is not set.
 
-    >>> _phrase("input_shape", [8, 8, 1]), _phrase("preprocessing", {"mean": [], "layout": "NHWC"})
+    >>> _phrase("input_shape", [8, 8, 1]), _phrase("preprocessing", {"mean": [], "layout": "NHWC", "scale": 1.0})
     ('input shape 8 × 8 × 1', 'preprocessing (layout NHWC)')
+    >>> _phrase("input_shape", [9]), _phrase("preprocessing", {"layout": "flat", "channels": "RGB", "scale": 1.0})
+    ('9 columns', '')
     """
+    if key == "preprocessing" and isinstance(value, Mapping):  # steps that change nothing are not worth a word
+        value = {step: entry for step, entry in value.items() if entry != _NO_STEPS.get(step)}
     if not value and value is not False:
         return ""
+    if key == "input_shape" and len(value) == 1:
+        return f"{value[0]} columns"
     name = key.replace("_", " ")
     if isinstance(value, Mapping):
         inner = [phrase for k, v in value.items() if (phrase := _phrase(str(k), v))]

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
+from driftcal.models.opening import FILES
 from driftcal.pipeline.evaluating.results import WINDOWED, Results
 
 #: Names of files in the snippets, if the run did not record its own.
 _MODEL, _CALIBRATOR = "model.onnx", "calibrator.safetensors"
+#: The usual file of a model of these frameworks; other objects are passed as they are.
+_FILES = {
+    "onnx": _MODEL,
+    "lightgbm": "trees.txt",
+    "xgboost": "trees.json",
+    "catboost": "trees.cbm",
+    "keras": "model.keras",
+}
 
 
 def next_steps(results: Results) -> list[tuple[str, str, str]]:
     """Title, one sentence and snippet of each step. Paths are those in ``metadata["files"]``."""
     recorded = results.metadata.get("files")
     files: Mapping[str, Any] = recorded if isinstance(recorded, Mapping) else {}
-    model, calibrator = str(files.get("model", _MODEL)), str(files.get("calibrator", _CALIBRATOR))
+    model, calibrator = _model_file(results, files), str(files.get("calibrator", _CALIBRATOR))
     windowed = next((info for info in results.calibrators if info.form == WINDOWED), None)
     load = [
         "import driftcal",
         "",
-        f"calibrated = driftcal.CalibratedModel.load({calibrator!r}, {model!r})",
+        f"calibrated = driftcal.CalibratedModel.load({calibrator!r}, {model!r})"
+        if model
+        else f"calibrated = driftcal.CalibratedModel.load({calibrator!r}, model)  # the model that it was tuned for",
         "probabilities = calibrated.predict_proba(inputs)",
     ]
     if results.in_domain_only:  # recorded scores: there is no model
@@ -54,3 +66,13 @@ def next_steps(results: Results) -> list[tuple[str, str, str]]:
         ("Deploy", "The per-sample form becomes a part of the model, or a model of its own.", deploy),
         ("Monitor", 'One line per prediction: {"logits": [1.2, 0.3]}, perhaps with "id", "time" and "label".', monitor),
     ]
+
+
+def _model_file(results: Results, files: Mapping[str, Any]) -> str:
+    """The file of the model; empty for an object of a framework without one."""
+    if "model" in files:
+        return str(files["model"])
+    recorded = results.metadata.get("model")
+    model: Mapping[str, Any] = recorded if isinstance(recorded, Mapping) else {}
+    name, framework = str(model.get("name", "")), str(model.get("framework", "onnx"))
+    return name if PurePath(name).suffix in FILES else _FILES.get(framework, "")

@@ -257,7 +257,10 @@ def evaluate_candidates(
         shifts=[_shift_info(shift) for shift in shifts],
         rows=rows,
         perturbation=perturbation,
-        metadata={**(metadata or {}), "versions": versions()},
+        metadata={
+            **(metadata or {}),
+            "versions": versions(collector.model.framework, tables=collector.source.is_table),
+        },
     )
 
 

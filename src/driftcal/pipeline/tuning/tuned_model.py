@@ -55,7 +55,7 @@ def tuned_model(
             "windowed_cross_validated_ece": tuned.windowed_cross_validated_ece,
             **({} if of_scores else {"categorical": list(source.categorical)}),
             "validation": source.metadata(),
-            "versions": versions(),
+            "versions": versions(model.framework, tables=source.is_table),
         },
         validation_curve=tuned.validation_curve,
         model_metadata=model.metadata(),

@@ -194,7 +194,7 @@ class LevelSearch:
             used |= {level for level, accuracy in self.accuracies.items() if accuracy <= lowest}
             self.logits = {level: logits for level, logits in self.logits.items() if level in used}
 
-    def set_targets(self, plateau: float, highest_level: float) -> None:
+    def set_targets(self, plateau: float) -> None:
         """Space the targets down to chance or, if chance is more than one step out of reach, down to the plateau."""
         step = (self.clean_accuracy - self.chance) / (self.n_levels - 1)
         lowest_target = self.chance
@@ -205,8 +205,7 @@ class LevelSearch:
                 "targets are spaced down to it instead" if respace else "the last level is the lowest that reaches it"
             )
             self.notes.append(
-                f"chance ({self.chance:.3f}) is out of reach: accuracy stops falling at {plateau:.3f} "
-                f"(ε {highest_level:.4g}); {consequence}"
+                f"chance ({self.chance:.3f}) is out of reach: accuracy stops falling at {plateau:.3f}; {consequence}"
             )
         self.targets = [float(target) for target in np.linspace(self.clean_accuracy, lowest_target, self.n_levels)]
         self._drop_unused_logits()

@@ -33,7 +33,7 @@ def _solve_by_curve(search: LevelSearch) -> None:
         )
         search.targets = [search.clean_accuracy]
         return
-    search.set_targets(plateau, max(curve.points))
+    search.set_targets(plateau)
     targets = search.targets
     tries = dict.fromkeys(range(1, n_levels - 1), 0)
     while unmet := [
