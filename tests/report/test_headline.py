@@ -32,7 +32,7 @@ TS, BASE = "that of temperature scaling", "that of the uncalibrated model"
         ((0.2, 0.2), (0.02, 0.2), (0.021, 0.1), f"under shift is 0.50 × {BASE} and 0.50 × {TS}; in domain it is 0.10 × {BASE}, with no measurable difference from temperature scaling.", 3, 0),
         ((0.02, 0.2), (0.02, 0.2), (0.021, 0.1), f"under shift is 0.50 × {BASE} and 0.50 × {TS}; in domain it shows no measurable difference from either.", 3, 0),
         ((0.2, 0.2), (0.2, 0.1), (0.1, 0.101), f"under shift is 0.51 × {BASE}, with no measurable difference from temperature scaling; in domain it is 0.50 × {BASE} and 0.50 × {TS}.", 0, 0),
-        ((0.02, 0.2), (0.02, 0.2), (0.02, 0.199), f"under shift shows no measurable difference from the uncalibrated model and temperature scaling; in domain it shows no measurable difference from either.", 0, 0),
+        ((0.02, 0.2), (0.02, 0.2), (0.02, 0.199), "under shift shows no measurable difference from the uncalibrated model and temperature scaling; in domain it shows no measurable difference from either.", 0, 0),
     ],
 )  # fmt: skip
 def test_the_headline_gives_ratios_to_both_baselines(base, scaling, featured, headline, lower, higher):
