@@ -40,6 +40,7 @@ def test_a_terminal_has_a_bar_unless_it_is_switched_off(terminal, choice, has_ba
     stream = terminal()
     tune(run=driftcal.Run(progress=choice))
     assert ("tune" in stream.getvalue()) == has_bar
+    assert ("compare calibrators" in stream.getvalue()) == has_bar
 
 
 @pytest.mark.filterwarnings("ignore::driftcal.errors.SuspiciousInputWarning")
@@ -47,6 +48,13 @@ def test_no_bar_where_nobody_looks(monkeypatch, capsys):
     monkeypatch.setattr(progress, "BAR_AFTER", 0.0)
     tune()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.filterwarnings("ignore::driftcal.errors.SuspiciousInputWarning")
+def test_lines_in_a_log_if_they_are_asked_for(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
+    tune(run=driftcal.Run(progress=True))
+    assert capsys.readouterr().err.startswith("tune: ")
 
 
 @pytest.mark.filterwarnings("ignore::driftcal.errors.SuspiciousInputWarning")

@@ -27,8 +27,9 @@ class Run:
     engine
         Where the work is done (:func:`driftcal.open_engine`). None: in this process. All engines give the same bits.
     progress
-        True or False: a progress bar, or none. None: a bar on a terminal and in notebooks. A function is called with what
-        is being computed and how many samples of it were just done.
+        True or False: a progress bar, or none. True in a script without a terminal: a line every 15 seconds. None: a bar on
+        a terminal and in notebooks. A function is called with what is being computed and how many samples of it were just
+        done.
     """
 
     cache: LogitCache | str | os.PathLike[str] | None = None

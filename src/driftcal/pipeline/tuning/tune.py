@@ -141,14 +141,15 @@ def tune(
     level_features = CollectedFeatures()
     if features is not None:
         level_features = CollectedFeatures.of(collector, recorded_conditions(perturbed.record, source), features)
-    tuned = tune_calibrators(
-        calibrator,
-        (method if isinstance(method, Selection) else Selection()).for_inputs(source.kind),
-        perturbed,
-        source.labels,
-        clean_weight=clean_weight,
-        features=level_features,
-    )
+    with collector.progress("compare calibrators", 0):
+        tuned = tune_calibrators(
+            calibrator,
+            (method if isinstance(method, Selection) else Selection()).for_inputs(source.kind),
+            perturbed,
+            source.labels,
+            clean_weight=clean_weight,
+            features=level_features,
+        )
     return tuned_model(
         opened_model,
         source,
