@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo paper test matrix minimum campaign check style types examples theory bench fuzz docs browser clean
+.PHONY: help demo paper test matrix minimum campaign check style types examples theory bench fuzz docs browser promtool clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -45,7 +45,7 @@ test matrix minimum campaign check examples: export OMP_NUM_THREADS = 1
 
 # A file stays in one process, so that there is one Ray cluster and what a module prepares is prepared once.
 # tests/conftest.py puts the longest files first.
-test: $(VENV)/.dev browser  ## all tests
+test: $(VENV)/.dev browser promtool  ## all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not theory" $(SKIP) tests
 
 LAWS := $(BIN)/python -m pytest -q -n 2 tests/calibrators/test_laws.py
@@ -111,6 +111,13 @@ docs: $(VENV)/.docs  ## the documentation as a site in site/
 browser:
 	@{ command -v chromium && command -v chromedriver; } >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium chromium-driver >/dev/null; } \
 	  || { echo "The report's tests need chromium and chromedriver: install Debian's chromium and chromium-driver."; exit 1; }
+
+# Debian's promtool checks the alert rules. Only the program is taken out of its package: the package would start a server. Where it cannot
+# be had, its test is skipped.
+promtool:
+	@command -v promtool >/dev/null || [ -x $(VENV)/bin/promtool ] || { cd $(VENV) && { apt-get update -qq; apt-get download -qq prometheus; } \
+	  && dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x --strip-components=3 -C bin ./usr/bin/promtool && rm prometheus_*.deb; } >/dev/null 2>&1 \
+	  || echo "The alert rules are not checked: there is no promtool, of Debian's package prometheus."
 
 clean:  ## remove what these targets made
 	rm -rf $(VENV) $(VENV)-minimum dist site runs .mypy_cache .ruff_cache .pytest_cache .hypothesis

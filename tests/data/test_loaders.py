@@ -17,7 +17,7 @@ from torch.utils.data import (
 )  # fmt: skip
 
 from driftcal import open_source, tune
-from driftcal.errors import DataError, ImagesError, InputError, LabelsError, UnknownName
+from driftcal.errors import DataError, ImagesError, InputError, LabelsError, SuspiciousInputWarning, UnknownName
 
 RNG = np.random.default_rng(0)
 N = 150
@@ -234,6 +234,46 @@ def test_options_that_do_not_fit_are_refused():
         tune(lambda batch: batch, DATA, LABELS)
     with pytest.raises(InputError, match="inputs must name one of 'id', 'image', 'target'"):
         open_source(Samples(), inputs="pixels")
+    with pytest.raises(InputError, match=r"label must name one of 'x', 'z'; none has a usual name.*label=\.\.\."):
+        open_source(Subset([{"x": IMAGES[0], "z": 1}] * 2, range(2)))
+
+
+def test_data_with_labels_are_no_inputs_of_predictions():
+    """A loader became an array of one object: "they are object of shape ()"."""
+    with pytest.warns(SuspiciousInputWarning, match="near chance"):
+        calibrated = tune(lambda batch: batch.mean(axis=(1, 2)), open_source(DATA), method="ts", shift=None)
+    for data in (DataLoader(DATA), DATA, PICTURES, open_source(DATA)):
+        with pytest.raises(
+            InputError, match=r"holds labels as well\. Pass its inputs: driftcal\.open_source\(data\)\.inputs\(\)"
+        ):
+            calibrated.predict_proba(data)
+    assert calibrated.predict_proba(open_source(DATA).inputs()).shape == (N, 3)
+
+
+@pytest.mark.parametrize("kind", ["array", "data set", "stream"])
+def test_noise_on_whole_numbers_is_not_silent(kind):
+    """They may be tokens or codes. Who says that they are none, or which are codes, is not asked."""
+    codes = np.stack([3 * LABELS + RNG.integers(0, 4, N), RNG.integers(0, 9, N)], axis=1)
+    pairs = list(zip(codes, LABELS.tolist(), strict=True))
+
+    class Pairs(IterableDataset):
+        def __iter__(self):
+            return iter(pairs)
+
+    given = {"array": (codes, LABELS), "data set": Subset(pairs, range(N)), "stream": Pairs()}[kind]
+
+    def scores(batch):
+        return -((batch[:, :1] - np.array([[1, 4, 7]])) ** 2) / 4
+
+    def tuned(source, **options):
+        return tune(scores, source, method="ts", n_levels=2, **options)
+
+    with pytest.warns(SuspiciousInputWarning, match=r"whole numbers.*tabular_noise.*suite 'text'.*register_shift"):
+        assert "whole numbers" in tuned(open_source(given)).explanation
+    tuned(open_source(given), shift="tabular_noise")
+    tuned(open_source(given, categorical=[1]))
+    tuned(open_source(given), shift=None)
+    tuned(open_source((codes.astype(float), LABELS)))
 
 
 @pytest.mark.parametrize(
@@ -268,8 +308,9 @@ def test_tables_and_vectors_of_hugging_face():
 
 
 def test_unclear_data_of_hugging_face_are_refused():
-    with pytest.raises(DataError, match=r"one split.*Pass data\['train'\]"):
-        open_source(datasets.DatasetDict(train=PICTURES))
+    for opened in (open_source, lambda data: tune(lambda batch: batch, data)):  # a DatasetDict is a dictionary as well
+        with pytest.raises(DataError, match=r"one split.*Pass data\['train'\]"):
+            opened(datasets.DatasetDict(train=PICTURES))
     with pytest.raises(LabelsError, match="column of labels of dataset must be named"):
         open_source(datasets.Dataset.from_dict({"a": [1.0], "b": [2]}))
     with pytest.raises(UnknownName, match="no column 'lable'"):

@@ -140,3 +140,16 @@ def test_columns_that_are_numbered_in_another_order_are_refused(tmp_path, header
     assert read_scores(path, columns=header[:-1]).scores.shape == (4, n_classes)
     for names in (["p0", "p1", "p2"], ["p_1", "p_2", "p_3"], ["q3", "p1", "p2"], ["p7", "p3", "p4"], ["1", "0", "2"]):
         assert read_scores(csv_file(tmp_path / "b.csv", [*names, "y"], [[1, 2, 3, 0]])).scores.shape == (1, 3)
+
+
+def test_a_table_without_labels_or_without_commas_is_refused(tmp_path):
+    """The last column would be the labels: "labels are text ('-0.0015', ...)"."""
+    unlabelled = csv_file(tmp_path / "a.csv", NAMES, LOGITS)
+    with pytest.raises(
+        DataError, match=r"a column of labels, such as y or label; the last one, 'cat', holds fractions.*--labels"
+    ):
+        read_scores(unlabelled)
+    semicolons = tmp_path / "b.csv"
+    semicolons.write_text("a;b;label\n1;2;0\n")
+    with pytest.raises(DataError, match=r"a;b;label\. Separate the columns with commas"):
+        read_scores(semicolons)

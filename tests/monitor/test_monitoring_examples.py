@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from driftcal.monitor.serving.service import MonitorService
 
 FOLDER = Path(__file__).parents[2] / "examples" / "monitoring"
 NAME = re.compile(r"\b(?:driftcal|process)_[a-z_]+\b")
+#: `make promtool` puts it beside Python.
+PROMTOOL = shutil.which("promtool") or shutil.which("promtool", path=Path(sys.executable).parent)
 #: Metrics of the server itself; test_listen reads them from a running one.
 OF_SERVER = {"driftcal_http_responses_total", "driftcal_http_connections", "driftcal_queued_bytes"}
 
@@ -90,10 +93,10 @@ def test_the_unit_starts_a_command_that_exists(scenario, tmp_path):
     assert command[command.index("--listen") + 1] in scrape["static_configs"][0]["targets"]
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool, of Debian's package prometheus")
+@pytest.mark.skipif(PROMTOOL is None, reason="needs promtool, of Debian's package prometheus: make promtool")
 def test_promtool_accepts_rules_and_configuration():
     for arguments in (("check", "rules", "alerts.yml"), ("check", "config", "prometheus.yml")):
-        subprocess.run(["promtool", *arguments], cwd=FOLDER, check=True, capture_output=True)
+        subprocess.run([PROMTOOL, *arguments], cwd=FOLDER, check=True, capture_output=True)
 
 
 def test_names_of_the_server_are_those_of_the_command():

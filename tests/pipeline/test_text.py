@@ -132,3 +132,13 @@ def test_a_transformers_text_classifier(classifier, tmp_path):
     np.testing.assert_allclose(loaded.predict_proba(TEST[0]), calibrated.predict_proba(TEST[0]), atol=1e-6)
     with pytest.raises(InputError, match="Pass the tokenizer too"):
         driftcal.open_model(model).logits(["a text"])
+
+
+def test_values_that_are_no_texts_are_named(pipeline):
+    """They were refused as images."""
+    calibrated = driftcal.tune(pipeline, *VAL, method="ts", shift=None)
+    for texts, message in (([None, "fun"], "sample 0 is of type NoneType"), (["fun", 3], "sample 1 is of type int")):
+        with pytest.raises(InputError, match=f"texts must be a list of str, one per sample; {message}"):
+            calibrated.predict_proba(texts)
+    with pytest.raises(InputError, match=r"they are one text\. Pass \[text\]"):
+        calibrated.predict_proba("fun")

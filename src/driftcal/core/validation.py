@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,18 @@ SURELY_PROBABILITIES = 10
 REAL_KINDS = "fiu"
 #: The same with truth values, which count as 0 and 1.
 NUMBER_KINDS = "fiub"
+
+
+def is_matrix_of_integers(inputs: Any) -> bool:
+    """Whether these are an array or tensor (n, F) of whole numbers; a data frame is none.
+
+    >>> is_matrix_of_integers(np.zeros((3, 2), np.uint8)), is_matrix_of_integers([[0, 1], [2, 3]]), is_matrix_of_integers([[0.5]])
+    (True, True, False)
+    """
+    if hasattr(inputs, "iloc") or isinstance(inputs, Mapping):
+        return False
+    array = as_array(inputs, "inputs")
+    return array.ndim == 2 and array.dtype.kind in "iu"
 
 
 def as_array(values: AnyArray, name: str, error: type[InputError] = InputError) -> Array:

@@ -12,7 +12,7 @@ from driftcal.core.inputs.frames import check_no_mixed_values, is_frame
 from driftcal.core.inputs.images import check_pixels
 from driftcal.core.inputs.texts import as_texts, digest_of_texts, is_text
 from driftcal.core.labels import MOST_CLASSES, columns_and_names
-from driftcal.core.validation import NUMBER_KINDS, as_array, column_names
+from driftcal.core.validation import NUMBER_KINDS, as_array, column_names, is_matrix_of_integers
 from driftcal.data.layout import Layout, arranged, check_series
 from driftcal.data.source import Source
 from driftcal.data.tables import from_frame
@@ -83,6 +83,7 @@ def from_arrays(
         names,
         content=lambda: fingerprint({"inputs": digest_of_texts(inputs) if inputs.dtype == object else inputs}),
         all_groups=None if groups is None else as_array(groups, "groups"),
+        holds_whole_numbers=is_matrix_of_integers(x),
     )
     return source.with_categorical(categorical, column_names(x))
 

@@ -12,7 +12,7 @@ import numpy as np
 from driftcal.core.inputs.array_dicts import ArrayDict, as_array_dict, is_array_dict
 from driftcal.core.inputs.images import check_pixels
 from driftcal.core.labels import columns_and_names, from_one_hot, in_order_of_names
-from driftcal.core.validation import NUMBER_KINDS, as_array
+from driftcal.core.validation import NUMBER_KINDS, as_array, is_matrix_of_integers
 from driftcal.data.layout import Layout, arranged, check_series
 from driftcal.data.source import Source
 from driftcal.errors import DataError, ImagesError, InputError, LabelsError
@@ -142,6 +142,7 @@ def indexed_source(
         raise DataError(f"{name} must have at least one sample; it has none.")
     digest, labels = hashlib.sha256(), []
     head: Any = np.zeros(0)
+    integers = False
     for start in range(0, n_samples, _BLOCK):
         positions = range(start, min(n_samples, start + _BLOCK))
         raw, batch_labels = batch_format.split(read_batch(positions))
@@ -152,7 +153,7 @@ def indexed_source(
                 "out of the data set, for instance with torch.utils.data.Subset, and not in the collate function."
             )
         if start == 0:
-            head = inputs[:_READ_TWICE]
+            head, integers = inputs[:_READ_TWICE], is_matrix_of_integers(raw)
             digest.update(f"{_dtype_and_shape(inputs)}".encode())
         if _shape_of_one(inputs) != _shape_of_one(head):
             raise _sizes_differ(name, _shape_of_one(head), _shape_of_one(inputs))
@@ -171,7 +172,7 @@ def indexed_source(
         raw, _ = batch_format.split(read_batch([int(index) for index in indices]))
         return batch_format.as_inputs(raw, int(indices[0]) if len(indices) else 0)
 
-    return Source(name, read, columns, names, content=lambda: content)
+    return Source(name, read, columns, names, content=lambda: content, holds_whole_numbers=integers)
 
 
 def streamed_source(
@@ -185,8 +186,10 @@ def streamed_source(
     inputs: list[Any] = []
     labels: list[Array] = []
     n_samples = 0
+    integers = False
     for batch in batches():
         raw, batch_labels = batch_format.split(batch)
+        integers = is_matrix_of_integers(raw)
         inputs.append(batch_format.as_inputs(raw, n_samples))
         labels.append(_label_array(batch_labels, len(inputs[-1])))
         n_samples += len(inputs[-1])
@@ -206,7 +209,12 @@ def streamed_source(
         return Source(name, lambda indices: stored[indices], columns, names, content=lambda: stored.digest)
     arrays = np.concatenate(inputs)
     return Source(
-        name, lambda indices: arrays[indices], columns, names, content=lambda: fingerprint({"inputs": arrays})
+        name,
+        lambda indices: arrays[indices],
+        columns,
+        names,
+        content=lambda: fingerprint({"inputs": arrays}),
+        holds_whole_numbers=integers,
     )
 
 
@@ -239,9 +247,11 @@ def _key(key: str | int | None, keys: list[Any], usual: Sequence[str], argument:
     matches = [name for name in keys if name == key] if key is not None else [name for name in usual if name in keys]
     if len(matches) == 1:
         return matches[0]
+    unclear = (
+        "several could be it" if matches else "none has a usual name" if key is None else f"{key!r} is none of them"
+    )
     raise InputError(
-        f"{argument} must name one of {', '.join(map(repr, keys))}; {'several could be it' if matches else f'{key!r} is none of them'}. "
-        f"Pass open_source(data, {argument}=...)."
+        f"{argument} must name one of {', '.join(map(repr, keys))}; {unclear}. Pass open_source(data, {argument}=...)."
     )
 
 

@@ -86,8 +86,9 @@ def _of_table(
     label_name = labels or next((name for name in LABEL_NAMES if name in names), without_index[-1])
     score_names = list(columns) or [name for name in names if name != label_name and not _is_index(name, names)]
     if not score_names or label_name in score_names:
+        way_out = "Separate the columns with commas." if len(names) == 1 else _WAY_OUT
         raise DataError(
-            f"{str(file)!r} must hold a column per class and a column of labels; its columns are {', '.join(names[:5])}. {_WAY_OUT}"
+            f"{str(file)!r} must hold a column per class and a column of labels; its columns are {', '.join(names[:5])}. {way_out}"
         )
     scores = np.stack([_numbers(file, name, values[name]) for name in score_names], axis=1)
     label_column = values[label_name]
@@ -96,6 +97,11 @@ def _of_table(
     if missing is not None:
         raise DataError(
             f"{str(file)!r} must hold a label per sample; sample {missing} of column {label_name!r} has none."
+        )
+    if labels is None and label_name not in LABEL_NAMES and any(map(_is_fraction, texts)):
+        raise DataError(
+            f"{str(file)!r} must hold a column of labels, such as y or label; the last one, {label_name!r}, holds fractions. Name the "
+            "column with --labels, or add it."
         )
     if len(score_names) == 1:
         return ScoreFile(scores[:, 0], text_labels(texts))
@@ -149,6 +155,10 @@ def _rows(file: Path, stream: Any) -> Iterator[list[str]]:
         yield from (row for row in csv.reader(stream) if row)
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{str(file)!r} must be a .csv file in UTF-8; {error}.") from error
+
+
+def _is_fraction(text: str) -> bool:
+    return spells_number(text) and not float(text).is_integer()
 
 
 def _read_parquet(file: Path) -> tuple[list[str], dict[str, Array]]:

@@ -64,6 +64,8 @@ class Source:
     categorical
         The columns of features that hold categories, by number. Those of a data frame that are categorical by their
         dtype need not be named.
+    holds_whole_numbers
+        Whether features are a matrix of integers: counts, but perhaps codes or tokens, on which noise means nothing.
 
     >>> x, y = np.zeros((10, 4), np.float32), np.arange(10) % 3
     >>> source = Source("mine", lambda indices: x[indices], y, ("a", "b", "c"), content=lambda: "v1")
@@ -82,6 +84,7 @@ class Source:
     selections: tuple[Mapping[str, Any], ...] = ()
     indices: Indices = None  # type: ignore[assignment]  # __post_init__ fills it
     categorical: tuple[int, ...] = ()
+    holds_whole_numbers: bool = False
 
     def __post_init__(self) -> None:
         labels = np.asarray(self.all_labels)

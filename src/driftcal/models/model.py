@@ -339,7 +339,7 @@ class Model:
             elif len(with_nan):
                 hint = f"The inputs hold NaN, first in sample {start + int(with_nan[0])}: fill the missing values, or drop the samples."
             elif batch.ndim != 4:
-                hint = "Pass inputs of the shape that the model takes."
+                hint = 'Pass inputs of the shape that the model takes; tokens as a dictionary of arrays, {"input_ids": tokens}.'
             else:
                 hint = (
                     f"The preprocessing turns the inputs into {self.preprocessing.layout}; give "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,17 +27,23 @@ def is_text(inputs: Any) -> bool:
 
 
 def _starts_with_text(inputs: Any) -> bool:
-    return len(inputs) > 0 and isinstance(next(iter(inputs)), str)
+    """Whether there is text among the first values, behind missing ones as well."""
+    return any(isinstance(value, str) for value in islice(inputs, 8))
 
 
 def as_texts(inputs: AnyArray) -> Array:
     """Texts as an object array of ``str``; anything else is refused."""
     texts = np.asarray(inputs, dtype=object)
-    if texts.ndim != 1 or not all(isinstance(text, str) for text in texts):
-        other = f"an array of shape {texts.shape}" if texts.ndim != 1 else "other values"
+    if texts.ndim != 1:
         raise InputError(
-            f"texts must be a list of str, one per sample; got {other}. Pass texts, not tokens. For token numbers, open a function "
-            "of them and register a shift of your own: register_shift(name, function)."
+            f"texts must be a list of str, one per sample; got an array of shape {texts.shape}. Pass texts, not tokens. For token "
+            "numbers, open a function of them and register a shift of your own: register_shift(name, function)."
+        )
+    other = next((i for i, text in enumerate(texts) if not isinstance(text, str)), None)
+    if other is not None:
+        raise InputError(
+            f"texts must be a list of str, one per sample; sample {other} is of type {type(texts[other]).__name__}. Leave samples without "
+            "a text out, or write them as str."
         )
     return texts
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from driftcal.core.numerics import log_softmax
+from driftcal.core.messages import first_line
 from driftcal.errors import DriftcalError, ModelError
 from driftcal.models.outputs import Outputs
 from driftcal.types import Array, Float64, Inputs
@@ -83,9 +84,9 @@ class BoosterBackend:
         except DriftcalError:
             raise
         except Exception as error:
-            first_line = str(error).partition("\n")[0].rstrip(".")
+            says = first_line(error).rstrip(".")
             raise ModelError(
-                f"the {self.framework} model must {task}; it says: {type(error).__name__}: {first_line}. Has the batch the columns "
+                f"the {self.framework} model must {task}; it says: {type(error).__name__}: {says}. Has the batch the columns "
                 "of the training, and is the model intact?"
             ) from error
 

@@ -11,6 +11,7 @@ import numpy as np
 from driftcal.data import Source
 from driftcal.errors import DriftcalError, SuspiciousInputWarning
 from driftcal.models import Model, Preprocessing
+from driftcal.shifts.shift import Shift
 from driftcal.types import Labels, Logits
 
 #: With fewer samples a warning is shown: on 100 samples even a perfectly calibrated model has an ECE of 0.07.
@@ -119,6 +120,17 @@ def preprocessing_warnings(model: Model, source: Source, accuracy: float) -> lis
     return [
         f"The model seems to expect preprocessing: with {best} its accuracy is {best_accuracy:.3f} on {len(labels)} samples, without "
         f"{accuracy:.3f}. Pass open_model(model, preprocessing=...) (--mean, --std, --scale)."
+    ]
+
+
+def whole_numbers_warnings(shift: str | Shift | None, source: Source) -> list[str]:
+    """A sentence if the default noise would be added to a matrix of integers, which may be codes or tokens."""
+    if shift != "gaussian" or not source.holds_whole_numbers or source.categorical:
+        return []
+    return [
+        "The features are whole numbers, and tuning adds Gaussian noise to them. If they are counts or measurements, say so with "
+        'shift="tabular_noise". Name columns of codes with open_source((X, y), categorical=[...]). Noise on tokens means nothing: pass the '
+        "texts, which have shifts of their own (the suite 'text'), or a shift of yours: register_shift(name, function)."
     ]
 
 

@@ -46,10 +46,13 @@ def labelled_source(
             _check_channels(np.shape(X), shape)
             options["layout"] = "NLC" if len(shape) == 2 else "NHW"
         source = open_source((X, y), class_names=names, **options)
-    elif (hasattr(X, "shape") and not holds_labels) or isinstance(X, list) or is_array_dict(X):
-        raise LabelsError(
-            "y must hold one label per input; it is missing. Pass y after X, or a source or a path that holds labels as well."
+    elif not holds_labels and (hasattr(X, "shape") or isinstance(X, list) or is_array_dict(X)):
+        way_out = (
+            'name its column: driftcal.open_source(X, label="...")'
+            if is_frame(X)
+            else "a source or a path that holds labels as well"
         )
+        raise LabelsError(f"y must hold one label per input; it is missing. Pass y after X, or {way_out}.")
     else:
         numbered = names is None or names == [str(column) for column in range(len(names))]
         source = open_source(X, class_names=None if numbered else names, **options)
@@ -94,6 +97,13 @@ def as_inputs(X: AnyArray, tuned_on: Mapping[str, Any] | None = None) -> Inputs:
 
     `tuned_on` is the description of the data that the model was tuned on: if these were series, so is an array with three axes.
     """
+    if isinstance(X, Source) or (is_data_set(X) and not is_frame(X)):
+        raise InputError(
+            f"inputs must be an array, a list of texts, a dictionary of arrays or a data frame; they are a {type(X).__name__}, which "
+            "holds labels as well. Pass its inputs: driftcal.open_source(data).inputs()."
+        )
+    if isinstance(X, str):
+        raise InputError("inputs must be a list, one text per sample; they are one text. Pass [text].")
     if is_array_dict(X):
         return as_array_dict(X, "inputs")
     if is_frame(X) or is_text(X):

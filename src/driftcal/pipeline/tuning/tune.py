@@ -18,6 +18,7 @@ from driftcal.pipeline.collecting.input_warnings import (
     impossible_label_warnings,
     preprocessing_warnings,
     warn,
+    whole_numbers_warnings,
 )
 from driftcal.pipeline.collecting.layer_features import CollectedFeatures, LayerFeatures, check_features
 from driftcal.pipeline.collecting.perturbation import (
@@ -126,6 +127,7 @@ def tune(
     warnings = [
         *find_warnings(accuracy, source.labels, source.class_names, opened_model.n_classes),
         *preprocessing_warnings(opened_model, source, accuracy),
+        *whole_numbers_warnings(shift, source),
     ]
     warn(warnings)
     levels_shift = tuning_shift(shift, source)
