@@ -2,9 +2,9 @@
 
     python -m benchmarks.reliability.monitor_load --seconds 600
 
-The monitor has a file of `window-ts`, the default. Four senders post lines of JSON, samples and late labels in turn. In the first fifth of the time the monitor is killed with -9 three times
-and started again. Afterwards it runs on while slow clients, garbage, huge bodies and 1,000 connections arrive. At the end the state must
-hold every sample that was acknowledged, and nothing that was not sent.
+The monitor has a file of `window-ts`, the default. Four senders post lines of JSON, samples and late labels in turn. In the first fifth
+of the time the monitor is killed with -9 three times and started again. Afterwards it runs on while slow clients, garbage, huge bodies
+and 1,000 connections arrive. At the end the state must hold every sample that was acknowledged, and nothing that was not sent.
 """
 
 from __future__ import annotations
