@@ -21,6 +21,9 @@ from typing import Any
 import numpy as np
 
 from driftcal.calibrators import CALIBRATORS, Calibrator, make_calibrator
+from driftcal.decisions import Threshold
+from driftcal.decisions.coverage_curve import CoverageCurve
+from driftcal.decisions.threshold import choose_threshold
 from driftcal.errors import DidNotConverge, DriftcalError
 
 NAMES = sorted(name for name, kind in CALIBRATORS.items() if not kind.needs_features)
@@ -227,9 +230,11 @@ def check_exports(name: str, problem: Problem, tally: Tally) -> None:
         calibrator = calibrator.per_sample()  # type: ignore[attr-defined]
     tally.exports += 1
     p = calibrator.predict_proba(x)
+    threshold = threshold_of(p)
     try:
-        session = open_session(to_onnx(calibrator, logits="float64").model.SerializeToString())
-        of_onnx = session.run(["probabilities"], {"logits": x})[0]
+        exported = to_onnx(calibrator, logits="float64", threshold=threshold)
+        session = open_session(exported.model.SerializeToString())
+        of_onnx, accept = session.run(["probabilities", "accept"], {"logits": x})
         of_torch = to_torch(calibrator)(torch.from_numpy(x)).numpy()
     except Exception as error:
         tally.check("exports", False, name, problem, repr(error))
@@ -237,29 +242,53 @@ def check_exports(name: str, problem: Problem, tally: Tally) -> None:
     for law, other in (("ONNX agrees", of_onnx), ("torch agrees", of_torch)):
         difference = np.abs(other - p).max()
         tally.check(law, bool(difference <= TOLERANCE), name, problem, difference)
+    check_accept(threshold, accept, p, name, problem, tally)
+
+
+def threshold_of(probabilities: np.ndarray) -> Threshold:
+    """A threshold that half of these samples reach."""
+    confidence = probabilities.max(axis=1)
+    return choose_threshold(CoverageCurve.of(confidence, np.ones(len(confidence), bool)), coverage=0.5)
+
+
+def check_accept(
+    threshold: Threshold, accept: np.ndarray, probabilities: np.ndarray, name: str, problem: Problem, tally: Tally
+) -> None:
+    """Whether a graph accepts the samples that the threshold accepts, but for those as near to it as rounding."""
+    confidence = probabilities.max(axis=1)
+    decided = np.abs(confidence - threshold.confidence) > TOLERANCE
+    same = (accept == threshold.accepts(confidence))[decided]
+    tally.check("ONNX accepts the same samples", bool(same.all()), name, problem, int((~same).sum()))
 
 
 def check_windowed_export(name: str, calibrator: Any, problem: Problem, tally: Tally) -> None:
-    """The ONNX graph of a windowed form on windows of tuning samples, of far samples, and of too few samples."""
+    """The graph of a windowed form on windows of tuning samples, far samples and few samples, with earlier samples and padding."""
     from driftcal.export import to_onnx
     from driftcal.export.onnx.verification import open_session
 
     tally.exports += 1
     x = probes(problem)
-    for window in (x, x[:-N_FAR], x[-N_FAR:], x[-8:], x[-1:]):
-        live = calibrator.windowed(max(len(window), calibrator.min_window))
-        p = live.predict_proba(window)
-        try:
-            exported = to_onnx(calibrator, windowed=True, logits="float64")
-            session = open_session(exported.model.SerializeToString())
-            sums = np.zeros(session.get_inputs()[1].shape)
-            inputs = {"logits": window, "window_sums": sums, "sample_mask": np.ones(len(window), bool)}
-            of_onnx = session.run(["probabilities"], inputs)[0]
-        except Exception as error:
-            tally.check("windowed exports", False, name, problem, repr(error))
-            return
-        difference = np.abs(of_onnx - p).max()
-        tally.check("windowed ONNX agrees", bool(difference <= TOLERANCE), name, problem, difference)
+    threshold = threshold_of(calibrator.predict_proba(x))
+    try:
+        exported = to_onnx(calibrator, windowed=True, logits="float64", threshold=threshold)
+        session = open_session(exported.model.SerializeToString())
+    except Exception as error:
+        tally.check("windowed exports", False, name, problem, repr(error))
+        return
+    for k, window in enumerate((x, x[:-N_FAR], x[-N_FAR:], x[-8:], x[-1:])):
+        # alone, and after other samples in a batch whose padding holds anything
+        for earlier in (x[:0], x[: 7 * (k + 1)]):
+            live = calibrator.windowed(max(len(earlier) + len(window), calibrator.min_window))
+            live.observe(earlier)
+            p = live.predict_proba(window)
+            sums = calibrator.window_statistics(earlier).sum(axis=0)
+            padding = np.full((len(earlier), x.shape[1]), (np.nan, np.inf, 0.0)[k % 3])
+            mask = np.arange(len(window) + len(padding)) < len(window)
+            inputs = {"logits": np.vstack([window, padding]), "window_sums": sums, "sample_mask": mask}
+            of_onnx, accept = session.run(["probabilities", "accept"], inputs)
+            difference = np.abs(of_onnx[mask] - p).max()
+            tally.check("windowed ONNX agrees", bool(difference <= TOLERANCE), name, problem, difference)
+            check_accept(threshold, accept[mask], p, name, problem, tally)
 
 
 def problems(seed: int) -> Iterator[Problem]:
