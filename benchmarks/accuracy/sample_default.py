@@ -27,13 +27,13 @@ SEEDS = (0, 1, 2)
 
 def compare(data: StudyData) -> tuple[list[str], list[str]]:
     """The rows of a network: ECE with intervals of the difference to TS, and proper scores."""
-    ts, ts_replicates = figures(data, methods()["ts"], 100, [0])
+    ts, ts_replicates = figures(data, methods()["ts"], [100], [0])
     errors = [table_row([data.network, "TS", *(f"{ts[suite]:.3f}" for suite in SUITES)])]
     scores = [table_row([data.network, "TS", *_proper_scores(ts)])]
     for seed in SEEDS:
         tuned = tune_calibrators(None, Selection(), *data.for_tune(seed=seed))
         method = Method("default", lambda data, size, seed, calibrator=tuned.calibrator: Fitted(calibrator))
-        row, replicates = figures(data, method, 100, [0])
+        row, replicates = figures(data, method, [100], [0])
         cells = []
         for suite in SUITES:
             low, high = np.quantile(replicates[suite] - ts_replicates[suite], [0.025, 0.975])
