@@ -8,8 +8,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from driftcal.core.numerics import log_softmax
 from driftcal.core.messages import first_line
+from driftcal.core.numerics import log_softmax
 from driftcal.errors import DriftcalError, ModelError
 from driftcal.models.outputs import Outputs
 from driftcal.types import Array, Float64, Inputs
