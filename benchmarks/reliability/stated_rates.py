@@ -21,7 +21,7 @@ from benchmarks.measure import table_head, table_row
 from benchmarks.reliability.deployed_network import Deployed
 from benchmarks.reliability.recorded_networks import RecordedNetwork, recorded_networks
 from driftcal.metrics import evaluate, expected_calibration_error
-from driftcal.monitor.alarm_rule import CLASS_MIX, OK, OUT, SHIFTED, UNKNOWN, window_state
+from driftcal.monitor.alarm_rule import ALARMS, CLASS_MIX, NO_CHANGE, OK, OUT, SHIFTED, UNKNOWN, window_state
 from driftcal.monitor.fixed_point import UNIT, to_fixed_point
 from driftcal.monitor.label_metrics import LabelMetrics
 from driftcal.monitor.monitor import Monitor
@@ -34,16 +34,15 @@ OFF = 0.1
 #: Samples of a window, and of a set of labels.
 WINDOW_SIZES, N_LABELS = (100, 500), 300
 RATES, N_VALIDATION_SETS, N_WINDOWS, N_MIXES = (0.01, 0.001), 8, 1000, 200
-#: States that are alarms.
-ALARMS = (CLASS_MIX, SHIFTED, OUT)
 ALPHA, TOLERANCE, N_RUNS, N_READINGS = 0.05, 0.02, 100, 20
 
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """The mean share of clean windows with an alarm, that of `cannot tell`, and the validation sets with more alarms than stated."""
+    """The mean share of clean windows with an alarm, those of two other states, and the validation sets with more alarms than stated."""
 
     alarms: float
+    no_change: float
     cannot_tell: float
     exceeding: int
 
@@ -52,7 +51,7 @@ def false_alarms(network: RecordedNetwork, window_size: int) -> dict[float, Fals
     """By stated rate: states of clean windows, over several validation sets: halves of the validation samples."""
     logits = network.clean.logits.astype(np.float64)
     windows = np.random.default_rng(8).integers(len(logits), size=(N_WINDOWS, window_size))
-    shares: dict[float, list[tuple[float, float]]] = {rate: [] for rate in RATES}
+    shares: dict[float, list[tuple[float, ...]]] = {rate: [] for rate in RATES}
     n_validation = len(network.validation_labels)
     for draw in range(N_VALIDATION_SETS):
         chosen = np.sort(np.random.default_rng([8, draw]).permutation(n_validation)[: n_validation // 2])
@@ -65,9 +64,10 @@ def false_alarms(network: RecordedNetwork, window_size: int) -> dict[float, Fals
             for rate in RATES:
                 found[rate].append(window_state(monitored.drift_reference, sums, estimate, false_alarm_rate=rate)[0])
         for rate, states in found.items():
-            shares[rate].append((np.mean([state in ALARMS for state in states]), np.mean(np.array(states) == UNKNOWN)))
+            counted = (ALARMS, (NO_CHANGE,), (UNKNOWN,))
+            shares[rate].append(tuple(np.mean([state in group for state in states]) for group in counted))
     return {
-        rate: FalseAlarms(*np.mean(rows, axis=0).tolist(), sum(alarms > rate for alarms, _ in rows))
+        rate: FalseAlarms(*np.mean(rows, axis=0).tolist(), sum(row[0] > rate for row in rows))
         for rate, rows in shares.items()
     }
 
@@ -193,8 +193,9 @@ def print_rates(networks: list[Deployed]) -> None:
             print(table_row([title, f"at most {100 * rate:g} %", *cells]))
             cells = [f"{alarm[rate].exceeding} of {N_VALIDATION_SETS}" for alarm in alarms]
             print(table_row(["validation sets with more", "at most 1 %", *cells]))
-        cells = [f"{100 * alarm[RATES[-1]].cannot_tell:.3f} %" for alarm in alarms]
-        print(table_row([f"`cannot tell`, windows of {size}", "–", *cells]))
+        for state, name in ((NO_CHANGE, "no_change"), (UNKNOWN, "cannot_tell")):
+            cells = [f"{100 * getattr(alarm[RATES[-1]], name):.3f} %" for alarm in alarms]
+            print(table_row([f"`{state}`, windows of {size}", "–", *cells]))
     coverages = [label_intervals(deployed) for deployed in networks]
     for i, name in enumerate(("accuracy", "ECE")):
         cells = [f"{100 * coverage[i]:.1f} %" for coverage in coverages]
@@ -213,7 +214,7 @@ def print_rates(networks: list[Deployed]) -> None:
     print(table_row([f"it rejects, over-confident by {OFF} or more", "–", *cells]))
     print(
         f"\nFalse alarms: {N_VALIDATION_SETS} validation sets, each half of the validation samples; {N_WINDOWS:,} windows of clean "
-        "samples for each. An alarm is any state but `ok` and `cannot tell`. "
+        "samples for each. An alarm is any state but `ok`, `no change seen` and `cannot tell`. "
         f"Sequential test: {N_RUNS} runs of {100 * N_READINGS:,} labels, alpha {ALPHA}.\n"
     )
 
@@ -221,7 +222,7 @@ def print_rates(networks: list[Deployed]) -> None:
 def print_windows(networks: list[Deployed]) -> None:
     """States of windows, and windows whose estimate is off while the state is `ok`."""
     print("## States, and windows that are off while the state is `ok`\n")
-    states = (OK, CLASS_MIX, SHIFTED, OUT, UNKNOWN)
+    states = (OK, NO_CHANGE, CLASS_MIX, SHIFTED, OUT, UNKNOWN)
     print(
         table_head(
             ["network", "suite", "window", "windows", *states, f"off by more than {OFF}", "`ok` and off", "of `ok` windows",

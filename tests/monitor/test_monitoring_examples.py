@@ -63,7 +63,7 @@ def test_states_of_alerts_exist():
 
     states = {state for text in expressions() for state in re.findall(r'state="([^"]+)"', text)}
     assert states <= set(STATES)
-    assert len(states) == 4
+    assert len(states) == 5
 
 
 def test_the_compose_file_mounts_what_is_there():

@@ -5,6 +5,7 @@ import pytest
 
 import driftcal
 from driftcal.monitor.monitor import Monitor
+from driftcal.monitor.reading.stream_batch import StreamBatch
 from driftcal.monitor.usable_samples import check_samples
 
 
@@ -12,7 +13,7 @@ def test_bad_samples_are_counted_and_the_others_used(scenario):
     good, _ = scenario.sample(3)
     monitor = scenario.monitor()
     assert monitor.update(np.vstack([good, [[np.nan, 0, 0], [np.inf, 0, 0], [-np.inf] * 3]])) == 3
-    assert monitor.update(np.zeros((4, 7))) == 0
+    assert monitor.add_batch(StreamBatch(np.zeros((4, 7)))) == 0
     assert monitor.update([["a", "b", "c"]]) == 0
     assert monitor.update([[1.0, 2.0], [1.0]]) == 0
     assert monitor.update(None) == 0

@@ -1,20 +1,24 @@
 """The alarm rule: the state of a window, compared with clean validation samples.
 
+There is an alarm if the mean normalised negative entropy is outside the range of clean windows (:func:`clean_range`), if the
+class mix is further from that of the validation samples than clean windows are (:func:`largest_clean_distance`), or if labels
+show an accuracy below the clean one (:func:`accuracy_lost`). The accuracy of a window has an interval: that of its labels, if
+they exclude the clean accuracy or one half-way to chance, otherwise that of the estimate. An interval is wide if both are
+inside, or if the clean one is and the window is unlike all shifts that the estimator was fitted on.
+
 The states, in the order in which they are checked:
 
-- `cannot tell`: the window has fewer than 50 samples, or the calibrator has no perturbation levels to compare with;
-- `labels disagree`: the accuracy of the labelled samples is outside the interval of the estimated accuracy;
+- `cannot tell`: the window has fewer than 50 samples;
+- `labels disagree`: the accuracy of the labelled samples is outside an interval of the estimate that is not wide;
 - `cannot tell`: the entropy raises an alarm, and estimators that are no regression contradict each other;
-- `out of distribution`: an alarm, and the estimated accuracy is closer to chance than to the clean accuracy;
-- `inputs shifted`: an alarm, and the accuracy is estimated below the clean one, or the class mix has not changed;
-- `class mix changed`: the shares of the predicted classes have changed, and the estimated accuracy has not;
-- `cannot tell`: no alarm, or one of the class mix, but the estimate does not confirm it: the window is unlike all shifts
-  that the estimator was fitted on, the clean accuracy is above its interval, or this accuracy and one half-way to chance
-  are both inside;
+- `out of distribution`: an alarm, and the accuracy is closer to chance than to the clean accuracy; if only the class mix
+  raises it, the interval is not wide;
+- `inputs shifted`: an alarm of the labels, or of the entropy alone, or of both entropy and class mix with a wide interval, or of
+  the class mix with an interval below the clean accuracy;
+- `class mix changed`: any other alarm;
+- `cannot tell`: no alarm, but the window is unlike all shifts of the fit, or the interval is below the clean accuracy;
+- `no change seen`: no alarm, and a wide interval;
 - `ok`: all other windows.
-
-There is an alarm if the mean normalised negative entropy is outside the range of clean windows (:func:`clean_range`), or the
-class mix is further from that of the validation samples than clean windows are (:func:`largest_clean_distance`).
 
 The alarm on calibration, which needs labels, is the e-value of `sequential_test`; `summary` compares it with 1/alpha.
 """
@@ -22,21 +26,30 @@ The alarm on calibration, which needs labels, is the e-value of `sequential_test
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import binom, chi2, norm
+from scipy.stats import beta, binom, chi2, norm
 
 from driftcal.drift.estimators import NEGATIVE_ENTROPY, WINDOW_TS
 from driftcal.drift.reference import DriftReference
 from driftcal.monitor.window_estimate import WindowEstimate
 from driftcal.monitor.window_sums import WindowSums
 
-OK, CLASS_MIX, SHIFTED, OUT = "ok", "class mix changed", "inputs shifted", "out of distribution"
+OK, NO_CHANGE, CLASS_MIX, SHIFTED, OUT = (
+    "ok",
+    "no change seen",
+    "class mix changed",
+    "inputs shifted",
+    "out of distribution",
+)
 LABELS, UNKNOWN = "labels disagree", "cannot tell"
 #: The states of a window.
-STATES = (OK, CLASS_MIX, SHIFTED, OUT, LABELS, UNKNOWN)
+STATES = (OK, NO_CHANGE, CLASS_MIX, SHIFTED, OUT, LABELS, UNKNOWN)
 #: States from the best to the worst.
-SEVERITY = (OK, CLASS_MIX, UNKNOWN, SHIFTED, LABELS, OUT)
+SEVERITY = (OK, NO_CHANGE, CLASS_MIX, UNKNOWN, SHIFTED, LABELS, OUT)
+#: States that are alarms; at most `false_alarm_rate` of clean windows have one of them.
+ALARMS = (CLASS_MIX, SHIFTED, LABELS, OUT)
 #: Smaller windows have no state: the standard error of an accuracy can exceed 0.07.
 MIN_SAMPLES = 50
 #: Entropy, class mix and labels are tested; each has this part of the false alarm rate.
@@ -45,6 +58,17 @@ N_TESTS = 3
 _ASSURANCE = 0.99
 #: An estimate less than this below the clean accuracy is no loss.
 _NO_LOSS = 0.01
+
+
+@dataclass(frozen=True)
+class _Accuracy:
+    """The accuracy of a window, by its labels or estimated, and what its interval says, see the module."""
+
+    value: float
+    #: Whether the interval is below the clean accuracy.
+    below_clean: bool
+    is_wide: bool
+    text: str
 
 
 def window_state(
@@ -61,53 +85,96 @@ def window_state(
     """
     if sums.n_samples < MIN_SAMPLES:
         return UNKNOWN, f"{sums.n_samples} samples are too few: at least {MIN_SAMPLES} are needed"
-    rate = false_alarm_rate / N_TESTS
-    low, high = estimate.interval
-    if labels_disagree(sums.n_correct, sums.n_labelled, estimate.interval, rate):
+    rate, clean, halfway = false_alarm_rate / N_TESTS, reference.accuracies[0], reference.halfway_to_chance
+    accuracy, (low, high) = _estimated(reference, estimate), estimate.interval
+    if not accuracy.is_wide and labels_disagree(sums.n_correct, sums.n_labelled, estimate.interval, rate):
         return LABELS, (
             f"{sums.n_correct:,} of {sums.n_labelled:,} labels are as predicted; the accuracy is estimated between "
             f"{low:.2f} and {high:.2f}"
         )
-    if reference.n_levels < 2:
-        return (
-            UNKNOWN,
-            "the calibrator was tuned on clean samples only: there are no perturbation levels to compare with",
-        )
-    clean, halfway = reference.accuracies[0], reference.halfway_to_chance
-    lowest, highest = clean_range(reference, sums.n_samples, rate)
-    entropy_alarm = not lowest <= float(sums.means[NEGATIVE_ENTROPY]) <= highest
+    measured = _measured(reference, sums, rate)
+    by_labels = measured is not None and not measured.is_wide
+    if measured is not None and by_labels:
+        accuracy = measured
+    lost = by_labels and accuracy.below_clean
+    entropy_alarm = has_entropy_alarm(reference, sums, false_alarm_rate)
     mix_alarm = class_mix_distance(reference, sums) > largest_clean_distance(reference, sums.n_samples, rate)
-    if entropy_alarm and _contradict(estimate, clean, halfway):
+    if entropy_alarm and not by_labels and _contradict(reference, estimate):
         return UNKNOWN, (
-            "the estimators contradict each other: one estimates no loss of accuracy, "
-            f"another one an accuracy below {halfway:.2f}, half-way to chance"
+            "mean entropy differs from clean validation samples, but the estimators contradict each other: one estimates "
+            f"no loss of accuracy, another one an accuracy below {halfway:.2f}, half-way to chance"
         )
-    what = "mean entropy and class mix differ" if mix_alarm else "mean entropy differs"
-    what = what if entropy_alarm else "class mix differs"
-    reason = f"{what} from clean validation samples"
-    if estimate.extrapolates:
-        reason += ", the window is unlike all simulated shifts"
-    if (entropy_alarm or mix_alarm) and estimate.accuracy < halfway:
-        return OUT, f"{reason}, and accuracy estimated below {halfway:.2f}, half-way to chance"
-    if (entropy_alarm and not mix_alarm) or (mix_alarm and high < clean):
-        return (
-            SHIFTED,
-            reason if high >= clean else f"{reason}, and accuracy estimated below {clean:.2f}, the clean one",
-        )
-    if estimate.extrapolates:
-        return UNKNOWN, "the window is unlike all simulated shifts, so its accuracy cannot be estimated"
-    if high < clean and not mix_alarm:
-        return (
-            UNKNOWN,
-            f"entropy and class mix as on clean samples, but accuracy estimated below {clean:.2f}, the clean one",
-        )
-    if low < halfway and high >= clean:
-        return UNKNOWN, (
-            f"the accuracy is estimated between {low:.2f} and {high:.2f}: the clean one and half-way to chance are both possible"
-        )
+    seen = {
+        (True, True): "mean entropy and class mix differ from clean validation samples",
+        (True, False): "mean entropy differs from clean validation samples",
+        (False, True): "class mix differs from clean validation samples",
+        (False, False): "entropy and class mix as on clean samples",
+    }[entropy_alarm, mix_alarm]
+    if (entropy_alarm or lost or (mix_alarm and not accuracy.is_wide)) and accuracy.value < halfway:
+        value = "" if by_labels else f", most likely {accuracy.value:.2f}"
+        return OUT, f"{seen}; {accuracy.text}{value}, below {halfway:.2f}, half-way to chance"
+    if lost or (mix_alarm and accuracy.below_clean):
+        return SHIFTED, f"{seen}; {accuracy.text}, below {clean:.2f}, the clean one"
+    reason = f"{seen}; {accuracy.text}"
+    if entropy_alarm and (not mix_alarm or accuracy.is_wide):
+        return SHIFTED, reason
     if mix_alarm:
-        return CLASS_MIX, "the predicted classes have other shares, and the estimated accuracy is that of clean samples"
-    return OK, "entropy and class mix as on clean validation samples"
+        return CLASS_MIX, reason
+    if accuracy.below_clean:
+        return UNKNOWN, f"{seen}, but {accuracy.text}, below {clean:.2f}, the clean one"
+    if estimate.extrapolates and not by_labels:
+        return UNKNOWN, reason
+    return (NO_CHANGE if accuracy.is_wide else OK), reason
+
+
+def has_entropy_alarm(reference: DriftReference, sums: WindowSums, false_alarm_rate: float) -> bool:
+    """Whether the mean entropy is outside the range of clean windows."""
+    low, high = clean_range(reference, sums.n_samples, false_alarm_rate / N_TESTS)
+    return not low <= float(sums.means[NEGATIVE_ENTROPY]) <= high
+
+
+def accuracy_lost(reference: DriftReference, sums: WindowSums, false_alarm_rate: float) -> bool:
+    """Whether labels show an accuracy below that of clean samples: an exact binomial test.
+
+    The clean accuracy has the sampling error of the validation samples: its lower bound holds for 99 % of all validation sets.
+    """
+    measured = _measured(reference, sums, false_alarm_rate / N_TESTS)
+    return measured is not None and measured.below_clean
+
+
+def _measured(reference: DriftReference, sums: WindowSums, rate: float) -> _Accuracy | None:
+    """The accuracy of the labelled samples with its exact interval at the level `rate` (Clopper and Pearson)."""
+    n, n_correct = sums.n_labelled, sums.n_correct
+    if not n:
+        return None
+    low, high = _exact_bounds(n_correct, n, rate / 2)
+    n_clean = reference.n_samples
+    lowest_clean, _ = _exact_bounds(round(reference.accuracies[0] * n_clean), n_clean, 1 - _ASSURANCE)
+    text = f"accuracy {n_correct / n:.2f} measured on {n:,} labels"
+    below_clean = high < lowest_clean
+    return _Accuracy(n_correct / n, below_clean, not below_clean and low < reference.halfway_to_chance, text)
+
+
+def _estimated(reference: DriftReference, estimate: WindowEstimate) -> _Accuracy:
+    low, high = estimate.interval
+    below_clean = high < reference.accuracies[0]
+    is_wide = not below_clean and (low < reference.halfway_to_chance or estimate.extrapolates)
+    if reference.n_levels < 2:
+        text = "the accuracy cannot be estimated, because the calibrator was fitted on clean samples only"
+    elif estimate.extrapolates:
+        text = f"the window is unlike all simulated shifts, and accuracy estimated between {low:.2f} and {high:.2f}"
+    elif is_wide:
+        text = f"the accuracy cannot be estimated closely: between {low:.2f} and {high:.2f}"
+    else:
+        text = f"accuracy estimated between {low:.2f} and {high:.2f}"
+    return _Accuracy(estimate.accuracy, below_clean, is_wide, text)
+
+
+def _exact_bounds(n_correct: int, n: int, rate: float) -> tuple[float, float]:
+    """Bounds of the probability of a correct prediction; each is wrong with a probability of at most `rate`."""
+    low = float(beta.ppf(rate, n_correct, n - n_correct + 1)) if n_correct > 0 else 0.0
+    high = float(beta.isf(rate, n_correct + 1, n - n_correct)) if n_correct < n else 1.0
+    return low, high
 
 
 def labels_disagree(n_correct: int, n_labelled: int, interval: tuple[float, float], rate: float) -> bool:
@@ -180,9 +247,9 @@ def detectable_drop(reference: DriftReference, n_samples: int, false_alarm_rate:
     return reference.means[0][NEGATIVE_ENTROPY] - low + float(norm.ppf(power)) * sampling_error
 
 
-def _contradict(estimate: WindowEstimate, clean: float, halfway: float) -> bool:
+def _contradict(reference: DriftReference, estimate: WindowEstimate) -> bool:
     """Whether one estimator sees no loss where another one sees half of the accuracy gone; the regression needs no vote."""
-    if estimate.estimator == WINDOW_TS:
+    if estimate.estimator == WINDOW_TS or reference.n_levels < 2:
         return False
     others = estimate.by_estimator.values()
-    return max(others) >= clean - _NO_LOSS and min(others) < halfway
+    return max(others) >= reference.accuracies[0] - _NO_LOSS and min(others) < reference.halfway_to_chance

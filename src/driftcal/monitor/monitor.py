@@ -28,7 +28,7 @@ from driftcal.monitor.pending_samples import PendingSample, PendingSamples
 from driftcal.monitor.reading.stream_batch import LateLabel, StreamBatch
 from driftcal.monitor.sequential_test import log_evidence
 from driftcal.monitor.summary import Summary, summarise
-from driftcal.monitor.usable_samples import check_samples, one_per_sample
+from driftcal.monitor.usable_samples import check_columns, check_samples, one_per_sample
 from driftcal.monitor.window_report import WindowReport, report_window
 from driftcal.monitor.window_sums import N_SAMPLES, WindowSums, sums_of_labels, sums_of_samples
 from driftcal.types import AnyArray, Array
@@ -43,7 +43,7 @@ _BLOCK_SCORES = 1 << 20
 class Monitor(Displayed):
     """Monitors the predictions of a calibrated model, window by window, without labels and with late labels.
 
-    A sample that cannot be used is counted in `rejected` by its reason; it causes no error. All sums add exactly, so
+    A sample that cannot be used is counted in `rejected` by its reason; it causes no error. A wrong number of columns does. All sums add exactly, so
     merged monitors equal one that received all samples. Only monitors whose samples have times can be merged.
 
     Parameters
@@ -55,7 +55,7 @@ class Monitor(Displayed):
         `driftcal.fit` was given, otherwise "logits".
     window_size : length of a window in seconds, or in samples if samples have no times.
     estimator : accuracy estimator; by default "window-ts", the regression of the windowed form, if there is one.
-    false_alarm_rate : largest share of clean windows with an alarm, that is a state other than ok and cannot tell.
+    false_alarm_rate : largest share of clean windows with an alarm, that is a state other than ok, no change seen and cannot tell.
     alpha : largest probability that the calibration is ever rejected although it holds.
     tolerance : largest calibration gap with which the calibration holds.
     low_confidence : a confidence below this is low.
@@ -147,6 +147,7 @@ class Monitor(Displayed):
         if scores is None:
             self.rejected["not numbers"] += 1
             return 0
+        check_columns(scores, self.n_classes)
         return self.add_batch(StreamBatch(scores, times, y, ids))
 
     def add_labels(self, ids: Iterable[Any], y: Iterable[Any]) -> int:

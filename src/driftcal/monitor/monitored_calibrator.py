@@ -62,7 +62,9 @@ class MonitoredCalibrator:
         """The accuracy estimator that is used unless a monitor sets another one; None if there is none."""
         if self.windowed is not None:
             return WINDOW_TS
-        return None if self.drift_reference is None else self.drift_reference.estimator
+        if self.drift_reference is None:
+            return None
+        return self.drift_reference.estimator if self.drift_reference.n_levels > 1 else "confidence"
 
     def check_has(self, estimator: str | None) -> None:
         """Refuse the regression of a windowed form that is not there."""

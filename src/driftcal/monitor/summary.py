@@ -12,6 +12,7 @@ from driftcal.monitor.alarm_rule import (
     CLASS_MIX,
     LABELS,
     MIN_SAMPLES,
+    NO_CHANGE,
     OK,
     OUT,
     SEVERITY,
@@ -36,9 +37,9 @@ _CHANCE = 0.001
 _EARLIER = {
     OUT: "do not trust the predictions of these windows, inspect their inputs, and collect {labels} for them",
     LABELS: "trust the labels of these windows, and check that they belong to their samples",
-    SHIFTED: "collect {labels} for them, to test the calibration",
+    SHIFTED: "inspect their inputs, and collect {labels} for them, to test the calibration",
     UNKNOWN: "collect {labels} for them, because their accuracy cannot be estimated",
-    CLASS_MIX: "check that the change is real; the estimated accuracy did not change",
+    CLASS_MIX: "check that the change is real",
 }
 
 
@@ -91,7 +92,7 @@ class Summary:
 
     @property
     def objection(self) -> str:
-        """What the labels of all windows say against a state of `ok`; empty if they say nothing."""
+        """What the labels of all windows say against a state without an alarm; empty if they say nothing."""
         if self.labels_disagree:
             return "over all windows labels contradict the estimates"
         return "over all windows labels reject the calibration" if self.calibration == REJECTED else ""
@@ -100,7 +101,7 @@ class Summary:
         """The summary as text, at most five lines."""
         states = ", ".join(f"{count:,} {state}" for state, count in self.states.items() if count)
         newest = self.state
-        if self.state == OK and self.objection:
+        if self.state in (OK, NO_CHANGE) and self.objection:
             newest += f", but {self.objection}"
         if self.accuracy is not None and self.accuracy_interval is not None:
             low, high = self.accuracy_interval
@@ -154,8 +155,11 @@ def summarise(
     counts = Counter(window.state for window in windows)
     contradiction = _contradiction(windows)
     serve = has_windowed and not is_windowed
+    of_labels = _calibration_advice(is_windowed, serve) if calibration == REJECTED else ""
+    if large and _has_lost(large[-1]):
+        of_labels = _loss_advice(large[-1], is_rejected=calibration == REJECTED)
     sentences = [
-        _calibration_advice(is_windowed, serve) if calibration == REJECTED else "",
+        of_labels,
         contradiction,
         *_state_advice(large, "more labels" if labelled is not None else "labels", serve, bool(contradiction)),
         _gap_advice(large, "more labels" if labelled is not None else "labels", serve)
@@ -214,12 +218,17 @@ def _has_large_gap(window: WindowReport) -> bool:
     return not low <= window.confidence <= high
 
 
+def _has_lost(window: WindowReport) -> bool:
+    """Whether labels have decided the state: they show a loss of accuracy, and contradict no narrow estimate."""
+    return window.accuracy_lost and window.state in (SHIFTED, OUT)
+
+
 def _contradiction(windows: Sequence[WindowReport]) -> str:
     """What happened and what to do if the labels of all windows together contradict the estimated accuracy."""
     rows = [
         (window.labelled.n_samples, window.labelled.accuracy, *window.accuracy_interval)
         for window in windows
-        if window.labelled is not None and window.accuracy_interval is not None
+        if window.labelled is not None and window.accuracy_interval is not None and not _has_lost(window)
     ]
     n = sum(row[0] for row in rows)
     if not n:
@@ -231,6 +240,13 @@ def _contradiction(windows: Sequence[WindowReport]) -> str:
         f"Labels contradict the estimates: accuracy {accuracy:.3f} on {n:,} labels, estimated {low:.3f} to {high:.3f}. Trust the "
         "labels if they belong to these samples and were not chosen by difficulty; then pass them to driftcal recalibrate."
     )
+
+
+def _loss_advice(window: WindowReport, *, is_rejected: bool) -> str:
+    """What happened and what to do if the labels of the newest window show a loss of accuracy."""
+    trust = "Do not trust the predictions. " if window.state == OUT else ""
+    later = " If they stay like this, pass the labels to driftcal recalibrate." if is_rejected else ""
+    return f"The accuracy has fallen: {window.reason}. {trust}Inspect the inputs.{later}"
 
 
 def _calibration_advice(is_windowed: bool, serve: bool) -> str:
@@ -251,9 +267,11 @@ def _state_advice(windows: Sequence[WindowReport], labels: str, serve: bool, con
     follow = "Serve the windowed form, which follows the shift, and collect" if serve else "Collect"
     advice = {
         OK: "",
-        CLASS_MIX: "The class mix has changed, and the estimated accuracy has not. Check that the change is real. If it stays, tune "
+        NO_CHANGE: f"No change is seen: {newest.reason}. Collect {labels} to measure it.",
+        CLASS_MIX: f"The class mix has changed: {newest.reason}. Check that the change is real. If it stays, tune "
         "on validation data with this mix.",
-        SHIFTED: f"The inputs have shifted. {follow} {labels} for these windows, to test the calibration and to recalibrate.",
+        SHIFTED: f"The inputs have shifted. {follow} {labels} for these windows, to test the calibration and to recalibrate. "
+        "Inspect the inputs.",
         OUT: "The inputs are out of distribution. Do not trust the predictions: inspect the inputs, and collect "
         f"{labels} for these windows.",
         LABELS: ""
@@ -265,7 +283,7 @@ def _state_advice(windows: Sequence[WindowReport], labels: str, serve: bool, con
     }
     counts = Counter(window.state for window in windows)
     earlier = next((state for state in _EARLIER if counts[state] and state != newest.state), None)
-    sentences = [advice[newest.state]]
+    sentences = ["" if _has_lost(newest) else advice[newest.state]]
     if earlier is not None and SEVERITY.index(earlier) > SEVERITY.index(newest.state):
         what = _EARLIER[earlier].format(labels=labels)
         sentences.append(f"{counts[earlier]:,} of {len(windows):,} windows were {_was(earlier)}: {what}.")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from driftcal.core.validation import SUM_TOLERANCE, as_array
-from driftcal.errors import InputError
+from driftcal.core.validation import SUM_TOLERANCE, as_array, looks_like_probabilities
+from driftcal.errors import InputError, LogitsError
 from driftcal.models.outputs import log_probabilities
 from driftcal.types import AnyArray, Array
 
@@ -32,7 +32,7 @@ class CheckedSamples:
 
 
 def check_samples(scores: AnyArray, n_classes: int, score_type: str) -> CheckedSamples:
-    """Check each sample; a sample that cannot be used is counted, never raised.
+    """Check each sample; a sample that cannot be used is counted. Only probabilities in place of logits are refused.
 
     With two classes a sample may be one number: the log-odds or the probability of class 1.
 
@@ -43,14 +43,30 @@ def check_samples(scores: AnyArray, n_classes: int, score_type: str) -> CheckedS
     array = _numbers(scores)
     if array is None:
         return CheckedSamples.none_of(_length(scores), n_classes, "not numbers")
+    columns = _columns(array, n_classes, score_type)
+    if columns is None:
+        return CheckedSamples.none_of(len(array) if array.ndim > 1 else 1, n_classes, "wrong number of classes")
+    return _check_logits(columns) if score_type == "logits" else _check_probabilities(columns)
+
+
+def check_columns(scores: AnyArray, n_classes: int) -> None:
+    """Refuse scores with a wrong number of columns: in a call that is a mistake of the program, not of a sample."""
+    array = _numbers(scores)
+    if array is not None and _columns(array, n_classes, "logits") is None:
+        raise InputError(
+            f"scores must have a column for each of the calibrator's {n_classes} classes; their shape is {array.shape}. "
+            "Pass the scores of the model that was calibrated, with all its classes."
+        )
+
+
+def _columns(array: Array, n_classes: int, score_type: str) -> Array | None:
+    """The scores with a column per class; None if they have another number of columns."""
     if array.ndim == 1 and len(array) == n_classes and n_classes > 2:
         array = array[None]
     if n_classes == 2 and (array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)):
         positive = array.reshape(-1)
         array = np.stack([np.zeros_like(positive) if score_type == "logits" else 1 - positive, positive], axis=1)
-    if array.ndim != 2 or array.shape[1] != n_classes:
-        return CheckedSamples.none_of(len(array) if array.ndim > 1 else 1, n_classes, "wrong number of classes")
-    return _check_logits(array) if score_type == "logits" else _check_probabilities(array)
+    return array if array.ndim == 2 and array.shape[1] == n_classes else None
 
 
 def one_per_sample(values: Any, n_samples: int, name: str) -> list[Any] | None:
@@ -84,6 +100,11 @@ def _length(scores: Any) -> int:
 
 def _check_logits(array: Array) -> CheckedSamples:
     usable: Array = np.isfinite(array.max(axis=1)) if len(array) else np.zeros(0, bool)
+    if usable.any() and looks_like_probabilities(array[usable]):
+        raise LogitsError(
+            'scores must be logits with score_type="logits"; every sample lies in [0, 1] and sums to 1 (or nearly), so these are '
+            'probabilities. Pass score_type="probabilities" (--score-type probabilities).'
+        )
     return CheckedSamples(array, usable, _counts({"not finite": ~usable}))
 
 

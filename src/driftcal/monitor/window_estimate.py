@@ -64,7 +64,10 @@ def estimate_window(monitored: MonitoredCalibrator, sums: WindowSums, estimator:
         if extrapolates:  # its interval holds for shifts like those of the fit: it is widened to all other estimates
             interval = min(interval[0], *by_estimator.values()), max(interval[1], *by_estimator.values())
     elif reference is not None and name in by_estimator:
-        interval, extrapolates = _assumed_interval(reference, sums, by_estimator, name), False
+        # clean samples alone do not say how far an estimate errs under a shift
+        is_known = reference.n_levels > 1
+        interval = _assumed_interval(reference, sums, by_estimator, name) if is_known else (0.0, 1.0)
+        extrapolates = False
     else:
         return None
     accuracy = by_estimator[name]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from driftcal.drift.estimators import CALIBRATED_CONFIDENCE
-from driftcal.monitor.alarm_rule import UNKNOWN, window_state
+from driftcal.monitor.alarm_rule import UNKNOWN, accuracy_lost, has_entropy_alarm, window_state
 from driftcal.monitor.label_metrics import LabelMetrics
 from driftcal.monitor.monitor_settings import MonitorSettings
 from driftcal.monitor.monitored_calibrator import MonitoredCalibrator
@@ -35,9 +35,11 @@ class WindowReport:
     overconfidence : `confidence` minus the estimated accuracy, the calibration gap.
     windowed_confidence : mean confidence of the windowed form, if the calibrator has one, with this window as its window.
     accepted_share, accepted_accuracy : share of predictions above the calibrator's threshold, and their estimated accuracy.
-    level, nearest_level : position between the perturbation levels, 0 is clean; the nearest level as text.
+    level, nearest_level : position between the perturbation levels, 0 is clean and any window without an alarm of the entropy;
+        the nearest level as text. None if there is the clean level only.
     class_distance : total variation distance between `class_shares` and those of the clean validation samples.
     labelled : accuracy and ECE of the labelled samples; None without labels.
+    accuracy_lost : whether labels show an accuracy below that of clean samples.
     """
 
     window: int
@@ -62,6 +64,7 @@ class WindowReport:
     nearest_level: str | None = None
     class_distance: float | None = None
     labelled: LabelMetrics | None = None
+    accuracy_lost: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -100,14 +103,17 @@ def report_window(
             "accepted_accuracy": estimate.accepted_accuracy,
         }
     if reference is not None and estimate is not None:
-        state, reason = window_state(reference, sums, estimate, false_alarm_rate=settings.false_alarm_rate)
-        level = reference.level_position(means)
-        nearest = round(level)
+        rate = settings.false_alarm_rate
+        state, reason = window_state(reference, sums, estimate, false_alarm_rate=rate)
         report |= {
             "state": state,
             "reason": reason,
-            "level": level,
-            "nearest_level": f"level {nearest + 1} of {reference.n_levels}" + ("" if nearest else " (clean)"),
             "class_distance": float(np.abs(sums.class_shares - reference.class_shares).sum() / 2),
+            "accuracy_lost": accuracy_lost(reference, sums, rate),
         }
+        if reference.n_levels > 1:
+            level = reference.level_position(means) if has_entropy_alarm(reference, sums, rate) else 0.0
+            nearest = round(level)
+            text = f"level {nearest + 1} of {reference.n_levels}" + ("" if nearest else " (clean)")
+            report |= {"level": level, "nearest_level": text}
     return WindowReport(**report)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from driftcal.io.atomic import write_atomic
-from driftcal.monitor.alarm_rule import CLASS_MIX, LABELS, OK, OUT, SEVERITY, SHIFTED, UNKNOWN
+from driftcal.monitor.alarm_rule import ALARMS, CLASS_MIX, LABELS, NO_CHANGE, OK, OUT, SHIFTED, UNKNOWN
 from driftcal.monitor.monitor import Monitor
 from driftcal.monitor.summary import Summary
 from driftcal.monitor.window_report import WindowReport
@@ -16,9 +16,17 @@ from driftcal.report.html import asset, policy
 from driftcal.report.table import Table, Value, escape_html, to_html
 
 #: State -> variable of the style sheet with its colour.
-_COLOURS = {OK: "--s3", CLASS_MIX: "--s6", SHIFTED: "--s5", OUT: "--s2", LABELS: "--s4", UNKNOWN: "--s0"}
+_COLOURS = {
+    OK: "--s3",
+    NO_CHANGE: "--s6",
+    CLASS_MIX: "--s8",
+    SHIFTED: "--s5",
+    OUT: "--s2",
+    LABELS: "--s4",
+    UNKNOWN: "--s0",
+}
 #: State -> height of its bar, for readers who cannot distinguish the colours.
-_HEIGHTS = {OK: 6, CLASS_MIX: 10, UNKNOWN: 13, SHIFTED: 17, LABELS: 21, OUT: 25}
+_HEIGHTS = {OK: 6, NO_CHANGE: 8, CLASS_MIX: 11, UNKNOWN: 13, SHIFTED: 17, LABELS: 21, OUT: 25}
 #: The width of a chart and its margins, in units of the SVG.
 _WIDTH, _LEFT, _RIGHT = 960, 52, 12
 #: The most rows of the table of windows; the charts show all windows.
@@ -47,7 +55,10 @@ _ACCURACY_LEAD = (
     "The line is the accuracy estimated without labels, the band its interval, the dashed line the mean confidence. "
     "Circles are accuracies of windows with labels. The strip below shows the state of each window."
 )
-_LEVEL_LEAD = "The perturbation level whose mean entropy is that of the window; level 1 is clean data."
+_LEVEL_LEAD = (
+    "The perturbation level whose mean entropy is that of the window. Level 1 is clean data, and any window whose entropy "
+    "raises no alarm."
+)
 _CLASSES_LEAD = f"Share of each class among the predictions of the newest window, the {_MAX_CLASSES} most frequent."
 
 
@@ -88,6 +99,7 @@ def timeline_html(monitor: Monitor, *, title: str) -> str:
 def _headline(summary: Summary) -> str:
     sentences = {
         OK: "The newest window is like the validation data.",
+        NO_CHANGE: "No change is seen in the newest window; its accuracy cannot be estimated closely.",
         CLASS_MIX: "The class mix of the newest window has changed.",
         SHIFTED: "The inputs of the newest window have shifted.",
         OUT: "The newest window is out of distribution.",
@@ -96,8 +108,8 @@ def _headline(summary: Summary) -> str:
     }
     if summary.objection:
         sentences[OK] = f"The newest window is like the validation data, but {summary.objection}."
-    alarms = [state for state in reversed(SEVERITY) if state not in (OK, UNKNOWN)]
-    counts = [f"{summary.states[state]:,} {state}" for state in alarms if summary.states[state]]
+        sentences[NO_CHANGE] = f"No change is seen in the newest window, but {summary.objection}."
+    counts = [f"{summary.states[state]:,} {state}" for state in reversed(ALARMS) if summary.states[state]]
     others = f" Of {summary.n_windows:,} windows: {', '.join(counts)}." if counts else ""
     return f"{sentences[summary.state]}{others} {summary.n_samples:,} samples."
 

@@ -104,7 +104,7 @@ def file_batches(
 
 def _npz_batches(path: Path, score_type: str) -> Iterator[StreamBatch]:
     file = open_arrays(path)
-    scores = file.find([score_type], "the scores", "Rename it.")
+    scores = file.find([score_type], "the scores", "Rename it, or name the type of the scores with --score-type.")
     yield from _array_batches(scores, file.get("time"), file.get(*LABEL_NAMES), file.get("id"))
 
 
