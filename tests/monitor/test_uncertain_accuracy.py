@@ -125,7 +125,9 @@ def test_labels_of_clean_windows_raise_as_few_alarms_as_stated(scenario, uncerta
         monitor.update(logits[chosen], y=y[chosen])
         alarms.append(monitor.windows()[0].state in ALARMS)
     assert np.mean(alarms) <= rate
-    few = replace(uncertain.drift_reference, n_samples=100)  # the clean accuracy is less certain: no loss of 0.05 is seen
+    few = replace(
+        uncertain.drift_reference, n_samples=100
+    )  # the clean accuracy is less certain: no loss of 0.05 is seen
     correct = logits.argmax(axis=1) == y
     labels = np.where(correct, y, (logits.argmax(axis=1) + 1) % 3)[:2000]
     labels[np.flatnonzero(correct[:2000])[:100]] = (labels[np.flatnonzero(correct[:2000])[:100]] + 1) % 3
