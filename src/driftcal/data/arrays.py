@@ -9,7 +9,7 @@ import numpy as np
 
 from driftcal.core.inputs.array_dicts import ArrayDict, as_array_dict, is_array_dict
 from driftcal.core.inputs.frames import check_no_mixed_values, is_frame
-from driftcal.core.inputs.images import check_pixels
+from driftcal.core.inputs.images import check_images
 from driftcal.core.inputs.texts import as_texts, digest_of_texts, is_text
 from driftcal.core.labels import MOST_CLASSES, columns_and_names
 from driftcal.core.validation import NUMBER_KINDS, as_array, column_names, is_matrix_of_integers
@@ -130,16 +130,7 @@ def _as_inputs(x: Array, layout: Layout | None) -> Array:
     if x.ndim == 3:
         check_series(x)
         return x
-    if x.shape[-1] not in (1, 3):
-        hint = ""
-        if x.shape[1] in (1, 3):
-            hint = " It looks like (n, channels, H, W): move the axis with x.transpose(0, 2, 3, 1)."
-        raise ImagesError(f"images must have 1 or 3 channels on the last axis; the shape is {x.shape}.{hint}")
-    if x.dtype == np.uint8:
-        return x
-    if x.dtype.kind != "f":
-        raise ImagesError(f"images must be uint8 (0..255) or floats in [0, 1]; they are {x.dtype}. Convert them first.")
-    check_pixels(x)
+    check_images(x)
     return x
 
 

@@ -53,6 +53,22 @@ def as_block(array: Array, first: int) -> Images:
     return block
 
 
+def check_images(images: Array) -> None:
+    """Refuse (n, height, width, channels) that are no grey or RGB images: other channels, dtypes or values outside [0, 1]."""
+    if images.shape[-1] not in (1, 3):
+        hint = ""
+        if images.shape[1] in (1, 3):
+            hint = " It looks like (n, channels, H, W): move the axis with x.transpose(0, 2, 3, 1)."
+        raise ImagesError(f"images must have 1 or 3 channels on the last axis; the shape is {images.shape}.{hint}")
+    if images.dtype == np.uint8:
+        return
+    if images.dtype.kind != "f":
+        raise ImagesError(
+            f"images must be uint8 (0..255) or floats in [0, 1]; they are {images.dtype}. Convert them first."
+        )
+    check_pixels(images)
+
+
 def check_pixels(images: Array, first: int = 0) -> None:
     """Refuse float images with NaN, infinity or values outside [0, 1]; `first` is the number of the first image."""
     if not images.size or (images.min() >= 0 and images.max() <= 1):

@@ -9,6 +9,7 @@ import numpy as np
 
 from driftcal.core.inputs.array_dicts import as_array_dict, is_array_dict
 from driftcal.core.inputs.frames import is_frame
+from driftcal.core.inputs.images import check_images
 from driftcal.core.inputs.texts import as_texts, is_text
 from driftcal.core.labels import as_columns
 from driftcal.data import Source, is_data_set, open_source
@@ -16,7 +17,7 @@ from driftcal.errors import InputError, LabelsError
 from driftcal.io.fingerprint import fingerprint
 from driftcal.models import Model
 from driftcal.models.recorded_scores import ScoresModel, score_columns
-from driftcal.types import AnyArray, Inputs
+from driftcal.types import AnyArray, Array, Inputs
 
 
 def labelled_source(
@@ -95,7 +96,8 @@ def check_classes(model: Model, source: Source) -> None:
 def as_inputs(X: AnyArray, tuned_on: Mapping[str, Any] | None = None) -> Inputs:
     """Inputs as a model takes them: uint8 images as numbers in [0, 1], grey images with a channel axis, frames as they are.
 
-    `tuned_on` is the description of the data that the model was tuned on: if these were series, so is an array with three axes.
+    Images are checked as `labelled_source` checks them. `tuned_on` is the description of the data that the model was tuned on: the
+    inputs must be of the same kind, and if these were series, so is an array with three axes.
     """
     if isinstance(X, Source) or (is_data_set(X) and not is_frame(X)):
         raise InputError(
@@ -113,14 +115,36 @@ def as_inputs(X: AnyArray, tuned_on: Mapping[str, Any] | None = None) -> Inputs:
     if array.ndim == 3 and len(shape) == 2:
         _check_channels(array.shape, shape)
         return array
-    if array.dtype == np.uint8 and array.ndim >= 3:
-        array = array / np.float32(255)
-    return array[..., None] if array.ndim == 3 else array
+    if array.ndim == 3:
+        array = array[..., None]
+    if array.ndim == 4:
+        check_images(array)
+    _check_kind(np.shape(X), array, shape)
+    return array / np.float32(255) if array.dtype == np.uint8 and array.ndim == 4 else array
 
 
 def _recorded_shape(tuned_on: Mapping[str, Any] | None) -> list[int]:
     """The shape of one input of the data that a model was tuned on; [] if it is unknown."""
     return list((tuned_on or {}).get("input_shape", ()))
+
+
+def _check_kind(given: tuple[int, ...], array: Array, recorded: list[int]) -> None:
+    """Refuse another kind of inputs than that of the tuning, and images with other channels.
+
+    `given` is the shape before grey images got a channel axis.
+    """
+    if not recorded or array.ndim not in (2, 4):  # unknown, text or dictionaries; or the model refuses it
+        return
+    is_image, was_image = array.ndim == 4, len(recorded) == 3
+    if is_image == was_image and len(recorded) != 2 and not (is_image and array.shape[-1] != recorded[-1]):
+        return
+    kind = {3: "images (n, height, width, channels)", 2: "series (n, length, channels)"}.get(
+        len(recorded), "features (n, F)"
+    )
+    way_out = " One image? Add an axis: x[None]." if given == tuple(recorded) else ""
+    raise InputError(
+        f"inputs must be {kind}, each of shape {tuple(recorded)} as those of the tuning; they are of shape {given}.{way_out}"
+    )
 
 
 def _check_channels(shape: tuple[int, ...], recorded: list[int]) -> None:
