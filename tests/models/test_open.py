@@ -125,6 +125,21 @@ def test_missing_frameworks_name_their_extra(tmp_path, monkeypatch):
             open_model(tmp_path / name)
 
 
+def test_weights_without_the_package_safetensors_name_the_extra(tmp_path, monkeypatch):
+    from driftcal.models.torch.torch_backend import load_weights
+
+    real = importlib.import_module
+
+    def without(name, *args):
+        if name.partition(".")[0] == "safetensors":
+            raise ImportError(f"No module named {name!r}")
+        return real(name, *args)
+
+    monkeypatch.setattr(errors.importlib, "import_module", without)
+    with pytest.raises(MissingExtra, match=r'safetensors.*pip install "driftcal\[torch\]"'):
+        load_weights(None, tmp_path / "w.safetensors")
+
+
 def test_onnx_models_are_opened_by_their_shapes_or_refused(tmp_path):
     from onnx import TensorProto, helper
 

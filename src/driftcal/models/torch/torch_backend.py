@@ -210,14 +210,14 @@ def load_weights(module: Any, path: Path) -> None:
             "Convert once with safetensors.torch.save_file(module.state_dict(), path)."
         )
     need("torch", "torch")
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    safetensors = need("safetensors", "torch")
+    load_file = need("safetensors.torch", "torch").load_file
 
     try:
         module.load_state_dict(load_file(path))
     except FileNotFoundError as error:
         raise ModelError(f"there is no weights file {str(path)!r}.") from error
-    except (SafetensorError, OSError, RuntimeError) as error:
+    except (safetensors.SafetensorError, OSError, RuntimeError) as error:
         raise ModelError(
             f"weights {str(path)!r} do not fit the module: {' '.join(str(error).split())[:600]}"
         ) from error
