@@ -8,6 +8,7 @@ import driftcal
 from driftcal.calibrators.serialization import load_file
 from driftcal.errors import InputError, ModelError
 from driftcal.pipeline import calibrated_model
+from driftcal.pipeline.calibrated_model import check_same_model
 from driftcal.pipeline.recalibrating.recalibrate_file import recalibrate_file
 
 N, C = 600, 4
@@ -159,6 +160,14 @@ def test_another_model_is_refused_with_the_name_of_the_file(task, tuned, tmp_pat
     with pytest.raises(ModelError, match=r"cal\.safetensors was tuned for another model: 'tripled'") as raised:
         driftcal.CalibratedModel.load(file, driftcal.open_model(lambda z: -z, name="negated"))
     assert len(str(raised.value)) < 400
+
+
+def test_a_model_in_another_format_is_refused_with_the_way_out(tuned, tmp_path):
+    file = load_file(tuned.save(tmp_path / "cal.safetensors"))
+    recorded = {**file.metadata["model"], "framework": "torch"}
+    message = r"opened with torch; this one is opened with callable\. The same network in another format.*force=True \(--force\)"
+    with pytest.raises(ModelError, match=message):
+        check_same_model(tuned.model, {**recorded, "fingerprint": "0" * 64}, file.path)
 
 
 def test_the_clean_tuned_baseline_is_saved(task, tmp_path):

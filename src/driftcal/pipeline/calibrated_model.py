@@ -365,8 +365,15 @@ def check_same_model(model: Model, recorded: Mapping[str, Any], path: object) ->
         raise ModelError(
             f"{path} was fitted on scores and records no model. Pass force=True (--force) if they are the scores of this model."
         )
-    if model.fingerprint != recorded["fingerprint"]:
+    if model.fingerprint == recorded["fingerprint"]:
+        return
+    if model.framework != recorded["framework"]:
         raise ModelError(
-            f"{path} was tuned for another model: {recorded['name']!r} with fingerprint {recorded['fingerprint'][:12]}…; this one "
-            f"has {model.fingerprint[:12]}…. A calibrator fits one model only: tune again, or pass force=True (--force)."
+            f"{path} was tuned for another model: {recorded['name']!r}, opened with {recorded['framework']}; this one is opened with "
+            f"{model.framework}. The same network in another format has another fingerprint. If both give the same logits for the "
+            "same inputs, pass force=True (--force); otherwise tune again."
         )
+    raise ModelError(
+        f"{path} was tuned for another model: {recorded['name']!r} with fingerprint {recorded['fingerprint'][:12]}…; this one "
+        f"has {model.fingerprint[:12]}…. A calibrator fits one model only: tune again, or pass force=True (--force)."
+    )
