@@ -69,3 +69,16 @@ def test_the_monitor_takes_the_type_of_scores_from_the_file(files, run):
     calibrated = CalibratedModel.load("cal.safetensors")
     assert Monitor(calibrated).settings.score_type == Monitor("cal.safetensors").settings.score_type == "probabilities"
     assert Monitor("cal.safetensors", score_type="logits").settings.score_type == "logits"
+
+
+def test_levels_of_a_file_give_a_windowed_form(files, run):
+    rng = np.random.default_rng(1)
+    clean = 4 * rng.normal(size=(300, 3))
+    y = (clean / 2 + rng.gumbel(size=clean.shape)).argmax(axis=1)
+    logits = np.concatenate([clean, clean + 6 * rng.normal(size=clean.shape)])
+    np.savez("val.npz", logits=logits, y=np.tile(y, 2), levels=np.repeat([0, 1], 300))
+    fitted = run("fit", "val.npz", "--method", "level-ts", "-o", "cal.safetensors")
+    assert fitted.code == 0, fitted.err
+    assert json.loads(run("inspect", "cal.safetensors", "--json").out)["perturbation"]["shift"] == "given levels"
+    evaluated = run("evaluate", "--scores", "val.npz", "cal.safetensors", "-o", "run")
+    assert "warning: The file has levels, which evaluate does not use" in evaluated.err

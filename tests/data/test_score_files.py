@@ -153,3 +153,29 @@ def test_a_table_without_labels_or_without_commas_is_refused(tmp_path):
     semicolons.write_text("a;b;label\n1;2;0\n")
     with pytest.raises(DataError, match=r"a;b;label\. Separate the columns with commas"):
         read_scores(semicolons)
+
+
+def test_levels_are_read_and_are_no_scores(tmp_path):
+    scores, labels, levels = np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
+    np.savez(tmp_path / "a.npz", logits=scores, y=labels, levels=levels)
+    rows = np.column_stack([scores, labels, levels])
+    header = "ant,bee,truth,Level"
+    np.savetxt(tmp_path / "a.csv", rows, delimiter=",", header=header, comments="", fmt=["%g"] * 2 + ["%d"] * 2)
+    for file in (read_scores(tmp_path / "a.npz"), read_scores(tmp_path / "a.csv")):
+        np.testing.assert_array_equal(file.scores, scores)
+        assert file.labels.astype(int).tolist() == labels.tolist()
+        np.testing.assert_array_equal(file.levels, levels)
+    as_score = read_scores(tmp_path / "a.csv", columns=["ant", "Level"], labels="truth")
+    assert as_score.levels is None
+    assert as_score.scores.shape == (4, 2)
+    assert read_scores(tmp_path / "a.csv", columns=["ant"], labels="bee", levels="truth").levels.tolist() == [
+        0,
+        1,
+        0,
+        1,
+    ]
+    np.savez(tmp_path / "b.npz", logits=scores, y=labels, strength=levels)
+    assert read_scores(tmp_path / "b.npz").levels is None
+    np.testing.assert_array_equal(read_scores(tmp_path / "b.npz", levels="strength").levels, levels)
+    with pytest.raises(DataError, match="'nothing' with levels"):
+        read_scores(tmp_path / "b.npz", levels="nothing")

@@ -23,6 +23,8 @@ from driftcal.types import Array, Float64
 PROBABILITY_NAMES = ("probabilities", "probs")
 #: Columns of tables that hold no scores, whatever their case, unless they are named with --columns.
 NO_SCORES = ("id", "index", "time", "timestamp", "date", "group")
+#: Arrays and columns of the perturbation level of each sample; they hold no scores either.
+LEVEL_NAMES = ("levels", "level")
 #: The index of a frame without a name, as pandas writes it to Parquet, and to CSV once it was read from CSV.
 _INDEX = re.compile(r"__index_level_\d+__|Unnamed: 0")
 _WAY_OUT = "Name the columns of the scores with --columns and that of the labels with --labels."
@@ -30,7 +32,7 @@ _WAY_OUT = "Name the columns of the scores with --columns and that of the labels
 
 @dataclass(frozen=True, eq=False)
 class ScoreFile:
-    """Scores (n, classes) or (n,), a label for each, the class of each column if columns are named by it, and groups.
+    """Scores (n, classes) or (n,), a label for each, the class of each column if columns are named by it, groups and levels.
 
     `score_type` is what the file itself says by the name of its array: None for a table, and for an array "scores".
     """
@@ -40,9 +42,12 @@ class ScoreFile:
     class_names: tuple[str, ...] = ()
     score_type: str | None = None
     groups: Array | None = None
+    levels: Array | None = None
 
 
-def read_scores(path: AnyPath, *, labels: str | None = None, columns: Sequence[str] = ()) -> ScoreFile:
+def read_scores(
+    path: AnyPath, *, labels: str | None = None, columns: Sequence[str] = (), levels: str | None = None
+) -> ScoreFile:
     """Read labelled scores.
 
     Parameters
@@ -53,16 +58,18 @@ def read_scores(path: AnyPath, *, labels: str | None = None, columns: Sequence[s
     labels
         The column or array of the labels. None: one called "y", "label", "labels" or "targets", else the last column.
     columns
-        The columns of the scores, in the order of the classes. (): all but that of the labels and those of `NO_SCORES`.
+        The columns of the scores, in the order of the classes. (): all but those of the labels and levels, and those of `NO_SCORES`.
+    levels
+        The column or array of the perturbation levels. None: one called "levels" or "level", if there is one.
     """
     file = as_path(path)
     ending = file.suffix.lower()
     if not file.is_file():
         raise DataError(f"there is no file {str(file)!r}.")
     if ending == ".csv":
-        return _of_table(file, *_read_csv(file), labels, columns)
+        return _of_table(file, *_read_csv(file), labels, columns, levels)
     if ending in (".parquet", ".pq"):
-        return _of_table(file, *_read_parquet(file), labels, columns)
+        return _of_table(file, *_read_parquet(file), labels, columns, levels)
     if ending != ".npz":
         raise DataError(f"scores must be a .npz, .csv or .parquet file; {str(file)!r} is none. Convert it first.")
     arrays = open_arrays(file)
@@ -72,19 +79,28 @@ def read_scores(path: AnyPath, *, labels: str | None = None, columns: Sequence[s
     names = tuple(columns) or (*LOGIT_NAMES, *PROBABILITY_NAMES)
     scores = arrays.find(names, "scores", "Name the array that holds them: logits, probabilities or scores.")
     label_array = arrays.find((labels,) if labels else LABEL_NAMES, "labels")
-    return ScoreFile(scores, label_array, (), score_type, arrays.get("groups"))
+    level_array = arrays.find((levels,), "levels") if levels else arrays.get(*LEVEL_NAMES)
+    return ScoreFile(scores, label_array, (), score_type, arrays.get("groups"), level_array)
 
 
 def _of_table(
-    file: Path, names: list[str], values: dict[str, Array], labels: str | None, columns: Sequence[str]
+    file: Path,
+    names: list[str],
+    values: dict[str, Array],
+    labels: str | None,
+    columns: Sequence[str],
+    levels: str | None,
 ) -> ScoreFile:
     """The scores and labels of a table with these columns."""
-    for name in (*columns, *([labels] if labels else [])):
+    for name in (*columns, *(name for name in (labels, levels) if name)):
         if name not in names:
             raise UnknownName.of(f"column of {file.name}", name, names)
-    without_index = [name for name in names if not _INDEX.fullmatch(name)] or names
+    taken = (*columns, labels)
+    level_name = levels or next((name for name in names if name.casefold() in LEVEL_NAMES and name not in taken), None)
+    others = [name for name in names if name != level_name]
+    without_index = [name for name in others if not _INDEX.fullmatch(name)] or names
     label_name = labels or next((name for name in LABEL_NAMES if name in names), without_index[-1])
-    score_names = list(columns) or [name for name in names if name != label_name and not _is_index(name, names)]
+    score_names = list(columns) or [name for name in others if name != label_name and not _is_index(name, names)]
     if not score_names or label_name in score_names:
         way_out = "Separate the columns with commas." if len(names) == 1 else _WAY_OUT
         raise DataError(
@@ -103,13 +119,14 @@ def _of_table(
             f"{str(file)!r} must hold a column of labels, such as y or label; the last one, {label_name!r}, holds fractions. Name the "
             "column with --labels, or add it."
         )
+    level_column = None if level_name is None else _numbers(file, level_name, values[level_name])
     if len(score_names) == 1:
-        return ScoreFile(scores[:, 0], text_labels(texts))
+        return ScoreFile(scores[:, 0], text_labels(texts), levels=level_column)
     if set(texts) <= set(score_names):
-        return ScoreFile(scores, text_labels(texts), tuple(score_names))
+        return ScoreFile(scores, text_labels(texts), tuple(score_names), levels=level_column)
     if not columns:
         check_numbered(score_names, repr(str(file)), DataError)
-    return ScoreFile(scores, text_labels(texts))
+    return ScoreFile(scores, text_labels(texts), levels=level_column)
 
 
 def _is_index(name: str, names: list[str]) -> bool:

@@ -182,6 +182,10 @@ def _evaluate_scores(
         path = output / "results.json"
         console.output({"samples": len(file.scores), "results": str(path)}, f"would write {path}")
         return
+    if file.levels is not None:
+        console.message(
+            "warning: The file has levels, which evaluate does not use: its samples are evaluated together."
+        )
     results = driftcal.evaluate(calibrated, file.scores, file.labels, **settings)
     _print_results(console, results, output, inputs=len(file.scores))
 

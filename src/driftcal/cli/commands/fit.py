@@ -25,6 +25,14 @@ def fit(
         str | None,
         typer.Option(help="All classes in the order of the columns; text labels need them.", metavar="A,B,…"),
     ] = None,
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            help="Column or array of the perturbation level of each sample, 0 for clean.",
+            metavar="NAME",
+            show_default="levels or level, if there is one",
+        ),
+    ] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     dry_run: options.DryRun = False,
@@ -35,7 +43,8 @@ def fit(
 
     A .npz file holds logits (or probabilities, or scores) and y. A table has a header, a column per class and a column
     of labels: y, label, or the last one. A binary classifier may have one column, the score of class 1, and then needs
-    --score-type. Candidates are compared by cross-validation; plain temperature scaling is always one of them.
+    --score-type. If the same samples were scored at several strengths of a shift, levels holds the level of each, 0 for
+    clean. Candidates are compared by cross-validation; plain temperature scaling is always one of them.
 
     \b
       driftcal fit val.npz -o cal.safetensors
@@ -50,12 +59,12 @@ def fit(
 
     console = Console(as_json, quiet)
     score_type = score_options.pop("score_type")
-    file = read_scores(scores, **score_options)
+    file = read_scores(scores, levels=levels, **score_options)
     if dry_run:
         shape = " × ".join(map(str, file.scores.shape))
         console.output(
             {"samples": len(file.scores), "would_write": [str(output)]},
-            f"{scores}: scores {shape}",
+            f"{scores}: scores {shape}{'' if file.levels is None else f', {len(set(file.levels.tolist()))} levels'}",
             f"would write {output}",
         )
         return
@@ -66,6 +75,7 @@ def fit(
             file.labels,
             method=selection,
             score_type=score_type or file.score_type,
+            levels=file.levels,
             class_names=options.names(classes) or file.class_names or None,
         )
     path = calibrated.save(output)
