@@ -48,6 +48,19 @@ def test_an_export_names_its_form_with_the_figures_of_that_form(onnx_tuned, run)
     figures = windowed["cross_validated_ece"]
     assert figures != printed["cross_validated_ece"]
     assert f"{figures['under_shift']:.3f} under" in tuned["explanation"]
+    # the figures of both forms are for two shifts, which have two names
+    assert figures["shift"] == "the tuning shift"
+    assert printed["cross_validated_ece"]["shift"] == "simulated shifts that the fit had not seen"
+
+
+def test_an_export_says_what_the_model_takes(folder, run):
+    make_onnx("model.onnx", np.eye(64, 4, dtype=np.float32))
+    tuning = ("--method", "ts", "--n-levels", "2", "--mean", "0.5", "--std", "0.25", "-q")
+    assert run("tune", "model.onnx", "val.npz", *tuning).code == 0
+    ran = run("export", "model.onnx", "cal.safetensors")
+    expected = "x, float32 (n, 1, 8, 8): images from 0 to 1, minus mean 0.5, divided by std 0.25; axes NCHW"
+    assert f"input: {expected}" in ran.out.splitlines()
+    assert json.loads(run("export", "model.onnx", "cal.safetensors", "--json").out)["input"] == expected
 
 
 def test_another_model_needs_force(onnx_tuned, run):

@@ -172,7 +172,13 @@ def test_candidates_are_fitted_and_judged_on_simulated_shifts_that_were_left_out
     assert f"(TS {ts.shift_ece:.3f})" in choice.explanation
     tuned = tune_calibrators(None, Selection(tolerance=0.05), SIMULATED, LABELS)
     assert (tuned.method, tuned.tuned_on) == (choice.per_sample.method, "simulated shifts")
-    assert tuned.cross_validated_ece == {"in_domain": best.in_domain_ece, "under_shift": best.shift_ece}
+    assert tuned.cross_validated_ece == {
+        "in_domain": best.in_domain_ece,
+        "under_shift": best.shift_ece,
+        "shift": "simulated shifts that the fit had not seen",
+    }
+    if tuned.windowed is not None:
+        assert tuned.windowed_cross_validated_ece["shift"] == "the tuning shift"
     loosest = choose(Selection(tolerance=1.0, candidates=["hts"]), SIMULATED, LABELS)
     assert loosest.per_sample.clean_weight < choice.per_sample.clean_weight
 

@@ -102,7 +102,7 @@ def export(
     names = ", ".join([*written.outputs, *([written.accept] if written.accept else [])])
     figures = written.cross_validated_ece
     ece = (
-        f", cross-validated ECE {figures['in_domain']:.3f} in domain and {figures['under_shift']:.3f} under the simulated shift"
+        f", cross-validated ECE {figures['in_domain']:.3f} in domain and {figures['under_shift']:.3f} under {figures['shift']}"
         if figures
         else ""
     )
@@ -113,6 +113,7 @@ def export(
     console.output(
         written.to_dict(),
         f"{written.path}: new outputs {names}{window}",
+        *([] if written.input is None else [f"input: {written.input}"]),
         f"calibrator: {written.calibrator.upper()}, the {written.form} form{ece}",
         f"largest difference from the calibrator on {written.n_samples} samples: {written.difference:.2g}",
     )

@@ -21,6 +21,7 @@ from driftcal.export.onnx.calibration import ACCEPT, OUTPUTS, add_accept, add_ca
 from driftcal.export.onnx.maps.layer_pooling import add_means, add_unit
 from driftcal.export.onnx.maps.window_temperature import WINDOW_NAMES, add_windowed_calibration
 from driftcal.export.onnx.model_graph import batch_of, check_size, names_in, opset_of, read_model
+from driftcal.export.onnx.model_input import input_text
 from driftcal.export.onnx.model_outputs import (
     add_logits,
     as_input_type,
@@ -170,6 +171,7 @@ def append_to_onnx(
         calibrator_alone.form,
         window_names,
         accept,
+        input_text(declared, model.preprocessing if recorded else None),
     )
 
 

@@ -47,10 +47,11 @@ class OnnxExport:
     """An exported graph, and the largest difference from the calibrator's probabilities on `n_samples` probe samples.
 
     `calibrator` is the short name of the calibrator in the graph, and `form` says which form it has. `cross_validated_ece` is
-    its ECE in domain and under the simulated shift, if `tune` chose it. `outputs` are the names of probabilities, label and
+    its ECE in domain and under shift with the name of that shift, if `tune` chose it. `outputs` are the names of probabilities, label and
     confidence in the graph. The windowed form has two more inputs, the previous sums of the window and the mask of the samples
     that count, and one more output, the sums of this batch: `window_names`. `accept` is the name of the output that a threshold
-    adds. `path` is the written file, if there is one.
+    adds. `path` is the written file, if there is one. `input` says what a model with its calibrator takes: preprocessing is not
+    part of the graph.
     """
 
     model: Any = field(repr=False)
@@ -59,10 +60,11 @@ class OnnxExport:
     calibrator: str
     outputs: tuple[str, str, str] = OUTPUTS
     path: Path | None = None
-    cross_validated_ece: Mapping[str, float] | None = None
+    cross_validated_ece: Mapping[str, Any] | None = None
     form: str = PER_SAMPLE
     window_names: tuple[str, str, str] | None = None
     accept: str | None = None
+    input: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The export as JSON values, without the graph."""
@@ -70,6 +72,7 @@ class OnnxExport:
             "path": None if self.path is None else str(self.path),
             "calibrator": self.calibrator,
             "form": self.form,
+            **({} if self.input is None else {"input": self.input}),
             "cross_validated_ece": None if self.cross_validated_ece is None else dict(self.cross_validated_ece),
             "outputs": dict(zip(OUTPUTS, self.outputs, strict=True)) | ({ACCEPT: self.accept} if self.accept else {}),
             **({"window": dict(zip(WINDOW_NAMES, self.window_names, strict=True))} if self.window_names else {}),
@@ -227,7 +230,7 @@ def output_infos(names: tuple[str, str, str], n_classes: int, batch: str | int =
 def write_metadata(
     model: Any,
     calibrator: Calibrator,
-    cross_validated_ece: Mapping[str, float] | None = None,
+    cross_validated_ece: Mapping[str, Any] | None = None,
     threshold: Threshold | None = None,
 ) -> None:
     """Write the name, form and ECE of the calibrator, the class of each column and the threshold into the metadata."""

@@ -25,7 +25,7 @@ class Tuned:
     calibrator: Calibrator
     model: Mapping[str, Any] | None = None
     layers: Sequence[str] = ()
-    cross_validated_ece: Mapping[str, float] | None = None
+    cross_validated_ece: Mapping[str, Any] | None = None
     threshold: Threshold | None = None
 
 
@@ -66,9 +66,10 @@ def _windowed_of(windowed: Calibrator | None, per_sample: Calibrator, subject: s
     return windowed or per_sample
 
 
-def _recorded_ece(metadata: Mapping[str, Any], key: str = "cross_validated_ece") -> Mapping[str, float] | None:
-    """The cross-validated ECE of the exported calibrator, if a file or a model has it."""
+def _recorded_ece(metadata: Mapping[str, Any], key: str = "cross_validated_ece") -> Mapping[str, Any] | None:
+    """The cross-validated ECE of the exported calibrator and the words for the shift, if a file or a model has them."""
     ece, conditions = metadata.get(key), ("in_domain", "under_shift")
     if not isinstance(ece, Mapping) or not set(conditions) <= set(ece):
         return None
-    return {condition: float(ece[condition]) for condition in conditions}
+    shift = str(ece.get("shift", "the simulated shift"))  # version 0.1 did not write it
+    return {**{condition: float(ece[condition]) for condition in conditions}, "shift": shift}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from driftcal.calibrators import Calibrator, make_calibrator, name_of
 from driftcal.calibrators.windowed.windowed_calibrator import WindowedCalibrator
@@ -31,7 +32,7 @@ class TunedCalibrators:
 
     `tuned_on` is "clean samples", "simulated shifts" or the name of the shift. `clean_weight` is the share of the clean samples in all
     weight that the per-sample calibrator was tuned with. `cross_validated_ece` is that of the per-sample calibrator, in
-    domain and under the simulated shift, `windowed_cross_validated_ece` that of the windowed one; None if no method was
+    domain and under shift, `windowed_cross_validated_ece` that of the windowed one, each with the name of that shift; None if no method was
     chosen. `validation_curve` is that of clean validation samples that the calibrator was not fitted on.
     """
 
@@ -42,8 +43,8 @@ class TunedCalibrators:
     windowed: WindowedCalibrator | None = None
     baselines: Mapping[str, Calibrator] = field(default_factory=dict)
     explanation: str = ""
-    cross_validated_ece: Mapping[str, float] | None = None
-    windowed_cross_validated_ece: Mapping[str, float] | None = None
+    cross_validated_ece: Mapping[str, Any] | None = None
+    windowed_cross_validated_ece: Mapping[str, Any] | None = None
     validation_curve: CoverageCurve | None = None
 
 
@@ -128,12 +129,14 @@ def _trial_of(choice: Choice, variant: Variant | None) -> Trial | None:
     return next((trial for trial in choice.trials if trial.variant == variant), None)
 
 
-def _ece_of(trial: Trial | None) -> dict[str, float] | None:
-    """The cross-validated ECE of a trial, in domain and under shift."""
+def _ece_of(trial: Trial | None) -> dict[str, Any] | None:
+    """The cross-validated ECE of a trial, in domain and under shift, and the words for that shift."""
     if trial is None:
         return None
-    under_shift = {"under_shift": trial.shift_ece} if trial.has_shifted_samples else {}
-    return {"in_domain": trial.in_domain_ece, **under_shift}
+    if not trial.has_shifted_samples:
+        return {"in_domain": trial.in_domain_ece}
+    shift = "simulated shifts that the fit had not seen" if trial.shifted else "the tuning shift"
+    return {"in_domain": trial.in_domain_ece, "under_shift": trial.shift_ece, "shift": shift}
 
 
 def _baselines(ts: Fit, clean: Fit | None) -> dict[str, Calibrator]:
