@@ -26,9 +26,16 @@ def test_from_a_table_of_scores_to_report_and_export(files, run):
     assert 1.5 < json.loads(fitted.out)["temperature"] < 2.6
     evaluated = run("evaluate", "--scores", "test.csv", "cal.safetensors", "-o", "run")
     assert evaluated.code == 0, evaluated.err
-    assert "in domain" in evaluated.out
+    assert "on these samples" in evaluated.out
+    assert "in domain" not in evaluated.out
     assert "under" not in evaluated.out
     assert run("report", "run", "-o", "report.html").code == 0
+    page = (files / "report.html").read_text(encoding="utf-8")
+    for heading in ("NLL", "Brier"):
+        assert f'<th scope="col">{heading}</th>' in page or f'"{heading}"' in page
+    assert "driftcal.load(&#x27;cal.safetensors&#x27;)" in page
+    for wrong in ("calibrator.safetensors", "scores, scores", "channels RGB", "in domain: "):
+        assert wrong not in page
     chosen = run("threshold", "cal.safetensors", "--accuracy", 0.8, "--json")
     assert chosen.code == 0, chosen.err
     assert json.loads(chosen.out)["accuracy_bound"] >= 0.8
@@ -82,3 +89,4 @@ def test_levels_of_a_file_give_a_windowed_form(files, run):
     assert json.loads(run("inspect", "cal.safetensors", "--json").out)["perturbation"]["shift"] == "given levels"
     evaluated = run("evaluate", "--scores", "val.npz", "cal.safetensors", "-o", "run")
     assert "warning: The file has levels, which evaluate does not use" in evaluated.err
+    assert "With windows of 100 samples LEVEL-TS has 0." in evaluated.out

@@ -95,7 +95,7 @@ def _in_domain_text(results: Results, lines: Sequence[ComparisonLine], featured:
         for name, line in others.items()
         if line is not None and line is not featured
     ]
-    headline = f"The ECE of {featured.info.label} is {featured.summary.in_domain_ece:.3f} in domain"
+    headline = f"The ECE of {featured.info.label} is {featured.summary.in_domain_ece:.3f} on these samples"
     interval = featured.in_domain_interval
     notes = [
         "No shift was evaluated: recorded scores cannot be shifted.",
@@ -105,7 +105,11 @@ def _in_domain_text(results: Results, lines: Sequence[ComparisonLine], featured:
     if base is not None and base is not featured and featured.info.keeps_accuracy:
         notes.append(f"{featured.info.label} never changes a prediction, only its confidence.")
     sentence = f"{headline}; it is {' and '.join(compared)}." if compared else f"{headline}."
-    return _with_cards(results, lines, [sentence, *_not_better(featured, scaling)], notes, featured)
+    sentences, windowed = [sentence], windowed_line(lines)
+    if windowed is not None and windowed is not featured:
+        size = f" of {windowed.info.window_size} samples" if windowed.info.window_size else ""
+        sentences.append(f"With windows{size} {windowed.info.label} has {windowed.summary.in_domain_ece:.3f}.")
+    return _with_cards(results, lines, [*sentences, *_not_better(featured, scaling)], notes, featured)
 
 
 def _not_better(featured: ComparisonLine, scaling: ComparisonLine | None) -> list[str]:

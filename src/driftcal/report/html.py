@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from driftcal.io.atomic import write_atomic
+from driftcal.models.recorded_scores import SCORES
 from driftcal.pipeline.evaluating.results import Results
 from driftcal.report.comparison import ComparisonLine, form_text, is_tuned_on_shift, is_uncalibrated
 from driftcal.report.decisions import decision_section
@@ -51,7 +52,7 @@ def to_html(results: Results, *, title: str | None = None) -> str:
     parts = {
         "policy": policy(script, style),
         "title": escape_html(title or metadata.get("title") or _default_title(results)),
-        "compare_title": "In domain" if results.in_domain_only else "In domain and under shift",
+        "compare_title": "On these samples" if results.in_domain_only else "In domain and under shift",
         "style": style,
         "script": script,
         "headline": " ".join(
@@ -76,7 +77,7 @@ def to_html(results: Results, *, title: str | None = None) -> str:
 
 
 def _default_title(results: Results) -> str:
-    return "Calibration in domain" if results.in_domain_only else f"Calibration under shift ({results.suite})"
+    return "Calibration of recorded scores" if results.in_domain_only else f"Calibration under shift ({results.suite})"
 
 
 def json_block(value: Any) -> str:
@@ -138,7 +139,7 @@ def _card(line: ComparisonLine, name: str, featured: bool, in_domain_only: bool)
     ]
     ece, where = summary.mean_ece, "ECE under shift"
     if in_domain_only:
-        ece, where = summary.in_domain_ece, "ECE in domain"
+        ece, where = summary.in_domain_ece, "ECE"
         facts = [
             ("÷ TS", _ratio(ratios.in_domain_to_ts)),
             ("Mean confidence", percent(line.mean_confidence)),
@@ -170,7 +171,7 @@ def _provenance(results: Results) -> str:
         ("Why this method", _entry(metadata.get("explanation"))),
         ("Model", _entry(metadata.get("model"))),
         *((f"{name.capitalize()} data", _entry(entry)) for name, entry in _mapping(metadata, "data").items()),
-        ("Suite", escape_html(f"{results.suite}: {shifts}")),
+        ("Suite", "" if results.in_domain_only else escape_html(f"{results.suite}: {shifts}")),
         ("Bins of the ECE", escape_html(results.n_bins)),
         ("Seed", _entry(metadata.get("random_state", metadata.get("seed")))),  # version 0.1 wrote "seed"
         ("Versions", escape_html(versions)),
@@ -192,7 +193,9 @@ def _entry(value: Any) -> str:
     phrases = [str(value[key]) for key in ("name", "framework") if value.get(key) is not None]
     counts = {"samples": "samples", "rows": "samples", "classes": "classes"}  # version 0.1 wrote "rows"
     phrases += [f"{value[key]:,} {unit}" for key, unit in counts.items() if isinstance(value.get(key), int)]
-    others = (key for key in value if key not in {"name", "framework", "fingerprint", *counts})
+    phrases = list(dict.fromkeys(phrases))  # recorded scores are the name and the framework of their model
+    hidden = {"preprocessing"} if value.get("framework") == SCORES else set()
+    others = (key for key in value if key not in {"name", "framework", "fingerprint", *counts, *hidden})
     phrases += [phrase for key in others if (phrase := _phrase(key, value[key]))]
     code = f"<code>{escape_html(value['fingerprint'])}</code>" if value.get("fingerprint") else ""
     return escape_html(", ".join(phrases)) + code

@@ -119,7 +119,8 @@ def main_table_of(results: Results) -> Table:
         {"name": plain_name(line, lines, results.metadata), **{key: getattr(line.summary, key) for key in keys}}
         for line in main_lines(lines, results.metadata)
     ]
-    columns = {"name": "", **{key: _SUMMARY[key] for key in keys}}
+    headings = _IN_DOMAIN_HEADINGS if results.in_domain_only else _SUMMARY
+    columns = {"name": "", **{key: headings[key] for key in keys}}
     formats = dict.fromkeys(("in_domain_accuracy", "mean_accuracy"), ".1%")
     return Table("main", "", columns, rows, compare=keys, highest=_HIGHEST, within=(), formats=formats)
 
@@ -127,7 +128,7 @@ def main_table_of(results: Results) -> Table:
 def headline_title(results: Results) -> str:
     """The line above the headline table."""
     if results.in_domain_only:
-        return f"In domain; ECE with {results.n_bins} bins. ÷ TS: divided by the ECE of temperature scaling."
+        return f"On these samples; ECE with {results.n_bins} bins. ÷ TS: divided by the ECE of temperature scaling."
     return (
         f"{results.suite}: {len(results.shifts)} shifts, each pooled over its levels; ECE with {results.n_bins} bins. "
         "÷ TS: divided by the ECE of temperature scaling."

@@ -42,7 +42,7 @@ def evaluate(
         str | None,
         typer.Option(
             "--scores",
-            help="Evaluate labelled scores in place of a model, in domain: a .npz, .csv or .parquet file.",
+            help="Evaluate labelled scores in place of a model, without shifts: a .npz, .csv or .parquet file.",
             metavar="SCORES",
         ),
     ] = None,
@@ -102,7 +102,7 @@ def evaluate(
       driftcal evaluate model.onnx cal.safetensors test.npz \\
         --validation val.npz --compare ts,ets,ir
     \b
-    Recorded scores without a model, in domain only:
+    Recorded scores without a model and without shifts:
       driftcal evaluate --scores test.csv cal.safetensors -o run
     """
     import driftcal
@@ -120,7 +120,7 @@ def evaluate(
             )
         _evaluate_scores(
             console, Path(model), scores, output, score_options, dry_run=dry_run, n_bins=n_bins,
-            metadata={"command": context.obj},
+            metadata={"command": context.obj, "files": {"calibrator": model}},
         )  # fmt: skip
         return
     if calibrator is None or test is None:

@@ -184,7 +184,7 @@ class Results(Displayed):
         return self.suite == IN_DOMAIN
 
     def _in_domain_text(self, width: int) -> str:
-        lines = [f"ECE with {self.n_bins} bins in domain, and its 95 % interval", f"{'':{width}}  ECE"]
+        lines = [f"ECE with {self.n_bins} bins on these samples, and its 95 % interval", f"{'':{width}}  ECE"]
         for info in self.calibrators:
             row = self.row(info.name, IN_DOMAIN, 0)
             interval = row.intervals.get("ece")

@@ -52,8 +52,11 @@
     ["in_domain_accuracy", "in domain", "Accuracy", -1], ["mean_accuracy", "under shift", "Accuracy", -1], ["mean_nll", "under shift", "NLL", 1], ["mean_brier", "under shift", "Brier", 1],
   ];
   const RATIOS = ["in_domain_to_ts", "under_shift_to_ts", "under_shift_to_best_p"];
-  const IN_DOMAIN = ["label", "in_domain_ece", "in_domain_to_ts", "in_domain_accuracy"]; // without shifts
-  const columns = () => data.in_domain_only ? COLUMNS.filter(([name]) => IN_DOMAIN.includes(name)) : COLUMNS.filter(([name]) => !RATIOS.includes(name) || data.summary.flat().some(entry => isNumber(entry[name])));
+  const WITHOUT_SHIFT = [
+    ["label", "Calibrator", "", 0], ["in_domain_ece", "ECE", "", 1], ["in_domain_to_ts", "ECE ÷ TS", "", 1], ["in_domain_accuracy", "Accuracy", "", -1],
+    ["mean_nll", "NLL", "", 1], ["mean_brier", "Brier", "", 1],
+  ];
+  const columns = () => data.in_domain_only ? WITHOUT_SHIFT : COLUMNS.filter(([name]) => !RATIOS.includes(name) || data.summary.flat().some(entry => isNumber(entry[name])));
   const tuning = c => c.style === 0 ? "uncalibrated" : `${c.style > 1 ? `shift: ${c.tuned_on}` : c.tuned_on}; ${c.form}${c.keeps_accuracy ? "" : "; may change predictions"}`;
   function drawTable() {
     const entries = data.summary[state.group].map(entry => ({ ...entry, ...data.calibrators[entry.calibrator] }));
@@ -75,7 +78,7 @@
     const top = groups.map(g => html("th", { scope: "colgroup", colspan: list.filter(c => c[2] === g).length, text: g }));
     const head = list.map(([name, text, group]) => html("th", { scope: "col", "aria-sort": name === key ? (way > 0 ? "ascending" : "descending") : null },
       html("button", { type: "button", text: text + (name === key ? (way > 0 ? " ↑" : " ↓") : ""), "data-key": name, "aria-label": `Sort by ${group} ${text}`, onclick: () => sortBy(name) })));
-    by("summary").replaceChildren(html("caption", { class: "visually-hidden", text: "Calibrators in domain and under shift" }), html("thead", {}, html("tr", { class: "groups" }, ...top), html("tr", {}, ...head)),
+    by("summary").replaceChildren(html("caption", { class: "visually-hidden", text: data.in_domain_only ? "Calibrators" : "Calibrators in domain and under shift" }), html("thead", {}, html("tr", { class: "groups" }, ...top), html("tr", {}, ...head)),
       html("tbody", {}, ...entries.map(entry => html("tr", { class: entry.calibrator === data.featured ? "chosen" : null }, ...list.map(column => cell(entry, column))))));
   }
   function sortBy(name) {
@@ -163,7 +166,7 @@
 
   function drawReliability() {
     const shift = data.shifts[state.one], name = data.calibrators[state.calibrator].label;
-    const panels = [["clean", find(state.calibrator, state.one, 0), "In domain"],
+    const panels = [["clean", find(state.calibrator, state.one, 0), data.in_domain_only ? "These samples" : "In domain"],
       ["shifted", shift && find(state.calibrator, state.one, state.level), shift ? `${shift.title}, ${state.level === POOLED ? "all levels" : levelName(shift, state.level)}` : ""]];
     for (const [id, row, where] of panels) {
       const bins = binsOf(row);
