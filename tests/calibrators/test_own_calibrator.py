@@ -1,5 +1,6 @@
 """The calibrator of docs/own-calibrator.md passes all steps that the built-in calibrators pass."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -11,8 +12,9 @@ import pytest
 import torch
 
 import driftcal
+from driftcal import errors
 from driftcal.calibrators import CALIBRATORS
-from driftcal.errors import ArtefactError, InputError
+from driftcal.errors import ArtefactError, InputError, SuspiciousInputWarning
 from driftcal.testing import check_calibrator
 
 pytestmark = pytest.mark.law
@@ -217,3 +219,25 @@ def test_unusable_calibrators_are_not_registered():
         with pytest.raises(InputError, match=message):
             driftcal.register_calibrator(name, kind)
     assert "mine" not in CALIBRATORS
+
+
+def test_the_laws_of_exports_are_left_out_with_a_warning_that_names_the_extra(uniform_mixture, monkeypatch):
+    real = importlib.import_module
+
+    def without(name, *args):
+        if name.partition(".")[0] in ("torch", "onnx", "onnxruntime"):
+            raise ImportError(f"No module named {name!r}")
+        return real(name, *args)
+
+    monkeypatch.setattr(errors.importlib, "import_module", without)
+    with pytest.warns(SuspiciousInputWarning) as warned:
+        checked = check_calibrator(uniform_mixture)
+    assert not any("ONNX" in law for law in checked)
+    assert len(checked) > 8
+    messages = [str(warning.message) for warning in warned]
+    assert [extra in message for message in messages for extra in ("driftcal[onnx]", "driftcal[torch]")] == [
+        True,
+        False,
+        False,
+        True,
+    ]
