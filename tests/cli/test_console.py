@@ -8,6 +8,7 @@ import pytest
 
 from driftcal.cli.console import Console
 from driftcal.core import progress
+from driftcal.core.kernels import COMPILES, CompilationTimer
 
 
 class Terminal(io.StringIO):
@@ -67,3 +68,22 @@ def test_quiet_is_silent(monkeypatch, terminal):
 def test_json_has_no_nan(capsys):
     Console(as_json=True).output({"a": [float("nan"), float("inf"), 1.5]}, "text")
     assert capsys.readouterr().out == '{"a": [null, null, 1.5]}\n'
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_compiling_that_takes_long_is_announced_once_unless_quiet(capsys, quiet):
+    Console(quiet=quiet)
+    quick, slow = CompilationTimer(after=1000), CompilationTimer(after=0)
+    for timer in (quick, slow, slow):
+        timer.start()
+        timer.start()  # a kernel that is compiled inside another one
+        deadline = time.monotonic() + 20
+        while timer is slow and not timer.is_done and time.monotonic() < deadline:
+            time.sleep(0.01)
+        timer.stop()
+        timer.stop()
+    said = capsys.readouterr().err
+    while not quiet and not said and time.monotonic() < deadline:  # the line comes from a thread
+        time.sleep(0.01)
+        said = capsys.readouterr().err
+    assert said == ("" if quiet else f"{COMPILES}\n")

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from driftcal.core.kernels import announce_compilation
 from driftcal.core.messages import printable
 from driftcal.core.progress import Progress, rich_console
 
@@ -45,6 +46,9 @@ class Console:
 
     as_json: bool = False
     quiet: bool = False
+
+    def __post_init__(self) -> None:
+        announce_compilation(self.message)  # a first command would be silent for up to a minute
 
     def message(self, text: object) -> None:
         """Print a sentence on stderr."""

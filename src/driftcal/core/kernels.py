@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -70,7 +71,7 @@ class Kernel:
         """numba's function."""
         import numba
 
-        _announce_compilation()
+        _watch_compilation()
         try:
             return numba.njit(cache=True, **self.targetoptions)(self.py_func)
         except RuntimeError:  # compiled code cannot be stored, as on a read-only file system: compile in every process
@@ -85,28 +86,77 @@ class Kernel:
         return self.py_func.__qualname__
 
 
+#: What is said once when compiling takes longer than `_ANNOUNCE_AFTER` seconds.
+COMPILES = "driftcal compiles its kernels; this takes up to a minute, once."
+_ANNOUNCE_AFTER = 2.0
+
+
+def _say_to_a_person(text: str) -> None:
+    if is_interactive():
+        print(text, file=sys.stderr, flush=True)
+
+
+_say: Callable[[str], None] = _say_to_a_person
+
+
+def announce_compilation(say: Callable[[str], None]) -> None:
+    """Call `say` with a line when kernels are compiled that are not on disk. Without it, only a terminal or a notebook gets the line."""
+    global _say
+    _say = say
+
+
+class CompilationTimer:
+    """Says `COMPILES` once, when compilations have taken `after` seconds in total."""
+
+    def __init__(self, after: float = _ANNOUNCE_AFTER) -> None:
+        self._left, self._depth, self._begun = after, 0, 0.0
+        self._timer: threading.Timer | None = None
+        self.is_done = False
+
+    def start(self) -> None:
+        """A compilation begins, perhaps inside another one."""
+        self._depth += 1
+        if self._depth > 1 or self.is_done:
+            return
+        self._begun = time.monotonic()
+        self._timer = threading.Timer(self._left, self._announce)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def stop(self) -> None:
+        """A compilation ends."""
+        self._depth -= 1
+        if self._depth == 0 and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            if not self.is_done:
+                self._left = max(0.0, self._left - (time.monotonic() - self._begun))
+
+    def _announce(self) -> None:
+        self.is_done = True
+        _say(COMPILES)
+
+
 @functools.cache
-def _announce_compilation() -> None:
-    """Say on a terminal or in a notebook that kernels are being compiled, once per process."""
-    if not is_interactive():
-        return
+def _watch_compilation() -> None:
+    """Listen to numba for compilations of our kernels, once per process; what is loaded from disk is none."""
     from numba.core import event
 
-    class Announcement(event.Listener):
-        """Prints a line at the first compilation of one of our kernels."""
+    timer = CompilationTimer()
 
-        is_done = False
-
+    class Listener(event.Listener):
         def on_start(self, compilation: Any) -> None:
-            function = getattr(compilation.data.get("dispatcher"), "py_func", None)
-            if not self.is_done and str(getattr(function, "__module__", "")).startswith("driftcal."):
-                self.is_done = True
-                print(
-                    "driftcal compiles its kernels; this takes up to half a minute, once.", file=sys.stderr, flush=True
-                )
+            if _is_ours(compilation):
+                timer.start()
 
         def on_end(self, compilation: Any) -> None:
-            pass
+            if _is_ours(compilation):
+                timer.stop()
 
     register: Callable[..., None] = event.register
-    register("numba:compile", Announcement())
+    register("numba:compile", Listener())
+
+
+def _is_ours(compilation: Any) -> bool:
+    function = getattr(compilation.data.get("dispatcher"), "py_func", None)
+    return str(getattr(function, "__module__", "")).startswith("driftcal.")
