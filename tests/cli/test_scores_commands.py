@@ -48,6 +48,14 @@ def test_from_a_table_of_scores_to_report_and_export(files, run):
     assert (files / "cal.onnx").is_file()
 
 
+def test_an_argument_that_may_be_left_out_is_not_called_required(run):
+    for command in ("evaluate", "export"):
+        text = run(command, "--help").out
+        assert "left out" in text
+        assert "[required]" not in text
+        assert run(command).code == 2
+
+
 def test_misuse_is_one_line(files, run):
     assert run("fit", "val.csv", "--method", "ts", "--columns", "a", "--dry-run").code == 0
     one_column = run("fit", "val.csv", "--method", "ts", "--columns", "a")

@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 def evaluate(
     context: typer.Context,
     model: Annotated[
-        str,
-        typer.Argument(help="The model that the calibrator was tuned for; left out with --scores.", metavar="MODEL"),
-    ],
+        str | None,
+        typer.Argument(
+            help="The model that the calibrator was tuned for; left out with --scores.",
+            metavar="MODEL",
+            show_default=False,
+        ),
+    ] = None,
     calibrator: Annotated[
         Path | None, typer.Argument(help="The file that tune or fit wrote.", metavar="CALIBRATOR", show_default=False)
     ] = None,
@@ -114,7 +118,7 @@ def evaluate(
 
     console = Console(as_json, quiet)
     if scores is not None:
-        if calibrator is not None or compare or suite:
+        if model is None or calibrator is not None or compare or suite:
             raise typer.BadParameter(
                 "goes with the calibrator file alone: no model, suite or --compare.", param_hint="--scores"
             )
@@ -123,7 +127,7 @@ def evaluate(
             metadata={"command": context.obj, "files": {"calibrator": model}},
         )  # fmt: skip
         return
-    if calibrator is None or test is None:
+    if model is None or calibrator is None or test is None:
         raise typer.BadParameter("give MODEL CALIBRATOR TEST, or CALIBRATOR with --scores SCORES.")
     if bool(compare) != (validation is not None):
         raise typer.BadParameter("--compare and --validation go together: methods are tuned on the data of tune.")

@@ -16,8 +16,13 @@ _MAX_INPUTS = 256
 
 def export(
     model: Annotated[
-        Path, typer.Argument(help="An ONNX classifier; left out to export the calibrator alone.", metavar="MODEL.onnx")
-    ],
+        Path | None,
+        typer.Argument(
+            help="An ONNX classifier; left out to export the calibrator alone.",
+            metavar="MODEL.onnx",
+            show_default=False,
+        ),
+    ] = None,
     calibrator: Annotated[
         Path | None,
         typer.Argument(help="The file that tune or fit wrote for it.", metavar="CALIBRATOR", show_default=False),
@@ -80,6 +85,8 @@ def export(
     from driftcal.pipeline.collecting.labelled_logits import read_inputs
 
     console = Console(as_json, quiet)
+    if model is None:
+        raise typer.BadParameter("give MODEL.onnx CALIBRATOR, or CALIBRATOR alone.")
     if dry_run:
         console.output({"would_write": [str(output)]}, f"would write {output}")
         return
