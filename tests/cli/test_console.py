@@ -53,6 +53,17 @@ def test_without_a_terminal_there_are_lines(monkeypatch, capsys):
     assert "left" in lines[0]
 
 
+def test_the_remaining_time_is_estimated_from_a_part_of_the_work(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "LINE_EVERY", 0.0)
+    with Console().progress("paper", 1000) as bar:
+        for n_inputs in (20, 20, 20):
+            time.sleep(0.01)
+            bar("clean", n_inputs)
+    lines = capsys.readouterr().err.splitlines()
+    assert ["left" in line for line in lines] == [False, False, True]
+    assert lines[0].startswith("paper: 20 of 1,000 inputs")
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_quiet_is_silent(monkeypatch, terminal):
     monkeypatch.setattr(progress, "BAR_AFTER", 0.0)

@@ -14,6 +14,7 @@ from driftcal.pipeline.evaluating.results import CalibratorInfo
 from driftcal.report import result_table
 from driftcal.report.comparison import compare_calibrators
 from driftcal.report.result_tables import headline_table, headline_title
+from driftcal.report.shift_names import shift_title_and_name
 from driftcal.report.table import to_csv, to_json, to_latex, to_markdown
 
 
@@ -81,6 +82,9 @@ def test_the_headline_table_has_the_ratios_and_the_form_of_each_calibrator():
     assert {"form", "in_domain_to_ts", "under_shift_to_ts", "under_shift_to_best_p"} <= set(table.columns)
     assert [row["under_shift_to_ts"] for row in table.rows] == [line.under_shift_to_ts for line in results.ratios()]
     assert {row["form"] for row in table.rows} == {"per-sample"}
+    worst = {(row["worst_shift"], of.worst_shift) for row, of in zip(table.rows, results.summary(), strict=True)}
+    assert all(text == shift_title_and_name(name) for text, name in worst)
+    assert headline_title(replace(results, shifts=results.shifts[:1])).startswith(f"{results.suite}: 1 shift, ")
     ts = next(line for line in to_markdown(table).splitlines() if line.startswith("| TS |"))
     assert ts.count(" 1.00 ") == 2
     without_ts = replace(results, calibrators=[info for info in results.calibrators if info.method != "ts"])

@@ -20,3 +20,12 @@ def first_line(error: BaseException) -> str:
     """
     lines = str(error).strip().splitlines()
     return lines[0][:400] if lines else type(error).__name__
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "shift"), counted(2000, "sample")
+    ('1 shift', '2,000 samples')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -13,6 +13,8 @@ from driftcal.core.messages import printable
 BAR_AFTER = 2.0
 #: Seconds between lines of progress if stderr is not a terminal.
 LINE_EVERY = 15.0
+#: The share of the work after which the remaining time is estimated: the start reads files and compiles.
+ESTIMATE_AFTER = 0.05
 
 
 def is_interactive() -> bool:
@@ -46,21 +48,30 @@ class Progress:
         elif self._lines and time.monotonic() - self._last_line > LINE_EVERY:
             self._last_line = time.monotonic()
             rate = self.done / (self._last_line - self._begun)
-            seconds_left = (self.n_inputs - self.done) / rate
+            left = f", about {duration((self.n_inputs - self.done) / rate)} left" if self._has_estimate() else ""
             print(
-                f"{self.title}: {self.done:,} of {self.n_inputs:,} inputs, {rate:,.0f}/s, about {duration(seconds_left)} left",
+                f"{self.title}: {self.done:,} of {self.n_inputs:,} inputs, {rate:,.0f}/s{left}",
                 file=sys.stderr,
                 flush=True,
             )
 
+    def _has_estimate(self) -> bool:
+        return self.done >= ESTIMATE_AFTER * self.n_inputs
+
     def _open(self) -> None:
         from rich import progress
+
+        has_estimate = self._has_estimate
+
+        class TimeLeft(progress.TimeRemainingColumn):
+            def render(self, task: Any) -> Any:
+                return super().render(task) if has_estimate() else ""
 
         columns = (
             progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(bar_width=None),
             progress.TextColumn("{task.fields[rate]}", markup=False),
-            progress.TimeRemainingColumn(),
+            TimeLeft(),
             progress.TextColumn("{task.fields[current]}", markup=False),
         )
         with self._lock:

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, fields
 from typing import Any
 
+from driftcal.core.messages import counted
 from driftcal.errors import UnknownName
 from driftcal.pipeline.evaluating.results import METRICS, PARTS, ResultRow, Results
 from driftcal.report.comparison import compare_by_group, compare_calibrators, form_text, main_lines, plain_name
 from driftcal.report.decisions import decision_table
+from driftcal.report.shift_names import shift_title_and_name
 from driftcal.report.table import Table, Value
 
 #: The contents of a table: a row per calibrator, or all rows of the results.
@@ -109,7 +111,8 @@ def _summary_columns(results: Results, keys: Iterable[str]) -> dict[str, str]:
 
 def headline_table(results: Results) -> Table:
     """The summary with the columns that fit a terminal: ECE, its ratios and accuracy."""
-    return _table(results, "summary", _summary_columns(results, _HEADLINE), _summary(results), within=("group",))
+    rows = [{**row, "worst_shift": shift_title_and_name(str(row["worst_shift"]))} for row in _summary(results)]
+    return _table(results, "summary", _summary_columns(results, _HEADLINE), rows, within=("group",))
 
 
 def main_table_of(results: Results) -> Table:
@@ -130,7 +133,7 @@ def headline_title(results: Results) -> str:
     if results.in_domain_only:
         return f"On these samples; ECE with {results.n_bins} bins. ÷ TS: divided by the ECE of temperature scaling."
     return (
-        f"{results.suite}: {len(results.shifts)} shifts, each pooled over its levels; ECE with {results.n_bins} bins. "
+        f"{results.suite}: {counted(len(results.shifts), 'shift')}, each pooled over its levels; ECE with {results.n_bins} bins. "
         "÷ TS: divided by the ECE of temperature scaling."
     )
 

@@ -9,6 +9,7 @@ import typer
 
 from driftcal.cli import options
 from driftcal.cli.console import Console
+from driftcal.core.messages import counted
 
 
 def shifts(
@@ -46,5 +47,5 @@ def shifts(
         path = output if dry_run else save_contact_sheet(contact_sheet, output, drawn, seed=random_state)
         n_images = sum(len(VARIANCES if shift.levels is None else shift.levels) for shift in drawn)
         verb = "would draw" if dry_run else "drew"
-        console.message(f"{verb} {len(drawn)} shifts, {n_images} images")
+        console.message(f"{verb} {counted(len(drawn), 'shift')}, {counted(n_images, 'image')}")
         console.output({"contact_sheet": str(path)}, str(path))

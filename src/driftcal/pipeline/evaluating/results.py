@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from driftcal.core.display import Displayed, plot
+from driftcal.core.messages import counted
 from driftcal.errors import ArtefactError, UnknownName, need
 from driftcal.io.atomic import write_atomic
 from driftcal.io.damaged_file import as_artefact_error
@@ -157,7 +158,7 @@ class Results(Displayed):
         width = max((len(info.label) for info in self.calibrators if info.name in shown), default=0)
         labels = {info.name: info.label for info in self.calibrators}
         lines = [
-            f"ECE with {self.n_bins} bins (divided by that of TS); {len(self.shifts)} shifts ({self.suite}), "
+            f"ECE with {self.n_bins} bins (divided by that of TS); {counted(len(self.shifts), 'shift')} ({self.suite}), "
             "each pooled over its levels",
             f"{'':{width}}  {'in domain':15}  {'under shift':15}  {'accuracy':14}  worst shift",
         ]
