@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,14 @@ def test_a_public_name_is_on_the_page(name):
     ]
     module, _, attribute = path.rpartition(".")
     assert getattr(importlib.import_module(module), attribute) is getattr(driftcal, name)
+
+
+def test_the_table_has_the_first_sentence_of_every_name(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    from tools.api_table import PAGE, with_table
+
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_table(page), "run python -m tools.api_table"
 
 
 def pages(navigation):
