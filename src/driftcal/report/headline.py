@@ -105,11 +105,11 @@ def _in_domain_text(results: Results, lines: Sequence[ComparisonLine], featured:
     if base is not None and base is not featured and featured.info.keeps_accuracy:
         notes.append(f"{featured.info.label} never changes a prediction, only its confidence.")
     sentence = f"{headline}; it is {' and '.join(compared)}." if compared else f"{headline}."
-    sentences, windowed = [sentence], windowed_line(lines)
+    sentences, windowed = [sentence, *_not_better(featured, scaling)], windowed_line(lines)
     if windowed is not None and windowed is not featured:
         size = f" of {windowed.info.window_size} samples" if windowed.info.window_size else ""
         sentences.append(f"With windows{size} {windowed.info.label} has {windowed.summary.in_domain_ece:.3f}.")
-    return _with_cards(results, lines, [*sentences, *_not_better(featured, scaling)], notes, featured)
+    return _with_cards(results, lines, sentences, notes, featured)
 
 
 def _not_better(featured: ComparisonLine, scaling: ComparisonLine | None) -> list[str]:
