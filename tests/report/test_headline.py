@@ -118,5 +118,5 @@ def test_a_report_of_scores_says_if_temperature_scaling_is_better(ece, sentence)
     changed = replace(with_ece(only, {"ts": (0.05, 0.05), "irm": (ece, ece)}), metadata={"calibrator": "irm"})
     assert changed.in_domain_only
     headline = report_text(changed).headline
-    assert headline.startswith(f"The ECE of IRM is {ece:.3f} in domain")
+    assert headline.startswith(f"The ECE of IRM is {ece:.3f} on these samples")
     assert headline.endswith(f"for the uncalibrated scores.{sentence}")
