@@ -77,7 +77,7 @@ def to_html(results: Results, *, title: str | None = None) -> str:
 
 
 def _default_title(results: Results) -> str:
-    return "Calibration of recorded scores" if results.in_domain_only else f"Calibration under shift ({results.suite})"
+    return "Calibration without shift" if results.in_domain_only else f"Calibration under shift ({results.suite})"
 
 
 def json_block(value: Any) -> str:
