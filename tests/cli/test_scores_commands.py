@@ -98,3 +98,5 @@ def test_levels_of_a_file_give_a_windowed_form(files, run):
     evaluated = run("evaluate", "--scores", "val.npz", "cal.safetensors", "-o", "run")
     assert "warning: The file has levels, which evaluate does not use" in evaluated.err
     assert "With windows of 100 samples LEVEL-TS has 0." in evaluated.out
+    chosen = run("threshold", "cal.safetensors", "--scores", "val.npz", "--coverage", 0.5, "--dry-run")
+    assert "warning: The file has levels, which threshold does not use" in chosen.err

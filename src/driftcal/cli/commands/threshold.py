@@ -58,6 +58,8 @@ def threshold(
     if scores is not None:
         file = read_scores(scores, **score_options)
         data, score_type = (file.scores, file.labels), score_type or file.score_type
+        if file.levels is not None:
+            console.message("warning: The file has levels, which threshold does not use: all its samples count alike.")
     calibrated = driftcal.CalibratedModel.load(calibrator, score_type=score_type)
     chosen = calibrated.threshold(*data, accuracy=accuracy, coverage=coverage, cost=cost, delta=delta)
     target = output or calibrator
