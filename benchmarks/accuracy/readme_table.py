@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean
@@ -31,12 +32,18 @@ LABELS = {
 }
 PAPER_P = ("ts-p", "ets-p", "ts-ir-p", "ir-p", "irm-p")
 NETWORKS = {
-    "resnet20": "ResNet-20",
-    "resnet44": "ResNet-44",
-    "plain-cnn": "a plain CNN",
-    "plain-cnn-10-epochs": "one trained longer",
+    "resnet20": "ResNet",
+    "resnet44": "ResNet",
+    "plain-cnn": "plain CNN",
+    "plain-cnn-10-epochs": "plain CNN",
     "vgg19-bn": "VGG19",
 }
+COUNTS = ("no", "a", "two", "three", "four", "five")
+#: Printed by `driftcal demo`: 15 bins, nine affine shifts.
+DEMO = (
+    "On Fashion-MNIST, the demo, under geometric changes: 0.305 with temperature scaling, 0.153 with windows, "
+    "0.146 with the paper's best."
+)
 
 
 def under_shift(row: dict[str, float]) -> float:
@@ -61,18 +68,19 @@ def table(values: dict[str, list[tuple[float, float]]], networks: Iterable[str])
         f"| {label} | {fmean(x for x, _ in values[name]):.3f} | {fmean(y for _, y in values[name]):.3f} |"
         for name, label in LABELS.items()
     ]
-    *others, last = (NETWORKS[network] for network in networks)
+    families = Counter(NETWORKS[network] for network in networks)
+    listed = ", ".join(f"{COUNTS[n]} {family}{'s' if n > 1 else ''}" for family, n in families.items())
     note = (
-        f"ECE is the expected calibration error: how far confidence misses accuracy. Mean of {', '.join(others)} and {last} on CIFAR-10, 15 bins. "
-        "Under shift: nine geometric changes (turned, moved, scaled, …) and 19 corruptions (noise, blur, …). Shifts unlike all simulated "
-        "ones gain less: see the demo."
+        f"ECE is the expected calibration error: how far confidence misses accuracy. Mean of {COUNTS[families.total()]} networks on "
+        f"CIFAR-10 ({listed}), 15 bins. Under shift: nine geometric changes (turned, moved, scaled, …) and 19 corruptions "
+        f"(noise, blur, …). {DEMO}"
     )
     return "\n".join([*lines, "", note]) + "\n"
 
 
 def draw(values: dict[str, list[tuple[float, float]]]) -> None:
     """In-domain against shift ECE: a point per network, a larger one for their mean."""
-    figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(6.4, 4.8), layout="constrained")
     colours = ["0.55", "tab:blue", "tab:orange", "tab:purple", "tab:green"]
     markers = ["s", "o", "^", "x", "D"]
     for (name, label), colour, marker in zip(LABELS.items(), colours, markers, strict=True):
@@ -80,8 +88,8 @@ def draw(values: dict[str, list[tuple[float, float]]]) -> None:
         axes.scatter(x, y, s=24, color=colour, marker=marker, alpha=0.5)
         axes.scatter(fmean(x), fmean(y), s=90, color=colour, marker=marker, label=label)
     axes.set(xlabel="ECE in domain", ylabel="ECE under shift", xlim=(0, None), ylim=(0, None))
-    axes.legend(frameon=False, fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9)
     figure.savefig(FIGURE, dpi=150)
 
 
