@@ -1,6 +1,6 @@
 """Windowed calibrators beside TS and the paper's -P methods, on logits that `collect_study` recorded.
 
-    python -m benchmarks.accuracy.windowed_study benchmarks/data resnet20 resnet44 plain-cnn plain-cnn-10-epochs \
+    python -m benchmarks.accuracy.windowed_study benchmarks/data resnet20 resnet44 plain-cnn plain-cnn-10-epochs vgg19-bn \
         -o benchmarks/accuracy/windowed_study
 
 It writes the file .json with all figures and .md with the tables. ``--methods`` takes any of the methods by name;
