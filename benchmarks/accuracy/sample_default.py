@@ -1,6 +1,6 @@
 """The default for single samples beside TS on the test conditions: differences with paired intervals, Brier score, NLL.
 
-    python -m benchmarks.accuracy.sample_default benchmarks/data resnet20 resnet44 plain-cnn
+    python -m benchmarks.accuracy.sample_default benchmarks/data resnet20 resnet44 plain-cnn plain-cnn-10-epochs vgg19-bn
 
 The choice was frozen in sample_choice.md. Each seed assigns other parts of the validation images to the simulated shifts.
 Writes sample_default.md beside this file; its findings stay.

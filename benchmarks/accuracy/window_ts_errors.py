@@ -1,6 +1,6 @@
 """Why window-ts misses aims on a network: each shift's accuracy, its estimate, and how far the temperature follows it.
 
-    python -m benchmarks.accuracy.window_ts_errors benchmarks/data plain-cnn plain-cnn-10-epochs
+    python -m benchmarks.accuracy.window_ts_errors benchmarks/data plain-cnn plain-cnn-10-epochs vgg19-bn
 
 Nothing is chosen with these figures. Writes window_ts_errors.md beside this file.
 """
