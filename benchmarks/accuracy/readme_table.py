@@ -71,7 +71,7 @@ def table(values: dict[str, list[tuple[float, float]]], networks: Iterable[str])
     families = Counter(NETWORKS[network] for network in networks)
     listed = ", ".join(f"{COUNTS[n]} {family}{'s' if n > 1 else ''}" for family, n in families.items())
     note = (
-        f"ECE, the expected calibration error: how far confidence misses accuracy. Mean of {COUNTS[families.total()]} networks on "
+        f"ECE is the expected calibration error: how far confidence misses accuracy. Mean of {COUNTS[families.total()]} networks on "
         f"CIFAR-10 ({listed}), 15 bins. Under shift: nine geometric changes (turned, moved, …) and 19 corruptions "
         f"(noise, blur, …). {DEMO}"
     )
