@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from driftcal.cli import main
+from driftcal.data.score_files import read_scores
 from driftcal.errors import LabelsError
 from driftcal.monitor.monitor import Monitor
 from driftcal.monitor.reading.json_lines import JsonLineReader, json_batches
@@ -164,6 +165,21 @@ def test_command_on_files(scenario, artefact, tmp_path, capsys):
     assert [w["state"] for w in printed["b.npy"][:-1]] == ["inputs shifted", "inputs shifted"]
     assert printed["b.npy"][0]["labelled"] is None
     assert printed["a.npz"][0]["labelled"]["n_samples"] == 500
+
+
+@pytest.mark.parametrize("label", ["y", "label", "labels", "target", "targets", "Label"])
+def test_a_csv_file_of_fit_can_be_monitored(scenario, artefact, tmp_path, capsys, label):
+    logits, y = scenario.sample(500)
+    rows = zip(logits.tolist(), y.tolist(), strict=True)
+    body = "".join(f"{i},{k},g,{a!r},{b!r},{c!r},1\n" for i, ((a, b, c), k) in enumerate(rows))
+    (tmp_path / "live.csv").write_text(f",{label},Group,0,1,2,level\n{body}")
+    code, out, err = command(artefact, tmp_path / "live.csv", "--json", "--quiet", capsys=capsys)
+    summary = json.loads(out.splitlines()[-1])["summary"]
+    assert (code, err, summary["rejected"]) == (0, "", {})
+    assert summary["labelled"]["n_samples"] == summary["n_samples"] == 500
+    scores = read_scores(tmp_path / "live.csv")
+    np.testing.assert_array_equal(scores.scores, logits)
+    np.testing.assert_array_equal(scores.labels.astype(int), y)
 
 
 def test_command_state_report_and_prometheus(scenario, artefact, tmp_path, capsys):

@@ -56,7 +56,7 @@ def read_scores(
         A ``.npz`` file with ``logits``, ``probabilities`` or ``scores``, and ``y``. A ``.csv`` file with a header, or a
         ``.parquet`` file: a column per class and a column of labels. A column of binary scores is that of class 1.
     labels
-        The column or array of the labels. None: one called "y", "label", "labels" or "targets", else the last column.
+        The column or array of the labels. None: one called "y", "label", "labels", "target" or "targets", else the last column.
     columns
         The columns of the scores, in the order of the classes. (): all but those of the labels and levels, and those of `NO_SCORES`.
     levels
@@ -99,22 +99,23 @@ def _of_table(
     level_name = levels or next((name for name in names if name.casefold() in LEVEL_NAMES and name not in taken), None)
     others = [name for name in names if name != level_name]
     without_index = [name for name in others if not _INDEX.fullmatch(name)] or names
-    label_name = labels or next((name for name in LABEL_NAMES if name in names), without_index[-1])
-    score_names = list(columns) or [name for name in others if name != label_name and not _is_index(name, names)]
+    named = label_column(names)
+    label_name = labels or named or without_index[-1]
+    score_names = list(columns) or [name for name in others if name != label_name and not holds_no_scores(name, names)]
     if not score_names or label_name in score_names:
         way_out = "Separate the columns with commas." if len(names) == 1 else _WAY_OUT
         raise DataError(
             f"{str(file)!r} must hold a column per class and a column of labels; its columns are {', '.join(names[:5])}. {way_out}"
         )
     scores = np.stack([_numbers(file, name, values[name]) for name in score_names], axis=1)
-    label_column = values[label_name]
-    texts = [str(label) for label in label_column.tolist()]
+    label_values = values[label_name]
+    texts = [str(label) for label in label_values.tolist()]
     missing = next((i for i, text in enumerate(texts) if text in ("", "None", "nan")), None)
     if missing is not None:
         raise DataError(
             f"{str(file)!r} must hold a label per sample; sample {missing} of column {label_name!r} has none."
         )
-    if labels is None and label_name not in LABEL_NAMES and any(map(_is_fraction, texts)):
+    if labels is None and named is None and any(map(_is_fraction, texts)):
         raise DataError(
             f"{str(file)!r} must hold a column of labels, such as y or label; the last one, {label_name!r}, holds fractions. Name the "
             "column with --labels, or add it."
@@ -129,7 +130,17 @@ def _of_table(
     return ScoreFile(scores, text_labels(texts), levels=level_column)
 
 
-def _is_index(name: str, names: list[str]) -> bool:
+def label_column(names: Sequence[str]) -> str | None:
+    """The column of the labels by its name: one of `LABEL_NAMES`, if need be in another case; None if there is none.
+
+    >>> label_column(["N", "Y", "label"]), label_column(["0", "1", "Label"]), label_column(["0", "1"])
+    ('label', 'Label', None)
+    """
+    exact = next((name for name in LABEL_NAMES if name in names), None)
+    return exact or next((name for name in names if name.casefold() in LABEL_NAMES), None)
+
+
+def holds_no_scores(name: str, names: Sequence[str]) -> bool:
     """Whether a column holds no scores by its name; a frame that pandas wrote to CSV has its index in front, without a name."""
     return name.casefold() in NO_SCORES or _INDEX.fullmatch(name) is not None or (name == "" and names[0] == "")
 

@@ -24,7 +24,7 @@ from driftcal.types import Array
 #: Names of the arrays of inputs, logits and labels in files, the usual name first.
 INPUT_NAMES = ("x", "images", "inputs", "features", "data", "X", "x_test", "x_val")
 LOGIT_NAMES = ("logits", "scores")
-LABEL_NAMES = ("y", "labels", "label", "targets", "Y", "y_test", "y_val")
+LABEL_NAMES = ("y", "labels", "label", "target", "targets", "Y", "y_test", "y_val")
 
 _WAY_OUT = "Write it with numpy.savez(path, name=array), text as text and not as Python objects."
 
