@@ -52,7 +52,8 @@ def factories(tmp_path, monkeypatch):
     sys.modules.pop("my_models_for_test", None)
 
 
-def test_a_missing_file_of_the_demo_names_the_command_that_writes_it():
+def test_a_missing_file_of_the_demo_names_the_command_that_writes_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError, match=r"no model file 'runs/demo/model\.onnx'\. It is written by: make demo\."):
         open_model("runs/demo/model.onnx")
 

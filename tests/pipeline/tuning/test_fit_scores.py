@@ -115,11 +115,11 @@ def test_evaluate_gives_in_domain_figures_with_ts_and_intervals(calibrated):
         driftcal.evaluate(fitted, logits, y, suite="affine")
 
 
-def test_the_report_speaks_of_in_domain_only(calibrated, tmp_path):
+def test_the_report_speaks_of_these_samples_only(calibrated, tmp_path):
     results = driftcal.evaluate(calibrated, *scores(seed=1), n_resamples=20)
     results.save(tmp_path)
     page = driftcal.write_report(driftcal.Results.load(tmp_path), tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "<h2>In domain</h2>" in page
+    assert "<h2>On these samples</h2>" in page
     assert "ECE under shift</small>" not in page
 
 

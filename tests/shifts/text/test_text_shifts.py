@@ -54,7 +54,7 @@ def test_typing_errors_hit_neighbours():
 
 @pytest.mark.parametrize(
     ("inputs", "level", "fact"),
-    [([[1, 2]], 1, "shape"), ([1, 2], 1, "other values"), (["a"], 6, "0 to 5"), (["a"], "x", "0 to 5")],
+    [([[1, 2]], 1, "shape"), ([1, 2], 1, "list of str"), (["a"], 6, "0 to 5"), (["a"], "x", "0 to 5")],
 )
 def test_wrong_inputs_are_named(inputs, level, fact):
     with pytest.raises(InputError, match=fact):
