@@ -101,6 +101,8 @@ def test_formats_pages_and_a_graceful_stop(scenario, artefact, tmp_path):
         assert listener.post({"instances": [1]}, **request) == (200, {"samples": 0, "labels": 0, "rejected": {}})
         assert listener.post({"id": "k/3", "label": 1})[0] == 200
         assert listener.post(b'{"half\n\xff')[0] == 400
+        nothing = b'{"logits": [[NaN, 1, 2], [1e999, 0, 0]]}'
+        assert listener.post(nothing) == (400, {"samples": 0, "labels": 0, "rejected": {"not finite": 2}})
         assert listener.request("GET", "/healthz") == (200, b'{"status": "ok"}\n')
         status, page = listener.request("GET", "/report")
         assert (status, page.count(b"<svg")) == (200, 3)
@@ -114,7 +116,7 @@ def test_formats_pages_and_a_graceful_stop(scenario, artefact, tmp_path):
     assert code == 0
     assert json.loads(out.splitlines()[-1])["summary"]["n_samples"] == 120
     monitor = Monitor.load(state, artefact)
-    assert (monitor.n_samples, monitor.rejected) == (120, {"not JSON": 1, "not UTF-8": 1})
+    assert (monitor.n_samples, monitor.rejected) == (120, {"not JSON": 1, "not UTF-8": 1, "not finite": 2})
 
 
 def test_limits_are_refused_with_a_status(artefact):

@@ -182,6 +182,34 @@ def test_a_csv_file_of_fit_can_be_monitored(scenario, artefact, tmp_path, capsys
     np.testing.assert_array_equal(scores.labels.astype(int), y)
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a,b,c,answer\n1,2,3,0\n1,2,0,1\n", "2 wrong number of classes"),
+        ("a,b,c,y\n1,2,nan,0\n", "1 not finite"),
+        ("a,b,c,y\n1,2\n1,2,x,0\n", "1 not numbers, 1 wrong number of columns"),
+    ],
+)
+def test_a_file_without_a_usable_sample_fails(artefact, tmp_path, capsys, text, reason):
+    (tmp_path / "live.csv").write_text(text)
+    state = tmp_path / "state.safetensors"
+    code, _, err = command(artefact, tmp_path / "live.csv", "--state", state, capsys=capsys)
+    assert code == 1
+    assert f"must hold 3 logits per sample; no sample could be used: {reason}. " in " ".join(err.split())
+    assert state.exists()
+
+
+def test_a_file_of_late_labels_may_hold_garbage(scenario, artefact, tmp_path, capsys):
+    logits, _ = scenario.sample(60)
+    state = tmp_path / "state.safetensors"
+    (tmp_path / "a.jsonl").write_bytes(lines(*({"logits": z.tolist(), "id": i} for i, z in enumerate(logits))))
+    (tmp_path / "b.jsonl").write_bytes(lines({"id": 3, "label": 1}) + b"garbage\n")
+    (tmp_path / "c.jsonl").write_bytes(b"garbage\n")
+    for name, expected in (("a.jsonl", 0), ("b.jsonl", 0), ("c.jsonl", 1)):
+        code, _, err = command(artefact, tmp_path / name, "--state", state, capsys=capsys)
+        assert code == expected, err
+
+
 def test_command_state_report_and_prometheus(scenario, artefact, tmp_path, capsys):
     logits, _ = scenario.sample(1500)
     np.save(tmp_path / "all.npy", logits)

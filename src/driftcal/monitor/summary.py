@@ -30,7 +30,7 @@ LARGE_GAP = 0.05
 #: A larger share of samples or of labels that cannot be used is in the verdict.
 _LARGE_SHARE = 0.01
 #: Reasons for which a label, not a sample, could not be used.
-_LABEL_REASONS = ("unknown label", "label without a sample")
+LABEL_REASONS = ("unknown label", "label without a sample")
 #: Labels of several windows disagree with their estimates if chance explains it with at most this probability.
 _CHANCE = 0.001
 #: What to do about earlier windows in a state, the worst state first.
@@ -317,7 +317,7 @@ def _unusable(rejected: Mapping[str, int], n_samples: int, n_labels: int) -> str
     sentences = []
     for kind, n_used in (("samples", n_samples), ("labels", n_labels)):
         reasons = {
-            reason: count for reason, count in rejected.items() if (reason in _LABEL_REASONS) == (kind == "labels")
+            reason: count for reason, count in rejected.items() if (reason in LABEL_REASONS) == (kind == "labels")
         }
         n_bad = sum(reasons.values())
         if n_bad > _LARGE_SHARE * (n_used + n_bad):

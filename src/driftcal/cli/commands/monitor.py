@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -170,12 +172,14 @@ def monitor(
                 paths, monitored.settings.score_type, n_classes=monitored.n_classes, timed=timed, max_line=max_line
             )
         )
+    before, stopped = _Progress.of(monitored), False
     with _interrupt_on_signals():
         try:
             with source as batches, window_printer(console, prints_prometheus) as show:
                 for window in service.run(batches):
                     show(window)
         except KeyboardInterrupt:
+            stopped = True
             console.message("stopped")
         if service.changed:  # the signal arrived during the last write
             service.write()
@@ -188,6 +192,40 @@ def monitor(
         print(service.prometheus_text(), end="")
     else:
         _print_summary(monitored, as_json=as_json)
+    if address is None and not stopped:
+        _check_progress(monitored, before, paths)
+
+
+@dataclass(frozen=True)
+class _Progress:
+    """How far a monitor has come: its samples, those that wait for a label, and samples that could not be used, by reason."""
+
+    n_samples: int
+    n_pending: int
+    rejected: Counter[str]
+
+    @classmethod
+    def of(cls, monitored: Monitor) -> _Progress:
+        from driftcal.monitor.summary import LABEL_REASONS
+
+        rejected = {reason: n for reason, n in monitored.rejected.items() if reason not in LABEL_REASONS}
+        return cls(monitored.n_samples, len(monitored.pending), Counter(rejected))
+
+
+def _check_progress(monitored: Monitor, before: _Progress, paths: list[str]) -> None:
+    """Refuse inputs of which nothing could be used, neither a sample nor a late label."""
+    from driftcal.errors import DataError
+
+    now = _Progress.of(monitored)
+    rejected = now.rejected - before.rejected
+    if not rejected or (now.n_samples, now.n_pending) != (before.n_samples, before.n_pending):
+        return
+    n_classes, score_type = monitored.n_classes, monitored.settings.score_type
+    raise DataError(
+        f"{', '.join(paths)} must hold {n_classes} {score_type} per sample; no sample could be used: "
+        f"{', '.join(f'{count:,} {reason}' for reason, count in sorted(rejected.items()))}. Pass the scores of all classes. In a "
+        "CSV file name the other columns: y for labels, id, time, and group for what is no score."
+    )
 
 
 def _open_monitor(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,6 +99,15 @@ class BatchBuilder:
                 return self.reject("not numbers", len(samples))
         if self.widths is not None and width not in self.widths:
             return self.reject("wrong number of classes", len(samples))
+        finite = list(map(_is_finite, samples))
+        if not all(finite):
+            self.reject("not finite", finite.count(False))
+            samples = list(compress(samples, finite))
+            times, labels, ids = (
+                None if entries is None else list(compress(entries, finite)) for entries in (times, labels, ids)
+            )
+            if not samples:
+                return None
         n_before = self._n_samples
         self.totals["samples"] += len(samples)
         if n_before and (width != self._width or (times is None) != (self._times is None) or n_before >= BATCH_SAMPLES):
@@ -124,6 +135,11 @@ class BatchBuilder:
             StreamBatch(scores, self._times, self._labels, self._ids, self._late_labels, dict(self._rejected))
         )
         self._start()
+
+
+def _is_finite(sample: Sequence[float]) -> bool:
+    """Whether the largest score is a finite number and none is NaN; a logit may be -inf."""
+    return math.isfinite(sum(sample)) or (math.isfinite(max(sample)) and not any(math.isnan(score) for score in sample))
 
 
 def _extended(entries: list[Any] | None, new: Sequence[Any] | None, n_before: int, n_new: int) -> list[Any] | None:
