@@ -63,7 +63,15 @@ def test_states_of_alerts_exist():
 
     states = {state for text in expressions() for state in re.findall(r'state="([^"]+)"', text)}
     assert states <= set(STATES)
-    assert len(states) == 5
+    assert states == set(STATES) - {"ok"}
+
+
+def test_how_soon_a_state_raises_an_alert():
+    rules = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"][0]["rules"]
+    rule_of = {text: rule for rule in rules for text in re.findall(r'driftcal_state{state="([^"]+)"}', rule["expr"])}
+    soon, late = rule_of["out of distribution"], rule_of["cannot tell"]
+    assert (soon.get("for"), soon["labels"]["severity"]) == (None, "critical")
+    assert (late["for"], late["labels"]["severity"]) == ("1d", "info")
 
 
 def test_the_compose_file_mounts_what_is_there():

@@ -44,3 +44,20 @@ def test_a_window_that_has_just_begun_is_not_the_newest_one(scenario):
     monitor = scenario.monitor(window_size=500)
     monitor.update(scenario.sample(1007)[0])
     assert "driftcal_window_samples 500.0" in MonitorService(monitor).prometheus_text()
+
+
+def test_the_labelled_accuracy_of_the_newest_window(scenario):
+    monitor = scenario.monitor(window_size=500)
+    logits, y = scenario.sample(1000)
+    monitor.update(logits[:500], y=y[:500])
+    monitor.update(logits[500:], ids=range(500))
+    text = MonitorService(monitor).prometheus_text()
+    assert "driftcal_window_labelled_samples 0.0" in text
+    assert "driftcal_window_true_accuracy" not in text
+    wrong = (logits[500:].argmax(axis=1) + 1) % 3
+    monitor.add_labels(range(100), wrong[:100])
+    text = MonitorService(monitor).prometheus_text()
+    assert "driftcal_window_labelled_samples 100.0" in text
+    assert "driftcal_window_true_accuracy 0.0" in text
+    correct = int((logits[:500].argmax(axis=1) == y[:500]).sum())
+    assert f"driftcal_true_accuracy {correct / 600!r}" in text  # all labels since the start

@@ -59,8 +59,8 @@ def metric_families(
     if (labelled := summary.labelled) is not None:
         listed += [
             ("labelled_samples_total", "counter", "Samples with a label.", [({}, labelled.n_samples)]),
-            ("true_accuracy", "gauge", "Accuracy of all labelled samples.", [({}, labelled.accuracy)]),
-            ("calibration_error", "gauge", "ECE of all labelled samples.", [({}, labelled.ece)]),
+            ("true_accuracy", "gauge", "Accuracy of all labelled samples since the start.", [({}, labelled.accuracy)]),
+            ("calibration_error", "gauge", "ECE of all labelled samples since the start.", [({}, labelled.ece)]),
             (
                 "log_evidence_against_calibration",
                 "gauge",
@@ -91,6 +91,9 @@ def prometheus_text(families: Iterable[MetricFamily]) -> str:
 
 def _window_metrics(window: WindowReport, class_names: Sequence[str]) -> list[tuple[str, str, str, _Values]]:
     low, high = window.accuracy_interval or (None, None)
+    n_labelled, true_accuracy = (
+        (0, None) if window.labelled is None else (window.labelled.n_samples, window.labelled.accuracy)
+    )
     shares = list(window.class_shares)[:_MAX_CLASSES]
     classes = [({"class": class_names[c] if c < len(class_names) else c}, share) for c, share in enumerate(shares)]
     gauges: list[tuple[str, str, _Values]] = [
@@ -114,6 +117,8 @@ def _window_metrics(window: WindowReport, class_names: Sequence[str]) -> list[tu
         ("level_position", "Position between the perturbation levels, 0 is clean.", [({}, window.level)]),
         ("low_confidence_share", "Share of predictions with low confidence.", [({}, window.low_confidence_share)]),
         ("class_distance", "Total variation distance to the clean predictions.", [({}, window.class_distance)]),
+        ("window_labelled_samples", "Samples of the newest window with a label.", [({}, n_labelled)]),
+        ("window_true_accuracy", "Accuracy of the labelled samples of the newest window.", [({}, true_accuracy)]),
         ("predicted_share", "Share of a class among the predictions.", classes),
     ]
     return [(name, "gauge", text, values) for name, text, values in gauges]
