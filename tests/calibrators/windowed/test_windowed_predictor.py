@@ -100,6 +100,13 @@ def test_the_state_says_how_full_the_window_is_and_whether_it_extrapolates(fitte
     assert live.window_state().extrapolates
 
 
+def test_a_calibrator_without_shifts_never_adapts():
+    logits, labels = level_data(0, seed=4, n=400)
+    live = make_calibrator("window-ts").fit(logits, labels, levels=np.zeros(400, int)).windowed(SIZE)
+    live.observe(level_data(3, seed=5, n=200)[0])
+    assert vars(live.window_state()) == {"n_samples": SIZE, "window_size": SIZE, "adapts": False, "extrapolates": None}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_saved_state_continues_with_the_same_bits(name, tmp_path):
     data = [level_data(level, seed=level) for level in range(4)]

@@ -187,9 +187,14 @@ class WindowedTemperatureScaling(WindowedCalibrator):
         """Temperature scaling, fitted on the clean samples."""
         return self._temperature_scaling(self.temperature_)
 
+    @property
+    def follows_windows(self) -> bool:
+        """Whether the calibrator was fitted on shifted samples."""
+        return bool(self.follows_)
+
     def extrapolates(self, sums: Float64) -> bool:
         """Whether a window with these sums lies outside the shifts of the fit."""
-        return bool(self.follows_ and self._excess(sums) > HALF_EXCESS)
+        return bool(self.follows_windows and self._excess(sums) > HALF_EXCESS)
 
     def temperature_at(self, sums: Float64) -> Float64:
         """(...): the temperatures of windows with these sums (..., k)."""
@@ -209,7 +214,7 @@ class WindowedTemperatureScaling(WindowedCalibrator):
 
     def with_offset(self, offset: float) -> Self | None:
         """The intercept of the regression, log-odds of the accuracy, raised by `offset`; None if no window is followed."""
-        if not self.follows_:
+        if not self.follows_windows:
             return None
         moved = copy.copy(self)
         moved.coefficients_ = self.coefficients_.copy()

@@ -61,6 +61,11 @@ class WindowedCalibrator(Calibrator):
         """Whether a window with these sums lies outside the shifts of the fit; None if the calibrator cannot tell."""
         return None
 
+    @property
+    def follows_windows(self) -> bool:
+        """Whether windows change the calibration; False for a fit that saw no shift, which gives each the per-sample form."""
+        return True
+
     def with_offset(self, offset: float) -> Self | None:
         """This calibrator with one number moved by `offset`, which recalibration fits; None if it has no such number.
 

@@ -33,7 +33,8 @@ class WindowState:
     n_samples, window_size
         Samples in the window, now and at most.
     adapts
-        Whether the window has enough samples to change the calibration; otherwise the per-sample form predicts.
+        Whether the window changes the calibration; otherwise the per-sample form predicts. It needs enough samples, and a
+        calibrator that was fitted on shifted ones.
     extrapolates
         Whether the window lies outside the shifts of the fit. None: it does not adapt, or the calibrator cannot tell.
     """
@@ -109,7 +110,7 @@ class WindowedPredictor:
             window = self._windows.get(_as_key(key))
         if window is None:
             return WindowState(0, self.window_size, adapts=False, extrapolates=None)
-        adapts = len(window) >= self.calibrator.min_window
+        adapts = self.calibrator.follows_windows and len(window) >= self.calibrator.min_window
         extrapolates = self.calibrator.extrapolates(sum_statistics(window)) if adapts else None
         return WindowState(len(window), self.window_size, adapts, extrapolates)
 
