@@ -37,6 +37,16 @@ def test_auto_always_compares_with_ts_and_does_not_speak_of_levels():
     assert "level" not in fitted.explanation
 
 
+def test_a_model_that_is_always_right_stays_uncalibrated_and_nothing_else_is_said():
+    y = np.arange(200) % 4
+    fitted = driftcal.fit(np.where(np.eye(4)[y] > 0, 9.0, 0.0) + np.arange(4) / 10, y, method=FEW)
+    assert fitted.method == "base"
+    assert "the model is correct on every tuning sample" in fitted.explanation
+    assert fitted.explanation.endswith("The model stays uncalibrated.")
+    assert "taken" not in fitted.explanation
+    assert "chosen" not in fitted.explanation
+
+
 @pytest.mark.filterwarnings("ignore::driftcal.errors.SuspiciousInputWarning")
 @pytest.mark.parametrize("method", ["auto", "irm", "hb"])
 def test_one_sample_is_not_cross_validated(method):

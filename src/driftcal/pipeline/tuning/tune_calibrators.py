@@ -84,7 +84,9 @@ def tune_calibrators(
     if isinstance(calibrator, WindowedCalibrator):  # the caller named a windowed method
         windowed, calibrator = calibrator, calibrator.per_sample()
     ts = clean if variant.method == "ts" else fit_on_clean(make_calibrator("ts"), perturbed, labels)
-    sentences = [choice.explanation if choice else "", tuned.warning, *_level_sentences(perturbed)]
+    # a warning says that the model stays uncalibrated: nothing else was chosen for single samples
+    is_told = choice is not None and not (tuned.warning and choice.windowed is None)
+    sentences = [choice.explanation if choice and is_told else "", tuned.warning, *_level_sentences(perturbed)]
     tuned_on = CLEAN_SAMPLES
     if perturbed.record is not None and variant.clean_weight != CLEAN_ONLY:
         tuned_on = SIMULATED_SHIFTS if variant.simulated else str(perturbed.record["shift"])
