@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 import pytest
 from monitor_scenario import MonitorScenario
 
+from driftcal.decisions import Threshold
 from driftcal.monitor.monitor import Monitor
 from driftcal.report.timeline import timeline_html, write_timeline
 
@@ -90,3 +91,25 @@ def test_an_empty_monitor_and_one_without_drift_reference_have_a_page(scenario):
     for _ in range(2):
         assert "The state of the newest window is unknown." in timeline_html(monitor, title="bare")
         monitor.update(scenario.sample(10)[0])
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_reason_and_the_newest_windows_can_be_seen(browser, scenario, tmp_path, width):
+    threshold = Threshold(0.8, "coverage", 0.8, 0.8, 0.9, 0.85, 0.05, 3000)
+    monitor = Monitor(scenario.windowed(threshold), window_size=100)
+    for i, noise in enumerate((1.0, 20.0)):
+        monitor.update(scenario.sample(300, noise, seed=i)[0])
+    page = write_timeline(monitor, tmp_path / "t.html")
+    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    browser.get(page.as_uri())
+    edges = """
+        const edge = element => element.getBoundingClientRect().right;
+        return [...document.querySelectorAll(arguments[0])].map(e => [edge(e), edge(e.closest('.scroll'))])
+    """
+    of_newest = browser.execute_script(edges, "rect:last-of-type, .timeline")
+    assert len(of_newest) == 4
+    assert all(right <= frame + 1 for right, frame in of_newest)
+    if width == 1280:
+        assert all(right <= frame + 1 for right, frame in browser.execute_script(edges, ".windows td:nth-child(4)"))
+    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")

@@ -39,6 +39,10 @@ _FIRST_TIME, _LAST_TIME = 1e8, 1e11
 _STYLE = """
 .hero h1 + p { margin-top: 0.75rem; }
 .timeline { width: 100%; min-width: 36rem; height: auto; display: block; font-size: 12px; }
+.scroll:has(> .timeline) { direction: rtl; } .timeline { direction: ltr; }
+.windows table.data { overflow-wrap: normal; } .windows table.data :is(th, td:nth-child(4)) { white-space: normal; }
+.windows table.data :is(th, td):nth-child(4) { min-width: 14rem; text-align: left; }
+.windows table.data td:first-child { min-width: 0; white-space: nowrap; } .windows table.data th:first-child { min-width: 0; }
 .timeline text { fill: var(--soft); } .timeline .grid { stroke: var(--line); } .timeline .axis { stroke: var(--edge); }
 .timeline .band { fill: var(--s1); opacity: 0.18; } .timeline .line { fill: none; stroke: var(--s1); stroke-width: 1.8; }
 .timeline .confidence { fill: none; stroke: var(--s0); stroke-width: 1.2; stroke-dasharray: 4 3; }
@@ -262,6 +266,7 @@ _WINDOW_COLUMNS = {
     "begin": "From",
     "n_samples": "Samples",
     "state": "State",
+    "reason": "Reason",
     "accuracy": "Accuracy",
     "interval": "Interval",
     "overconfidence": "Overconfidence",
@@ -269,7 +274,6 @@ _WINDOW_COLUMNS = {
     "low_confidence_share": "Low confidence",
     "accepted_share": "Accepted",
     "accepted_accuracy": "Accuracy of the accepted",
-    "reason": "Reason",
 }
 
 
@@ -284,7 +288,8 @@ def _table(windows: Sequence[WindowReport]) -> str:
             low, high = window.accuracy_interval
             row["interval"] = f"{low:.3f} to {high:.3f}"
         rows.append(row)
-    return to_html(Table("windows", "Table of windows", columns, rows, formats={"overconfidence": "+.3f"}))
+    table = to_html(Table("windows", "Table of windows", columns, rows, formats={"overconfidence": "+.3f"}))
+    return f'<div class="windows">{table}</div>'
 
 
 def _rejected(summary: Summary) -> str:
