@@ -125,7 +125,8 @@ def test_a_state_continues_with_its_settings(scenario, artefact, tmp_path, capsy
     state = tmp_path / "state.safetensors"
     continued = (artefact, tmp_path / "p.npz", "--state", state, "-q")
     first = command(*continued, "--score-type", "probabilities", "--window-size", "1h", capsys=capsys)
-    assert first[0] == 0
+    assert first[0] == 1
+    assert "no sample could be used: 60 no time" in " ".join(first[2].split())
     np.savez(tmp_path / "p.npz", probabilities=p, time=np.full(60, "2026-01-01", "datetime64[D]"))
     assert command(*continued, "--window-size", "60m", capsys=capsys)[0] == 0
     assert Monitor.load(state, artefact).n_samples == 60

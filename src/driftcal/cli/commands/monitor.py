@@ -223,8 +223,8 @@ def _check_progress(monitored: Monitor, before: _Progress, paths: list[str]) -> 
     n_classes, score_type = monitored.n_classes, monitored.settings.score_type
     raise DataError(
         f"{', '.join(paths)} must hold {n_classes} {score_type} per sample; no sample could be used: "
-        f"{', '.join(f'{count:,} {reason}' for reason, count in sorted(rejected.items()))}. Pass the scores of all classes. In a "
-        "CSV file name the other columns: y for labels, id, time, and group for what is no score."
+        f"{', '.join(f'{count:,} {reason}' for reason, count in sorted(rejected.items()))}. Pass finite scores of all "
+        "classes, and times if windows are times. In a CSV file name the other columns: y for labels, id, time, and group for what is no score."
     )
 
 
