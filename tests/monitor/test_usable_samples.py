@@ -40,6 +40,18 @@ def test_probabilities_are_declared_and_checked(scenario):
     assert from_p.windows()[0].accuracy == pytest.approx(from_logits.windows()[0].accuracy, abs=1e-6)
 
 
+def test_probabilities_in_a_stream_of_logits_do_not_end_it(scenario):
+    """Any client of a listening monitor could end it otherwise, and its journal would end the next start."""
+    logits, _ = scenario.sample(300)
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    monitor = scenario.monitor()
+    assert monitor.add_batch(StreamBatch(p)) == 0
+    assert monitor.add_batch(StreamBatch(logits)) == 300
+    assert monitor.rejected == {"probabilities in place of logits": 300}
+    with pytest.raises(driftcal.errors.LogitsError, match="--score-type probabilities"):
+        monitor.update(p)
+
+
 def test_probabilities_of_zero_are_raised_as_by_the_model(scenario):
     p = np.array([[0.0, 0.0, 1.0], [0.25, 0.75, 0.0], [0.2, 0.3, 0.50001]], np.float32)
     checked = check_samples(p, 3, "probabilities")

@@ -28,7 +28,7 @@ from driftcal.monitor.pending_samples import PendingSample, PendingSamples
 from driftcal.monitor.reading.stream_batch import LateLabel, StreamBatch
 from driftcal.monitor.sequential_test import log_evidence
 from driftcal.monitor.summary import Summary, summarise
-from driftcal.monitor.usable_samples import check_columns, check_samples, one_per_sample
+from driftcal.monitor.usable_samples import check_samples, one_per_sample, refuse_mistakes
 from driftcal.monitor.window_report import WindowReport, report_window
 from driftcal.monitor.window_sums import N_SAMPLES, WindowSums, sums_of_labels, sums_of_samples
 from driftcal.types import AnyArray, Array
@@ -147,7 +147,7 @@ class Monitor(Displayed):
         if scores is None:
             self.rejected["not numbers"] += 1
             return 0
-        check_columns(scores, self.n_classes)
+        refuse_mistakes(scores, self.n_classes, self.settings.score_type)
         return self.add_batch(StreamBatch(scores, times, y, ids))
 
     def add_labels(self, ids: Iterable[Any], y: Iterable[Any]) -> int:

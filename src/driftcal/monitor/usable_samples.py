@@ -15,6 +15,8 @@ from driftcal.types import AnyArray, Array
 
 #: The types of scores that a monitor takes. The caller declares the type; it is never guessed.
 SCORE_TYPES = ("logits", "probabilities")
+#: The reason why a batch of probabilities cannot be used as logits.
+PROBABILITIES = "probabilities in place of logits"
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +34,7 @@ class CheckedSamples:
 
 
 def check_samples(scores: AnyArray, n_classes: int, score_type: str) -> CheckedSamples:
-    """Check each sample; a sample that cannot be used is counted. Only probabilities in place of logits are refused.
+    """Check each sample; a sample that cannot be used is counted, so that no client can end a monitor.
 
     With two classes a sample may be one number: the log-odds or the probability of class 1.
 
@@ -49,13 +51,21 @@ def check_samples(scores: AnyArray, n_classes: int, score_type: str) -> CheckedS
     return _check_logits(columns) if score_type == "logits" else _check_probabilities(columns)
 
 
-def check_columns(scores: AnyArray, n_classes: int) -> None:
-    """Refuse scores with a wrong number of columns: in a call that is a mistake of the program, not of a sample."""
+def refuse_mistakes(scores: AnyArray, n_classes: int, score_type: str) -> None:
+    """Refuse what is a mistake of the program, not of a sample: a wrong number of columns, probabilities as logits."""
     array = _numbers(scores)
-    if array is not None and _columns(array, n_classes, "logits") is None:
+    if array is None:
+        return
+    columns = _columns(array, n_classes, score_type)
+    if columns is None:
         raise InputError(
             f"scores must have a column for each of the calibrator's {n_classes} classes; their shape is {array.shape}. "
             "Pass the scores of the model that was calibrated, with all its classes."
+        )
+    if score_type == "logits" and PROBABILITIES in _check_logits(columns).rejected:
+        raise LogitsError(
+            'scores must be logits with score_type="logits"; every sample lies in [0, 1] and sums to 1 (or nearly), so these are '
+            'probabilities. Pass score_type="probabilities" (--score-type probabilities).'
         )
 
 
@@ -100,12 +110,10 @@ def _length(scores: Any) -> int:
 
 def _check_logits(array: Array) -> CheckedSamples:
     usable: Array = np.isfinite(array.max(axis=1)) if len(array) else np.zeros(0, bool)
+    masks = {"not finite": ~usable}
     if usable.any() and looks_like_probabilities(array[usable]):
-        raise LogitsError(
-            'scores must be logits with score_type="logits"; every sample lies in [0, 1] and sums to 1 (or nearly), so these are '
-            'probabilities. Pass score_type="probabilities" (--score-type probabilities).'
-        )
-    return CheckedSamples(array, usable, _counts({"not finite": ~usable}))
+        masks[PROBABILITIES], usable = usable, np.zeros(len(array), bool)
+    return CheckedSamples(array, usable, _counts(masks))
 
 
 def _check_probabilities(array: Array) -> CheckedSamples:

@@ -215,16 +215,22 @@ class _Progress:
 def _check_progress(monitored: Monitor, before: _Progress, paths: list[str]) -> None:
     """Refuse inputs of which nothing could be used, neither a sample nor a late label."""
     from driftcal.errors import DataError
+    from driftcal.monitor.usable_samples import PROBABILITIES
 
     now = _Progress.of(monitored)
     rejected = now.rejected - before.rejected
     if not rejected or (now.n_samples, now.n_pending) != (before.n_samples, before.n_pending):
         return
     n_classes, score_type = monitored.n_classes, monitored.settings.score_type
+    way_out = (
+        "Pass --score-type probabilities."
+        if PROBABILITIES in rejected
+        else "Pass finite scores of all classes, and times if windows are times. In a CSV file name the other columns: "
+        "y for labels, id, time, and group for what is no score."
+    )
     raise DataError(
         f"{', '.join(paths)} must hold {n_classes} {score_type} per sample; no sample could be used: "
-        f"{', '.join(f'{count:,} {reason}' for reason, count in sorted(rejected.items()))}. Pass finite scores of all "
-        "classes, and times if windows are times. In a CSV file name the other columns: y for labels, id, time, and group for what is no score."
+        f"{', '.join(f'{count:,} {reason}' for reason, count in sorted(rejected.items()))}. {way_out}"
     )
 
 
