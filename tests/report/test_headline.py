@@ -29,10 +29,10 @@ TS, BASE = "that of temperature scaling", "that of the uncalibrated model"
     [
         ((0.24, 0.4), (0.12, 0.2), (0.18, 0.05), f"under shift is 0.12 × {BASE} and 0.25 × {TS}; in domain it is 0.75 × and 1.50 ×.", 3, 0),
         ((0.12, 0.1), (0.12, 0.05), (0.06, 0.2), f"under shift is 2.00 × {BASE} and 4.00 × {TS}; in domain it is 0.50 × and 0.50 ×.", 0, 3),
-        ((0.2, 0.2), (0.02, 0.2), (0.021, 0.1), f"under shift is 0.50 × {BASE} and 0.50 × {TS}; in domain it is 0.10 × {BASE}, with no measurable difference from temperature scaling.", 3, 0),
-        ((0.02, 0.2), (0.02, 0.2), (0.021, 0.1), f"under shift is 0.50 × {BASE} and 0.50 × {TS}; in domain it shows no measurable difference from either.", 3, 0),
-        ((0.2, 0.2), (0.2, 0.1), (0.1, 0.101), f"under shift is 0.51 × {BASE}, with no measurable difference from temperature scaling; in domain it is 0.50 × {BASE} and 0.50 × {TS}.", 0, 0),
-        ((0.02, 0.2), (0.02, 0.2), (0.02, 0.199), "under shift shows no measurable difference from the uncalibrated model and temperature scaling; in domain it shows no measurable difference from either.", 0, 0),
+        ((0.2, 0.2), (0.02, 0.2), (0.021, 0.1), f"under shift is 0.50 × {BASE} and 0.50 × {TS}; in domain it is 0.10 × {BASE}, with no clear difference from temperature scaling.", 3, 0),
+        ((0.02, 0.2), (0.02, 0.2), (0.021, 0.1), f"under shift is 0.50 × {BASE} and 0.50 × {TS}; in domain it shows no clear difference from either.", 3, 0),
+        ((0.2, 0.2), (0.2, 0.1), (0.1, 0.101), f"under shift is 0.51 × {BASE}, with no clear difference from temperature scaling; in domain it is 0.50 × {BASE} and 0.50 × {TS}.", 0, 0),
+        ((0.02, 0.2), (0.02, 0.2), (0.02, 0.199), "under shift shows no clear difference from the uncalibrated model and temperature scaling; in domain it shows no clear difference from either.", 0, 0),
     ],
 )  # fmt: skip
 def test_the_headline_gives_ratios_to_both_baselines(base, scaling, featured, headline, lower, higher):
@@ -104,7 +104,7 @@ def test_every_term_of_the_page_is_in_the_glossary():
     ("ece", "sentence"),
     [
         (0.2, " Temperature scaling is better here: fit with method='ts'."),
-        (0.051, " IRM is no better here than temperature scaling: there is no measurable difference."),
+        (0.051, " IRM is no better here than temperature scaling: there is no clear difference."),
         (0.01, ""),
     ],
 )

@@ -119,7 +119,7 @@ def _not_better(featured: ComparisonLine, scaling: ComparisonLine | None) -> lis
     null_ece = max(featured.in_domain_null_ece, scaling.in_domain_null_ece)
     if _ratio(featured.summary.in_domain_ece, scaling.summary.in_domain_ece, null_ece):
         return ["Temperature scaling is better here: fit with method='ts'."]
-    return [f"{featured.info.label} is no better here than temperature scaling: there is no measurable difference."]
+    return [f"{featured.info.label} is no better here than temperature scaling: there is no clear difference."]
 
 
 def _with_cards(
@@ -168,7 +168,7 @@ def _ece_sentence(line: ComparisonLine, baselines: Mapping[str, ComparisonLine |
     }
     text = _compared(in_domain)
     if len(others) > 1 and not any(in_domain.values()):  # both are named already
-        text = "shows no measurable difference from either"
+        text = "shows no clear difference from either"
     elif len(others) > 1 and all(under_shift.values()) and all(in_domain.values()):
         text = f"is {' and '.join(f'{ratio} ×' for ratio in in_domain.values())}"
     return f"{start} under shift {_compared(under_shift)}; in domain it {text}."
@@ -178,13 +178,13 @@ def _compared(ratios: Mapping[str, str]) -> str:
     """Ratios in words; an empty one stands for a difference below the null ECE.
 
     >>> _compared({"the uncalibrated model": "0.50", "temperature scaling": ""})
-    'is 0.50 × that of the uncalibrated model, with no measurable difference from temperature scaling'
+    'is 0.50 × that of the uncalibrated model, with no clear difference from temperature scaling'
     """
     parts = " and ".join(f"{ratio} × that of {name}" for name, ratio in ratios.items() if ratio)
     close = " and ".join(name for name, ratio in ratios.items() if not ratio)
     if not close:
         return f"is {parts}"
-    difference = f"no measurable difference from {close}"
+    difference = f"no clear difference from {close}"
     return f"is {parts}, with {difference}" if parts else f"shows {difference}"
 
 
