@@ -161,3 +161,15 @@ def test_an_unlucky_subsample_does_not_decide_the_temperature(monkeypatch):
     whole = list(temperatures())
     monkeypatch.setattr("driftcal.core.blocks.BLOCK_SCORES", 1)
     assert list(temperatures()) == pytest.approx(whole, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", PLATT)
+def test_labels_of_one_class_give_a_constant_whatever_their_weights(name):
+    """A slope of 1e-30 had the sign of its rounding, and certain samples were near 0 or near 1 by it."""
+    rng = np.random.default_rng(0)
+    z, weights = rng.normal(size=(40, 2)), rng.integers(1, 4, 40)
+    z[:3, 1] = -np.inf
+    weighted = make_calibrator(name).fit(z, np.zeros(40, int), sample_weight=weights)
+    repeated = make_calibrator(name).fit(np.repeat(z, weights, axis=0), np.zeros(weights.sum(), int))
+    assert weighted.slopes_.tolist() == [0, 0]
+    np.testing.assert_allclose(repeated.predict_proba(z), weighted.predict_proba(z), atol=1e-12)

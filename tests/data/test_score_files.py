@@ -23,7 +23,7 @@ def test_the_index_of_a_frame_is_no_score(tmp_path):
     pandas.read_csv(tmp_path / "a.csv").to_csv(tmp_path / "again.csv", index=False)
     frame.to_parquet(tmp_path / "a.parquet")
     for name in ("a.csv", "again.csv", "a.parquet"):
-        np.testing.assert_array_equal(read_scores(tmp_path / name).scores, frame[NAMES].to_numpy())
+        np.testing.assert_allclose(read_scores(tmp_path / name).scores, frame[NAMES].to_numpy(), rtol=1e-15)
     frame.rename(columns={"y": "risk"}).to_parquet(tmp_path / "b.parquet")
     assert read_scores(tmp_path / "b.parquet").labels.tolist() == frame["y"].astype(str).tolist()
     only = read_scores(tmp_path / "again.csv", columns=["Unnamed: 0", "ant"])

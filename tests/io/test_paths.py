@@ -67,7 +67,7 @@ def test_urls_that_cannot_be_opened_are_refused(monkeypatch):
         InputError, match=r"file system that can be reached; 'nowhere://a/b\.npz' does not: .*Check its scheme"
     ):
         driftcal.open_source("nowhere://a/b.npz")
-    with pytest.raises(InputError, match=r"can be reached; 'ftp://localhost:1/a\.npz' does not: .*refused"):
+    with pytest.raises(InputError, match=r"can be reached; 'ftp://localhost:1/a\.npz' does not: "):
         driftcal.open_source("ftp://localhost:1/a.npz")
     monkeypatch.setitem(
         known_implementations, "missing", {"class": "no_package.FileSystem", "err": "Install no_package"}

@@ -181,9 +181,11 @@ def fit_line(column: ClassScores) -> Line:
         a, b = 1.0, centre
     else:
         current = sums(a, b)
+    # all scores are equal, or all targets: a slope would be rounding, of any sign
+    constant_is_optimal = is_constant or positive == 0 or negative == 0
     for _ in range(MAX_STEPS):
         newton_step = current.newton_step()
-        if is_constant or newton_step is None:  # all scores are equal: the constant is the optimum
+        if constant_is_optimal or newton_step is None:
             after = current.loss
             break
         expected_decrease = -current.derivative(newton_step)
